@@ -1,0 +1,2 @@
+/** Durable jobs. @module */
+export { SqliteStore } from "./src/stores/sqlite_store.ts";

@@ -1,0 +1,212 @@
+/**
+ * The reason of a refusal, for programs. Those that a client of the HTTP handler can meet are listed in the
+ * README; the others stay in the process.
+ */
+export type ErrorCode =
+  | "invalid_request"
+  | "invalid_input"
+  | "forbidden"
+  | "cross_origin"
+  | "not_found"
+  | "method_not_allowed"
+  | "body_timeout"
+  | "conflict"
+  | "key_in_use"
+  | "wait_expired"
+  | "body_too_large"
+  | "unsupported_encoding"
+  | "internal"
+  | "unavailable"
+  | "lease_lost"
+  | "step_failed"
+  | "run_failed"
+  | "run_cancelled"
+  | "timeout"
+  | "non_retryable";
+
+/** What every error of this package is: a message for people and a `code` for programs. */
+export class HoldfastError extends Error {
+  /** The reason, for programs. */
+  readonly code: ErrorCode;
+
+  /** Makes an error with a reason; `options.cause` is the error behind it. */
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.name = new.target.name;
+  }
+}
+
+/** One thing that a schema refused. */
+export interface Issue {
+  /** Where in the value: keys and positions from the outside in. */
+  path: (string | number)[];
+  /** What is wrong there. */
+  message: string;
+}
+
+/** What was handed in does not have the form that is asked for. */
+export class ValidationError extends HoldfastError {
+  /** What a schema refused, one entry each; empty if no schema was asked. */
+  readonly issues: Issue[];
+
+  /** Makes a refusal of an input (by a schema) or of a request (by this package). */
+  constructor(
+    message: string,
+    options: ErrorOptions & { code?: "invalid_input" | "invalid_request"; issues?: Issue[] } = {},
+  ) {
+    super(options.code ?? "invalid_request", message, options);
+    this.issues = options.issues ?? [];
+  }
+}
+
+/** There is no such job, run or wait. */
+export class NotFoundError extends HoldfastError {
+  /** Makes a refusal that says what was looked for. */
+  constructor(message: string, options?: ErrorOptions) {
+    super("not_found", message, options);
+  }
+}
+
+/** The state of the run or the wait does not allow it. */
+export class ConflictError extends HoldfastError {
+  /** Makes a refusal that says how things stand. */
+  constructor(message: string, options: ErrorOptions & { code?: "conflict" | "key_in_use" } = {}) {
+    super(options.code ?? "conflict", message, options);
+  }
+}
+
+/** The deadline of the wait passed before any signal came. */
+export class WaitExpiredError extends HoldfastError {
+  /** Makes a refusal that names the wait. */
+  constructor(message: string, options?: ErrorOptions) {
+    super("wait_expired", message, options);
+  }
+}
+
+/**
+ * A step failed for good. It is built from what was recorded, so a job sees the same error the first time and
+ * on every replay: `name` and `message` are those of the error that the step's function threw.
+ */
+export class StepError extends HoldfastError {
+  /** The name of the step, with its occurrence (`fetch#2`). */
+  readonly stepName: string;
+  /** How many attempts ended. */
+  readonly attempts: number;
+
+  /** Makes the error of a recorded failure. */
+  constructor(failure: Failure, step: { name: string; attempts: number }) {
+    super("step_failed", failure.message);
+    this.name = failure.name;
+    this.stepName = step.name;
+    this.attempts = step.attempts;
+  }
+}
+
+/** The run that was waited for has failed. */
+export class RunFailedError extends HoldfastError {
+  /** The run that failed. */
+  readonly runId: string;
+
+  /** Makes the error of a failed run; the message is the run's own. */
+  constructor(runId: string, message: string) {
+    super("run_failed", message);
+    this.runId = runId;
+  }
+}
+
+/** The run that was waited for was cancelled. */
+export class RunCancelledError extends HoldfastError {
+  /** The run that was cancelled. */
+  readonly runId: string;
+
+  /** Makes the error of a cancelled run. */
+  constructor(runId: string) {
+    super("run_cancelled", `Run "${runId}" was cancelled`);
+    this.runId = runId;
+  }
+}
+
+/** Something took longer than it was given. */
+export class TimeoutError extends HoldfastError {
+  /** Makes the error of a wait that was given up. */
+  constructor(message: string, options?: ErrorOptions) {
+    super("timeout", message, options);
+  }
+}
+
+/** A value cannot be kept: JSON would lose part of it, or it is too large. */
+export class SerializationError extends HoldfastError {
+  /** Makes a refusal that names the value and the path inside it. */
+  constructor(message: string, options?: ErrorOptions) {
+    super("invalid_input", message, options);
+  }
+}
+
+/** Thrown by a step's function: trying again will not help. */
+export class NonRetryableError extends HoldfastError {
+  /** Makes an error that ends the attempts at a step. */
+  constructor(message: string, options?: ErrorOptions) {
+    super("non_retryable", message, options);
+  }
+}
+
+/**
+ * A write named a lease that is no longer the run's current one, and was refused without a trace: the run was
+ * cancelled, or another worker has taken it over.
+ */
+export class LeaseLostError extends HoldfastError {
+  /** Makes the refusal of a write by a former holder. */
+  constructor(lease: { runId: string; generation: number }) {
+    super("lease_lost", `Lease ${lease.generation} on run "${lease.runId}" is no longer the current one`);
+  }
+}
+
+/**
+ * The store cannot answer now: it is busy, full, read-only, damaged or out of reach. It says nothing about the
+ * run or the step; whoever was writing may try again.
+ */
+export class StoreError extends HoldfastError {
+  /** Whether the write may have been committed all the same. */
+  readonly outcomeUnknown: boolean;
+
+  /** Makes the error of a call that the store could not carry out. */
+  constructor(
+    message: string,
+    options: ErrorOptions & { code?: "unavailable" | "internal"; outcomeUnknown?: boolean } = {},
+  ) {
+    super(options.code ?? "unavailable", message, options);
+    this.outcomeUnknown = options.outcomeUnknown ?? false;
+  }
+}
+
+/** What is kept of an error: names and messages survive a restart, stacks and classes do not. */
+export interface Failure {
+  /** The error's `name`. */
+  name: string;
+  /** The error's `message`, cut after 8,192 characters. */
+  message: string;
+}
+
+const MAX_MESSAGE_LENGTH = 8_192;
+
+/** Describes anything that was thrown, however odd: never throws itself. */
+export function describeFailure(thrown: unknown): Failure {
+  return {
+    name: readText(() => (thrown as Error).name, thrown instanceof Error) ?? "Error",
+    message: readText(() => (thrown as Error).message, thrown instanceof Error) ??
+      readText(() => String(thrown), true) ?? "An error that cannot be described",
+  };
+}
+
+function readText(read: () => unknown, applies: boolean): string | null {
+  if (!applies) return null;
+  try {
+    const text = read();
+    if (typeof text !== "string") return null;
+    const cut = text.length > MAX_MESSAGE_LENGTH ? `${text.slice(0, MAX_MESSAGE_LENGTH)}… (cut)` : text;
+    return cut.toWellFormed();
+  } catch {
+    return null;
+  }
+}

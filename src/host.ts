@@ -1,0 +1,70 @@
+import { setImmediate } from "node:timers";
+
+/**
+ * Everything about the world that a program cannot foresee: time, timers, chance and ids. It is handed in, so
+ * that a test or a simulation can own it.
+ */
+export interface Host {
+  /** The wall clock, in milliseconds since 1970 (UTC). It may jump in both directions. */
+  now(): number;
+  /** A clock that never goes back, in milliseconds since some moment. It measures durations. */
+  monotonic(): number;
+  /**
+   * Calls back once after `ms` milliseconds of {@linkcode Host.monotonic} time. Any length will do.
+   *
+   * @returns Cancels the call; harmless when it is over.
+   */
+  schedule(ms: number, callback: () => void): () => void;
+  /** Calls back as soon as everything that is ready to run has run (a macrotask). */
+  defer(callback: () => void): void;
+  /** A random number, at least 0 and below 1. */
+  random(): number;
+  /** A new UUIDv7 (RFC 9562, section 5.7). */
+  newId(): string;
+}
+
+/** The real world. */
+export const systemHost: Host = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  schedule: scheduleInSlices,
+  defer: (callback) => void setImmediate(callback),
+  random: () => Math.random(),
+  newId: () => uuidV7(Date.now()),
+};
+
+// A timer of 2^31 ms or more fires at once, so longer ones are made of slices.
+const MAX_SLICE_MS = 2 ** 30;
+
+function scheduleInSlices(ms: number, callback: () => void): () => void {
+  let left = Math.max(0, ms);
+  let timer: ReturnType<typeof setTimeout>;
+  const next = () => {
+    const slice = Math.min(left, MAX_SLICE_MS);
+    left -= slice;
+    timer = setTimeout(left > 0 ? next : callback, slice);
+  };
+  next();
+  return () => clearTimeout(timer);
+}
+
+/** Makes a UUIDv7: 48 bits of time, then 74 random bits (RFC 9562, section 5.7). */
+export function uuidV7(now: number): string {
+  const random = crypto.randomUUID(); // version 4: its random bits are kept, its version is replaced
+  const time = Math.max(0, Math.trunc(now)).toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8, 12)}-7${random.slice(15)}`;
+}
+
+/** Waits for `ms` milliseconds of the host's time, or until `abortSignal` fires. */
+export function pause(host: Host, ms: number, abortSignal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (abortSignal?.aborted) return resolve();
+    const done = () => {
+      cancel();
+      abortSignal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const cancel = host.schedule(ms, done);
+    abortSignal?.addEventListener("abort", done);
+  });
+}

@@ -1,0 +1,171 @@
+import { SerializationError } from "./error.ts";
+
+/** A value that survives a round trip through JSON. */
+export type Json =
+  | null
+  | boolean
+  | number
+  | string
+  | Json[]
+  | { [key: string]: Json };
+
+/** A value written as JSON (RFC 8259). `null` in its place stands for `undefined`, which JSON cannot write. */
+export type JsonText = string;
+
+/** What is left of a value of type `T` after one round trip through JSON: a `Date` becomes text, for example. */
+export type Jsonify<T> = 0 extends 1 & T ? T // `any` stays `any`
+  : unknown extends T ? unknown
+  : T extends Json | undefined | void ? T
+  : T extends { toJSON(...args: never[]): infer R } ? Jsonify<R>
+  : T extends Unwritable ? never
+  : T extends readonly unknown[] ? { -readonly [K in keyof T]: JsonifyItem<T[K]> }
+  : T extends object ? { [K in keyof T as K extends symbol ? never : K]: Jsonify<T[K]> }
+  : never;
+
+/** What is left of an array's item: JSON writes `null` for an item that is `undefined`. */
+export type JsonifyItem<T> = T extends undefined ? null : Jsonify<T>;
+
+/** What JSON cannot write at all: {@linkcode Jsonify} makes these `never`. */
+export type Unwritable =
+  | bigint
+  | symbol
+  | ((...args: never[]) => unknown)
+  | ReadonlyMap<unknown, unknown>
+  | ReadonlySet<unknown>;
+
+/** What a value is, for the message of a refusal, and how large it may be. */
+export interface EncodeOptions {
+  /** Names the value in an error: `step "read"`. */
+  subject: string;
+  /** The most bytes of UTF-8 that its JSON may take. */
+  maxBytes: number;
+}
+
+/**
+ * Writes a value as JSON, or refuses it by name: nothing is lost silently.
+ *
+ * `undefined` itself becomes `null` (no text). Inside a value it follows JSON: a member is left out, an item
+ * becomes `null`.
+ *
+ * @throws {SerializationError} For what JSON would lose (a cycle, a `bigint`, a function, a symbol, `NaN`,
+ * `Infinity`, a `Map` or the like), with the path of the culprit, and for a value that is too large.
+ */
+export function encode(value: unknown, options: EncodeOptions): JsonText | null {
+  if (value === undefined) return null;
+  const text = stringify(value, options.subject);
+  if (isLongerThan(text, options.maxBytes)) {
+    throw new SerializationError(
+      `${options.subject} is too large: its JSON takes more than ${options.maxBytes} bytes`,
+    );
+  }
+  return text;
+}
+
+/** Reads what {@linkcode encode} wrote. */
+export function decode(text: JsonText | null): Json | undefined {
+  return text === null ? undefined : JSON.parse(text);
+}
+
+/** Whether two values are equal as JSON, whatever the order of object keys. */
+export function isSameJson(left: Json, right: Json): boolean {
+  return canonical(left) === canonical(right);
+}
+
+function canonical(value: Json): string {
+  return JSON.stringify(
+    value,
+    (_key, item: Json) =>
+      typeof item === "object" && item !== null && !Array.isArray(item)
+        ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => a < b ? -1 : 1))
+        : item,
+  );
+}
+
+function stringify(value: unknown, subject: string): JsonText {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value, (_key, item) => {
+      if (reasonToRefuse(item) !== null) throw new TypeError("refused");
+      return item;
+    });
+  } catch (cause) {
+    const culprit = findCulprit(value);
+    throw new SerializationError(
+      `${subject} cannot be kept as JSON: ${culprit ?? "it throws when it is read"}`,
+      { cause },
+    );
+  }
+  // An object whose `toJSON()` answers `undefined` has no text.
+  if (text === undefined) {
+    throw new SerializationError(`${subject} cannot be kept as JSON: its toJSON() answers undefined`);
+  }
+  return text;
+}
+
+/** The kinds of objects that JSON writes as an empty or a different object. */
+const LOST_OBJECTS = [
+  Map,
+  Set,
+  WeakMap,
+  WeakSet,
+  Promise,
+  RegExp,
+  Error,
+  ArrayBuffer,
+] as const;
+
+function reasonToRefuse(value: unknown): string | null {
+  switch (typeof value) {
+    case "number":
+      return Number.isFinite(value) ? null : String(value);
+    case "bigint":
+      return "a bigint";
+    case "function":
+      return "a function";
+    case "symbol":
+      return "a symbol";
+    case "object": {
+      if (value === null || Array.isArray(value)) return null;
+      const prototype = Object.getPrototypeOf(value);
+      if (prototype === Object.prototype || prototype === null) return null;
+      if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}`;
+      const lost = LOST_OBJECTS.find((type) => value instanceof type);
+      return lost === undefined ? null : `a ${lost.name}`;
+    }
+    default:
+      return null;
+  }
+}
+
+/** Looks for the first part of a value that JSON would lose: `a Map at $.rows[2].byName`. */
+function findCulprit(root: unknown): string | null {
+  const pending = [{ value: root, path: "$", ancestors: [] as unknown[] }];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    const { path, ancestors } = next;
+    let { value } = next;
+    try {
+      const toJson = (value as { toJSON?: unknown } | null | undefined)?.toJSON;
+      if (typeof toJson === "function") value = toJson.call(value, path);
+      const reason = reasonToRefuse(value);
+      if (reason !== null) return `${reason} at ${path}`;
+      if (typeof value !== "object" || value === null) continue;
+      if (ancestors.includes(value)) return `a cycle at ${path}`;
+      const inside = [...ancestors, value];
+      const children = Object.entries(value).map(([key, child]) => ({
+        value: child,
+        path: Array.isArray(value) ? `${path}[${key}]` : `${path}.${key}`,
+        ancestors: inside,
+      }));
+      pending.push(...children.reverse());
+    } catch {
+      return `something at ${path} that throws when it is read`;
+    }
+  }
+  return null;
+}
+
+function isLongerThan(text: string, maxBytes: number): boolean {
+  if (text.length > maxBytes) return true;
+  if (text.length * 3 <= maxBytes) return false;
+  return new TextEncoder().encode(text).length > maxBytes;
+}

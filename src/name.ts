@@ -1,0 +1,51 @@
+import { ValidationError } from "./error.ts";
+import type { Labels } from "./run.ts";
+
+const MAX_LENGTH = 255;
+
+/** Whether a text can be a name or a key: 1 to 255 characters, well-formed Unicode, no control characters. */
+export function isName(text: unknown): text is string {
+  return typeof text === "string" && text.length > 0 && text.length <= MAX_LENGTH &&
+    text.isWellFormed() && !/\p{Cc}/u.test(text);
+}
+
+/**
+ * Checks a name or a key that came from outside.
+ *
+ * @throws {ValidationError} `subject` says in its message what was refused.
+ */
+export function checkName(text: unknown, subject: string): asserts text is string {
+  if (isName(text)) return;
+  throw new ValidationError(
+    `${subject} must be a text of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`,
+  );
+}
+
+const MAX_LABELS = 64;
+const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
+
+/**
+ * Checks labels and copies them, so that nobody can change them later.
+ *
+ * @throws {ValidationError} More than 64 labels, a key that is not 1 to 63 characters of `A-Za-z0-9-_./`, or a
+ * value that is not a well-formed text of up to 255 characters without control characters.
+ */
+export function checkLabels(labels: unknown): Labels {
+  if (typeof labels !== "object" || labels === null || Array.isArray(labels)) {
+    throw new ValidationError("labels must be an object of texts");
+  }
+  const entries = Object.entries(labels);
+  if (entries.length > MAX_LABELS) throw new ValidationError(`A run has at most ${MAX_LABELS} labels`);
+  for (const [key, value] of entries) {
+    if (!LABEL_KEY.test(key)) {
+      throw new ValidationError(`A label's key is 1 to 63 characters of A-Za-z0-9-_./`);
+    }
+    if (value !== "" && !isName(value)) {
+      throw new ValidationError(
+        `The value of label "${key}" must be a text of up to ${MAX_LENGTH} characters, well-formed and without control characters`,
+      );
+    }
+  }
+  // fromEntries() makes own properties of whatever is named, `__proto__` as well.
+  return Object.freeze(Object.fromEntries(entries)) as Labels;
+}

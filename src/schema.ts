@@ -1,0 +1,66 @@
+import { describeFailure, type Issue } from "./error.ts";
+
+/**
+ * A validator of any library that follows Standard Schema, version 1 (https://standardschema.dev): zod, valibot,
+ * arktype and others.
+ */
+export interface Schema<Input = unknown, Output = Input> {
+  /** The member that the standard prescribes. */
+  readonly "~standard": {
+    /** The version of the standard. */
+    readonly version: 1;
+    /** The library. */
+    readonly vendor: string;
+    /** Checks a value and may transform it; sync or async. */
+    readonly validate: (
+      value: unknown,
+      // deno-lint-ignore no-explicit-any -- libraries differ in what else they accept here
+      options?: any,
+    ) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    /** Only types: what goes in and what comes out. */
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+/** What a validator answers. */
+export type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
+
+/** One thing that a validator refused. */
+export interface SchemaIssue {
+  /** What is wrong. */
+  readonly message: string;
+  /** Where, from the outside in. */
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** The type of what a schema accepts. */
+export type SchemaInput<S extends Schema> = NonNullable<S["~standard"]["types"]>["input"];
+
+/** The type of what a schema answers. */
+export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
+
+/** How a check ended. `cause` is what the validator itself threw, if it did. */
+export type Parsed =
+  | { ok: true; value: unknown }
+  | { ok: false; issues: Issue[]; cause?: unknown };
+
+/** Checks a value: the one place where a schema is called. Never throws. */
+export async function parse(schema: Schema, value: unknown): Promise<Parsed> {
+  try {
+    const result = await schema["~standard"].validate(value);
+    return result.issues ? { ok: false, issues: result.issues.map(toIssue) } : { ok: true, value: result.value };
+  } catch (cause) {
+    const message = "the schema could not check this value";
+    return { ok: false, issues: [{ path: [], message }], cause: cause ?? describeFailure(cause) };
+  }
+}
+
+function toIssue(issue: SchemaIssue): Issue {
+  const path = (issue.path ?? []).map((part) => {
+    const key = typeof part === "object" ? part.key : part;
+    return typeof key === "number" ? key : String(key);
+  });
+  return { path, message: issue.message };
+}

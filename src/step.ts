@@ -1,0 +1,71 @@
+import type { Failure } from "./error.ts";
+import type { Json, JsonText } from "./json.ts";
+
+/** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
+export type StepStatus = "completed" | "failed" | "cancelled";
+
+/** A recorded step, as `/steps` shows it. Times are ISO 8601 in UTC. */
+export interface Step {
+  /** The run's id and the step's name: the same for every attempt. */
+  id: string;
+  /** The run that it is a part of. */
+  runId: string;
+  /** Its name, with its occurrence from the second on (`fetch#2`). */
+  name: string;
+  /** Its place among the run's steps, in the order in which they were first started, from 0. */
+  index: number;
+  /** How it ended. */
+  status: StepStatus;
+  /** What its function returned; `null` also for `undefined`. */
+  output: Json;
+  /** The message of what its function threw. */
+  error: string | null;
+  /** How many attempts have ended. */
+  attempts: number;
+  /** When its first recorded attempt began. */
+  startedAt: string;
+  /** When it ended. */
+  completedAt: string | null;
+}
+
+/** How one attempt at a step ended, as a worker records it. */
+export interface StepWrite {
+  /** Its name, with its occurrence. */
+  name: string;
+  /** Its place among the run's steps. */
+  index: number;
+  /** How many attempts have ended, with this one. */
+  attempts: number;
+  /** When this attempt began: an instant of the worker's clock. */
+  startedAt: number;
+  /** How it ended. After `retrying` another attempt follows, not before `delayMs` have passed. */
+  result:
+    | { status: "completed"; output: JsonText | null }
+    | { status: "failed"; failure: Failure }
+    | { status: "retrying"; failure: Failure; delayMs: number };
+}
+
+/** A step that is being executed at this moment. */
+export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAt">;
+
+/** A recorded step, as a replay needs it. */
+export interface StepRecord {
+  /** Its name, with its occurrence. */
+  name: string;
+  /** Its place among the run's steps. */
+  index: number;
+  /** How many attempts have ended. */
+  attempts: number;
+  /** How the last one ended. */
+  result:
+    | { status: "completed"; output: JsonText | null }
+    | { status: "failed"; failure: Failure }
+    | { status: "retrying"; failure: Failure; retryAt: number };
+  /** Its place among everything that was recorded in the run: a replay delivers results in this order. */
+  recordedNo: number;
+}
+
+/** Names a step of a run for the outside world: the same in every attempt and every execution. */
+export function stepId(runId: string, name: string): string {
+  return `${runId}/${name}`;
+}

@@ -1,0 +1,265 @@
+import type { JsonText } from "./json.ts";
+import type { Lease, SeenLease } from "./lease.ts";
+import type { LogEntry, NewLogEntry } from "./log.ts";
+import type { Coalesce, Disposition, Labels, Run, RunFilter, RunIdentity, RunPage, TerminalStatus } from "./run.ts";
+import type { ExecutingStep, Step, StepRecord, StepWrite } from "./step.ts";
+import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait } from "./wait.ts";
+
+/**
+ * Keeps everything there is to know about runs.
+ *
+ * - Every call is atomic: it happens whole or not at all, and is durable when its promise resolves.
+ * - A write under a lease is refused with a {@linkcode LeaseLostError} when the lease is no longer the run's
+ *   current one, and then leaves no trace.
+ * - A call that is repeated because its outcome was unknown succeeds, and changes nothing a second time.
+ * - A store tells its own time: all instants that it compares are its own.
+ * - A {@linkcode StoreError} says that it could not answer. It says nothing about the run.
+ */
+export interface Store extends AsyncDisposable {
+  /** Makes or updates the tables. Harmless when there is nothing to do, and in several processes at once. */
+  migrate(): Promise<void>;
+
+  /** Closes what the store has opened itself. Harmless when it is closed. */
+  close(): Promise<void>;
+
+  /** Writes a consistent copy to a new file while the store is in use. */
+  backup(path: string): Promise<void>;
+
+  /**
+   * Adds runs, or finds the ones that they stand for: all of them or none.
+   *
+   * A run of the same job with the same idempotency key wins over coalescing. The answers are in the order of
+   * the requests, each with the run as it stands.
+   *
+   * @throws {NotFoundError} The run in `copyStepsOf` does not exist.
+   */
+  enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
+
+  /**
+   * Claims the oldest due runs of the known jobs, each under a new lease.
+   *
+   * First it does what time has brought, whatever the job: deadlines that passed are committed, sleepers are
+   * woken, expired leases are taken away (and a run that was abandoned too often fails). Then it takes runs in
+   * the order in which they were triggered. Of the runs with one concurrency key one is claimed at a time, and
+   * none before an older one whose job a live worker knows.
+   */
+  claim(request: ClaimRequest): Promise<ClaimResult>;
+
+  /**
+   * Extends leases to `leaseMs` from now, never shortening one, and keeps the progress that comes along.
+   *
+   * @returns When the leases end, in the order of the renewals; `null` for a lease that is lost.
+   */
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]>;
+
+  /**
+   * Lets go of a lease before its end, when nothing more is written under it: a run that still has it becomes
+   * pending at once, a run that was cancelled lets go of its key. Any other lease is none any more, and nothing
+   * happens.
+   */
+  release(lease: Lease): Promise<void>;
+
+  /** All current leases, and the keys that cancelled runs still hold. */
+  getLeases(): Promise<SeenLease[]>;
+
+  /**
+   * Takes leases away whatever the clock says, unless they were renewed since they were seen. For a lease that
+   * somebody saw unchanged for its whole length on a clock that cannot jump.
+   */
+  revoke(leases: readonly SeenLease[]): Promise<void>;
+
+  /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
+  forgetWorker(workerId: string): Promise<void>;
+
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void>;
+
+  /**
+   * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
+   * is: the lease is given up, and the concurrency key unless a retry delay is among them.
+   *
+   * Pauses that the run has already, by kind and name, keep their ids and deadlines. Deadlines that have passed
+   * are committed.
+   */
+  pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
+
+  /** Ends a run. Its open waits are closed. */
+  finish(lease: Lease, ending: Ending, progress: JsonText | null): Promise<void>;
+
+  /**
+   * Ends a wait by a signal.
+   *
+   * @throws {NotFoundError} There is no such wait.
+   * @throws {ConflictError} Another signal came first, or the wait is cancelled or closed.
+   * @throws {WaitExpiredError} The deadline passed first, even if nobody had looked yet.
+   */
+  signal(waitId: string, signal: Signal): Promise<SignalOutcome>;
+
+  /**
+   * Cancels a run that has not ended, and records the steps that are being executed as cancelled.
+   *
+   * @param requestId Makes a repeated call recognisable.
+   * @returns The run as it stands now, or `null` if there is no such run or it had ended.
+   */
+  cancel(runId: string, requestId: string, executing: readonly ExecutingStep[]): Promise<Run | null>;
+
+  /**
+   * Deletes a run that has ended, with everything that belongs to it.
+   *
+   * @returns Who the run was, or `null` if there is no such run or it has not ended.
+   */
+  delete(runId: string): Promise<RunIdentity | null>;
+
+  /**
+   * Deletes the oldest of the runs that ended at least so long ago, `limit` of them at most.
+   *
+   * @returns Who the runs were.
+   */
+  purge(retention: Retention, limit: number): Promise<RunIdentity[]>;
+
+  /** A run, or `null` if there is none. */
+  getRun(runId: string): Promise<Run | null>;
+
+  /** The runs that match a filter, newest first. */
+  getRuns(filter: RunFilter): Promise<RunPage>;
+
+  /** The recorded steps of a run, in the order of their index. */
+  getSteps(runId: string): Promise<Step[]>;
+
+  /** The waits of a run, in the order in which they were prepared. */
+  getWaits(runId: string): Promise<Wait[]>;
+
+  /** A wait, or `null` if there is none. */
+  getWait(waitId: string): Promise<Wait | null>;
+
+  /** The kept log lines of a run, in the order in which they came. */
+  getLogs(runId: string): Promise<LogEntry[]>;
+
+  /** Keeps log lines. Those of a run that is gone are dropped. */
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
+
+  /** A number that changes whenever somebody else has committed something (it may change at other times too). */
+  getVersion(): Promise<number>;
+}
+
+/** A run to add. */
+export interface NewRun {
+  /** A UUIDv7. */
+  id: string;
+  /** The name of its job. */
+  jobName: string;
+  /** The input as it was given. */
+  payload: JsonText | null;
+  /** The input as the schema parsed it: what the job's function receives. */
+  input: JsonText | null;
+  /** Its labels. */
+  labels: Labels;
+  /** A run of the same job with this key is answered instead. */
+  idempotencyKey: string | null;
+  /** Runs with this key are executed one after another. */
+  concurrencyKey: string | null;
+  /** What to do when the concurrency key has runs of this job already; `null`: add another. */
+  coalesce: Coalesce | null;
+  /** A run whose completed steps the new one begins with. */
+  copyStepsOf: string | null;
+}
+
+/** What became of a run that was to be added. */
+export interface Enqueued {
+  /** The new run, or the one that was found. */
+  run: Run;
+  /** Which of the two it is. */
+  disposition: Disposition;
+}
+
+/** Who wants runs, and of which kind. */
+export interface ClaimRequest {
+  /** The worker: other than any that lived before. */
+  workerId: string;
+  /** Makes a repeated call recognisable. */
+  claimId: string;
+  /** The names of the jobs that the worker knows. */
+  jobNames: readonly string[];
+  /** How many runs at most. */
+  limit: number;
+  /** How long the leases last unless renewed, in milliseconds. */
+  leaseMs: number;
+  /** A run that is abandoned so many times in a row, with nothing recorded in between, fails. */
+  maxAbandonments: number;
+}
+
+/** What a claim brought. */
+export interface ClaimResult {
+  /** The claimed runs, in the order in which they were triggered. */
+  claims: Claim[];
+  /** Runs that failed because they were abandoned too often. */
+  failed: { run: RunIdentity; error: string }[];
+  /** When time will next do something to a run: an instant of the store's clock, or `null`. */
+  nextTimerAt: number | null;
+  /** Whether there is more to do at once than this call was ready to do. */
+  hasMore: boolean;
+  /** The store's clock. */
+  now: number;
+}
+
+/** A run that was claimed, with all that a replay needs. */
+export interface Claim {
+  /** Who it is. */
+  run: RunIdentity;
+  /** The right to write to it. */
+  lease: Lease;
+  /** When the lease ends unless it is renewed: an instant of the store's clock. */
+  leaseExpiresAt: number;
+  /** What the job's function receives. */
+  input: JsonText | null;
+  /** 1 for the first execution, one more after each interruption. */
+  execution: number;
+  /** When its function was first entered: an instant of the store's clock. */
+  startedAt: number;
+  /** The recorded steps. */
+  steps: StepRecord[];
+  /** The waits and sleeps. */
+  pauses: PauseRecord[];
+}
+
+/** A lease to extend. */
+export interface Renewal {
+  /** The lease. */
+  lease: Lease;
+  /** The latest progress, if it has not been kept yet. */
+  progress: JsonText | null;
+}
+
+/** What a run is to pause on. */
+export interface PauseRequest {
+  /** The waits and sleeps. */
+  pauses: readonly NewPause[];
+  /** When the earliest retry is due, if the run waits for one: an instant of the store's clock. */
+  retryAt: number | null;
+  /** Whether the run is to wait; otherwise the pauses are only prepared. */
+  park: boolean;
+  /** The latest progress, if it has not been kept yet. */
+  progress: JsonText | null;
+}
+
+/** What became of a pause. */
+export interface PauseResult {
+  /** Whether the run waits now, and the lease is given up. */
+  parked: boolean;
+  /** The pauses as they are kept, in the order of the request. */
+  pauses: PauseRecord[];
+}
+
+/** How a run ends, apart from being cancelled. */
+export type Ending =
+  | { status: "completed"; output: JsonText | null }
+  | { status: "failed"; error: string };
+
+/** A receipt, and whose wait it was. */
+export interface SignalOutcome extends SignalReceipt {
+  /** The run of the wait. */
+  run: RunIdentity;
+}
+
+/** How long runs are kept after they ended, in milliseconds; those left out are kept for ever. */
+export type Retention = { readonly [status in TerminalStatus]?: number };

@@ -1,0 +1,50 @@
+import { StoreError } from "../error.ts";
+
+const CHECK_EVERY_MS = 1_000;
+
+type StatSync = typeof import("node:fs").statSync;
+
+/**
+ * The file that a database was opened from. If it is deleted or replaced, SQLite goes on writing to the old one
+ * without an error, and everything is lost when the process ends: so it is looked at every second.
+ */
+export class DatabaseFile {
+  readonly #path: string;
+  readonly #stat: StatSync;
+  readonly #identity: string;
+  #nextCheckAt = 0;
+
+  private constructor(path: string, stat: StatSync) {
+    this.#path = path;
+    this.#stat = stat;
+    this.#identity = this.#readIdentity() ?? "";
+  }
+
+  /** Remembers which file is found at a path now. */
+  static async watch(path: string): Promise<DatabaseFile> {
+    const { statSync } = await import("node:fs");
+    return new DatabaseFile(path, statSync);
+  }
+
+  /**
+   * Looks whether the file is still the same, if it has not done so for a second.
+   *
+   * @throws {StoreError} It was deleted or replaced.
+   */
+  check(now: number): void {
+    if (now < this.#nextCheckAt) return;
+    if (this.#readIdentity() !== this.#identity) {
+      throw new StoreError(
+        `The database file "${this.#path}" was deleted or replaced while it was open: nothing more is written to it`,
+        { code: "internal" },
+      );
+    }
+    this.#nextCheckAt = now + CHECK_EVERY_MS;
+  }
+
+  #readIdentity(): string | null {
+    // Only `stat`: opening and closing the file would drop SQLite's locks on it.
+    const stat = this.#stat(this.#path, { throwIfNoEntry: false });
+    return stat === undefined ? null : `${stat.dev}:${stat.ino}`;
+  }
+}

@@ -1,0 +1,258 @@
+import type { RunIdentity } from "../run.ts";
+import type { ClaimRequest, ClaimResult } from "../store.ts";
+import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
+import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
+import { closePauses, commitDeadlines, noteResumption, wake } from "./sqlite_pauses.ts";
+import { toRunIdentity } from "./sqlite_rows.ts";
+
+// How many runs of each kind one claim takes time's hand to, so that a thousand deadlines at once are worked off in
+// several short transactions.
+const MAX_TIMERS = 100;
+
+/** What a claim brought, before the histories are read. */
+export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
+  /** The rows of the claimed runs, as the claim left them, in the order in which they were triggered. */
+  rows: SqliteRow[];
+}
+
+/** Whether a claim would find anything to do; looks without taking the lock. */
+export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
+  const worker = db.get("SELECT seen_at FROM holdfast_workers WHERE id = ?", request.workerId);
+  const age = worker === undefined ? Infinity : now - Number(worker.seen_at);
+  // The others have to know that this worker lives.
+  if (age < 0 || age > request.leaseMs / 3) return true;
+  const nextTimerAt = readNextTimer(db);
+  if (nextTimerAt !== null && nextTimerAt <= now) return true;
+  return request.limit > 0 && request.jobNames.some((job) => firstReady(db, job, 0, 1).length > 0);
+}
+
+/** Claims due runs. See `Store.claim()`. */
+export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number): ClaimedRows {
+  const repeated = findClaimed(db, request);
+  if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: false };
+
+  const failed = takeExpiredLeases(db, request.maxAbandonments, now);
+  freeExpiredKeys(db, now);
+  wakeSleepers(db, now);
+  const { rows, hasMore } = takeReady(db, request, now);
+  noteWorker(db, request, rows, now);
+  const nextTimerAt = readNextTimer(db);
+  return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
+}
+
+/** When time will next do something to a run, or to a key that a cancelled run still holds. */
+export function readNextTimer(db: SqliteDatabase): number | null {
+  const row = db.get(
+    `SELECT min(at) AS at FROM (
+       SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
+       UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
+       UNION ALL SELECT min(expires_at) FROM holdfast_keys WHERE expires_at IS NOT NULL)`,
+  );
+  return row === undefined || row.at === null ? null : Number(row.at);
+}
+
+/** A call that is repeated after an unknown outcome finds what it claimed, as far as it still holds. */
+function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | null {
+  const worker = db.get(
+    "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
+    request.workerId,
+    request.claimId,
+  );
+  if (worker === undefined) return null;
+  const claimed = JSON.parse(worker.claimed as string) as [seq: number, generation: number][];
+  return claimed
+    .map(([seq, generation]) =>
+      db.get(
+        `SELECT * FROM holdfast_runs
+         WHERE seq = ? AND lease_generation = ? AND status IN ('leased', 'running')`,
+        seq,
+        generation,
+      )
+    )
+    .filter((row) => row !== undefined);
+}
+
+function takeExpiredLeases(
+  db: SqliteDatabase,
+  maxAbandonments: number,
+  now: number,
+): { run: RunIdentity; error: string }[] {
+  const expired = db.all(
+    "SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?",
+    now,
+    MAX_TIMERS,
+  );
+  return expired.flatMap((row) => {
+    const error = takeAway(db, row, maxAbandonments, now);
+    return error === null ? [] : [{ run: toRunIdentity(row), error }];
+  });
+}
+
+/**
+ * Takes a lease away, so that the run can be claimed again; one that was abandoned too often fails instead.
+ *
+ * @returns Why it failed, or `null`.
+ */
+export function takeAway(
+  db: SqliteDatabase,
+  row: SqliteRow,
+  maxAbandonments: number,
+  now: number,
+): string | null {
+  const runSeq = Number(row.seq);
+  const abandonments = Number(row.abandonments) + 1;
+  const error = abandonments < maxAbandonments
+    ? null
+    : `Abandoned ${abandonments} times in a row without recording anything: its worker keeps dying or stalling`;
+  db.run(
+    `UPDATE holdfast_runs SET status = ?, error = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
+       lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
+       abandonments = ? WHERE seq = ?`,
+    error === null ? "pending" : "failed",
+    error,
+    error === null ? null : now,
+    now,
+    abandonments,
+    runSeq,
+  );
+  const key = row.concurrency_key as string | null;
+  if (error === null) enterLine(db, runSeq, key);
+  else closePauses(db, runSeq, "closed", now);
+  if (key !== null) letGo(db, key, row.id as string, Number(row.lease_generation));
+  return error;
+}
+
+/** Frees keys of cancelled runs whose worker did not say in time that it has noticed. */
+function freeExpiredKeys(db: SqliteDatabase, now: number): void {
+  const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
+  for (const { concurrency_key: key, run_id: runId, generation } of expired) {
+    letGo(db, key as string, runId as string, Number(generation));
+  }
+}
+
+function wakeSleepers(db: SqliteDatabase, now: number): void {
+  const due = db.all(
+    "SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ?",
+    now,
+    MAX_TIMERS,
+  );
+  for (const { seq } of due) {
+    commitDeadlines(db, Number(seq), now);
+    wake(db, Number(seq), now);
+  }
+}
+
+/** Takes ready runs of the known jobs in the order in which they were triggered. */
+function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
+  const rows: SqliteRow[] = [];
+  const takenKeys = new Set<string>();
+  const otherJobs = liveJobsOfOthers(db, request, now);
+  for (const candidate of readyRuns(db, request.jobNames, request.limit + 1)) {
+    const key = candidate.concurrency_key as string | null;
+    if (key !== null) {
+      if (takenKeys.has(key)) continue; // by a run of another job, a moment ago
+      if (hasElder(db, key, Number(candidate.seq), otherJobs)) continue;
+      if (rows.length < request.limit) takenKeys.add(key);
+    }
+    if (rows.length === request.limit) return { rows, hasMore: true };
+    rows.push(take(db, candidate, request, now));
+  }
+  return { rows, hasMore: false };
+}
+
+/** Ready runs of several jobs, merged by age. Reads ahead by pages. */
+function* readyRuns(db: SqliteDatabase, jobNames: readonly string[], pageSize: number): Generator<SqliteRow> {
+  const queues = jobNames.map((job) => ({ job, rows: firstReady(db, job, 0, pageSize) }));
+  while (true) {
+    let oldest = null;
+    for (const queue of queues) {
+      const seq = queue.rows[0]?.seq;
+      if (seq !== undefined && (oldest === null || seq! < oldest.rows[0]!.seq!)) oldest = queue;
+    }
+    if (oldest === null) return;
+    const candidate = oldest.rows.shift()!;
+    if (oldest.rows.length === 0) oldest.rows = firstReady(db, oldest.job, Number(candidate.seq), pageSize);
+    yield candidate;
+  }
+}
+
+function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: number): SqliteRow[] {
+  return db.all(
+    `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs
+     WHERE place = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
+    job,
+    afterSeq,
+    limit,
+  );
+}
+
+/** Whether an older run of the key, of a job that a live worker knows, comes first. */
+function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
+  if (otherJobs.size === 0) return false;
+  const elders = db.all(
+    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND place = 'R' AND seq < ?",
+    key,
+    seq,
+  );
+  return elders.some(({ job }) => otherJobs.has(job as string));
+}
+
+/** The jobs that live workers know and this one does not: those that claimed within the length of their leases. */
+function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
+  const own = new Set(request.jobNames);
+  const others = new Set<string>();
+  // A worker whose claim lies in the future shows that a clock has jumped: nothing is known of it.
+  const workers = db.all(
+    "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
+    request.workerId,
+    now,
+    now,
+  );
+  for (const { jobs } of workers) {
+    for (const job of JSON.parse(jobs as string) as string[]) if (!own.has(job)) others.add(job);
+  }
+  return others;
+}
+
+function take(db: SqliteDatabase, candidate: SqliteRow, request: ClaimRequest, now: number): SqliteRow {
+  const runSeq = Number(candidate.seq);
+  const generation = Number(candidate.lease_generation) + 1;
+  const row = db.get(
+    `UPDATE holdfast_runs SET status = 'running', place = NULL, timer_at = NULL, lease_owner = ?,
+       lease_expires_at = ?, lease_generation = ?, started_at = coalesce(started_at, ?), updated_at = ?
+     WHERE seq = ? RETURNING *`,
+    request.workerId,
+    now + request.leaseMs,
+    generation,
+    now,
+    now,
+    runSeq,
+  )!;
+  const key = candidate.concurrency_key as string | null;
+  if (key !== null) takeKey(db, key, candidate.id as string, generation);
+  if (candidate.status === "waiting") {
+    commitDeadlines(db, runSeq, now);
+    noteResumption(db, runSeq, now);
+  }
+  return row;
+}
+
+function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly SqliteRow[], now: number): void {
+  db.run(
+    "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
+    request.workerId,
+    JSON.stringify(request.jobNames),
+    now,
+    request.leaseMs,
+    request.claimId,
+    JSON.stringify(rows.map((row) => [Number(row.seq), Number(row.lease_generation)])),
+  );
+}
+
+// A worker that has not been seen for so many lengths of its lease is forgotten.
+const FORGOTTEN_AFTER_LEASES = 100;
+
+/** Forgets workers that died without a word, long ago. */
+export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
+  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", FORGOTTEN_AFTER_LEASES, now);
+}

@@ -1,0 +1,37 @@
+import type { RunFilter, RunPage } from "../run.ts";
+import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
+import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
+
+const DEFAULT_LIMIT = 50;
+
+/** Lists runs, newest first. See `Store.getRuns()`. */
+export function listRuns(db: SqliteDatabase, filter: RunFilter): RunPage {
+  const { limit = DEFAULT_LIMIT, offset = 0 } = filter;
+  const { where, parameters } = conditions(filter);
+  const total = Number(db.get(`SELECT count(*) AS n FROM holdfast_runs r ${where}`, ...parameters)!.n);
+  const rows = db.all(
+    `${SELECT_RUN} ${where} ORDER BY r.seq DESC LIMIT ? OFFSET ?`,
+    ...parameters,
+    limit,
+    offset,
+  );
+  return { runs: rows.map(toRun), total, hasMore: offset + rows.length < total };
+}
+
+function conditions(filter: RunFilter): { where: string; parameters: SqliteValue[] } {
+  const terms: string[] = [];
+  const parameters: SqliteValue[] = [];
+  const isOneOf = (column: string, values: string | readonly string[] | undefined) => {
+    if (values === undefined) return;
+    const list = typeof values === "string" ? [values] : values;
+    terms.push(`${column} IN (SELECT value FROM json_each(?))`);
+    parameters.push(JSON.stringify(list));
+  };
+  isOneOf("r.job", filter.jobName);
+  isOneOf("r.status", filter.status);
+  for (const [key, value] of Object.entries(filter.labels ?? {})) {
+    terms.push("r.seq IN (SELECT run_seq FROM holdfast_labels WHERE key = ? AND value = ?)");
+    parameters.push(key, value);
+  }
+  return { where: terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`, parameters };
+}

@@ -1,0 +1,147 @@
+import { decode, type Json, type JsonText } from "../json.ts";
+import type { LogEntry, LogLevel } from "../log.ts";
+import type { Labels, Run, RunIdentity, RunStatus } from "../run.ts";
+import { type Step, stepId, type StepRecord, type StepStatus } from "../step.ts";
+import { isoTime } from "../time.ts";
+import type { PauseKind, PauseRecord, Wait, WaitStatus } from "../wait.ts";
+import type { SqliteRow } from "./sqlite_database.ts";
+
+/** Reads what {@linkcode toRun} needs; a WHERE on `r` or `i` follows. */
+export const SELECT_RUN = "SELECT r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
+
+/** A row of {@linkcode SELECT_RUN} as a run. */
+export function toRun(row: SqliteRow): Run {
+  return {
+    ...toRunIdentity(row),
+    status: row.status as RunStatus,
+    payload: json(row.payload),
+    output: json(row.output),
+    error: text(row.error),
+    progress: json(row.progress) as Run["progress"],
+    idempotencyKey: text(row.idempotency_key),
+    concurrencyKey: text(row.concurrency_key),
+    leaseOwner: text(row.lease_owner),
+    leaseExpiresAt: isoTime(integer(row.lease_expires_at)),
+    leaseGeneration: Number(row.lease_generation),
+    createdAt: isoTime(Number(row.created_at)),
+    updatedAt: isoTime(Number(row.updated_at)),
+    startedAt: isoTime(integer(row.started_at)),
+    completedAt: isoTime(integer(row.completed_at)),
+  };
+}
+
+/** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
+export function toRunIdentity(row: SqliteRow): RunIdentity {
+  return { id: row.id as string, jobName: row.job as string, labels: JSON.parse(row.labels as string) as Labels };
+}
+
+/** A row of `holdfast_steps` as a step of the run. */
+export function toStep(runId: string, row: SqliteRow): Step {
+  return {
+    id: stepId(runId, row.name as string),
+    runId,
+    name: row.name as string,
+    index: Number(row.position),
+    status: (row.status === "retrying" ? "failed" : row.status) as StepStatus,
+    output: json(row.output),
+    error: text(row.error_message),
+    attempts: Number(row.attempts),
+    startedAt: isoTime(Number(row.started_at)),
+    completedAt: isoTime(integer(row.completed_at)),
+  };
+}
+
+/** A row of `holdfast_steps` as a replay needs it. */
+export function toStepRecord(row: SqliteRow): StepRecord {
+  const failure = { name: row.error_name as string, message: row.error_message as string };
+  return {
+    name: row.name as string,
+    index: Number(row.position),
+    attempts: Number(row.attempts),
+    result: row.status === "completed"
+      ? { status: "completed", output: text(row.output) }
+      : row.status === "failed"
+      ? { status: "failed", failure }
+      : { status: "retrying", failure, retryAt: Number(row.retry_at) },
+    recordedNo: Number(row.recorded_no),
+  };
+}
+
+/** A row of `holdfast_pauses` as a wait of the run. */
+export function toWait(runId: string, row: SqliteRow): Wait {
+  return {
+    id: row.id as string,
+    runId,
+    name: row.name as string,
+    metadata: json(row.metadata),
+    status: row.status as WaitStatus,
+    outcome: row.outcome as Wait["outcome"],
+    payload: json(row.payload),
+    signalId: text(row.signal_id),
+    createdAt: isoTime(Number(row.created_at)),
+    deadlineAt: isoTime(integer(row.deadline_at)),
+    suspendedAt: isoTime(integer(row.suspended_at)),
+    resolvedAt: isoTime(integer(row.resolved_at)),
+    firstResumedAt: isoTime(integer(row.first_resumed_at)),
+  };
+}
+
+/** A row of `holdfast_pauses` as a replay needs it. */
+export function toPauseRecord(row: SqliteRow): PauseRecord {
+  const recordedNo = Number(row.recorded_no);
+  return {
+    id: row.id as string,
+    kind: row.kind as PauseKind,
+    name: row.name as string,
+    metadata: text(row.metadata),
+    deadlineAt: integer(row.deadline_at),
+    createdAt: Number(row.created_at),
+    resolution: row.outcome === "signal"
+      ? {
+        outcome: "signal",
+        payload: row.payload as JsonText,
+        signalId: row.signal_id as string,
+        recordedNo,
+      }
+      : row.outcome === "timeout"
+      ? { outcome: "timeout", recordedNo }
+      : null,
+  };
+}
+
+/** A row of `holdfast_logs` as a log entry of the run. */
+export function toLogEntry(runId: string, row: SqliteRow): LogEntry {
+  return {
+    id: row.id as string,
+    runId,
+    stepName: text(row.step_name),
+    level: row.level as LogLevel,
+    message: row.message as string,
+    data: json(row.data),
+    timestamp: isoTime(Number(row.written_at)),
+  };
+}
+
+// An input that the schema left as it was is not kept twice, and "" stands for `undefined`, which NULL cannot.
+/** The column `input` of `holdfast_inputs`, next to `payload`. */
+export function fromInput(payload: JsonText | null, input: JsonText | null): JsonText | null {
+  return input === payload ? null : input ?? "";
+}
+
+/** What {@linkcode fromInput} wrote. */
+export function toInput(row: SqliteRow): JsonText | null {
+  if (row.input === null) return text(row.payload);
+  return row.input === "" ? null : text(row.input);
+}
+
+function json(column: SqliteRow[string] | undefined): Json {
+  return decode((column ?? null) as JsonText | null) ?? null;
+}
+
+function text(column: SqliteRow[string] | undefined): string | null {
+  return (column ?? null) as string | null;
+}
+
+function integer(column: SqliteRow[string] | undefined): number | null {
+  return column === null || column === undefined ? null : Number(column);
+}

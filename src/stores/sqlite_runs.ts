@@ -1,0 +1,357 @@
+import { LeaseLostError, NotFoundError } from "../error.ts";
+import type { JsonText } from "../json.ts";
+import type { Lease, SeenLease } from "../lease.ts";
+import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
+import type { Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
+import type { ExecutingStep, StepWrite } from "../step.ts";
+import { takeAway } from "./sqlite_claim.ts";
+import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
+import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
+import { closePauses } from "./sqlite_pauses.ts";
+import { fromInput, SELECT_RUN, toRun, toRunIdentity } from "./sqlite_rows.ts";
+
+/** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
+export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
+  for (const { copyStepsOf: source } of runs) {
+    if (source !== null && db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", source) === undefined) {
+      throw new NotFoundError(`There is no run "${source}"`);
+    }
+  }
+  return runs.map((run) => enqueueRun(db, run, now));
+}
+
+function enqueueRun(db: SqliteDatabase, run: NewRun, now: number): Enqueued {
+  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, run.id);
+  if (known !== undefined) return { run: toRun(known), disposition: "created" };
+  if (run.idempotencyKey !== null) {
+    const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, run.jobName, run.idempotencyKey);
+    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
+  }
+  const other = findCoalescable(db, run, now);
+  if (other !== null) return { run: toRun(other), disposition: "coalesced" };
+  return { run: insertRun(db, run, now), disposition: "created" };
+}
+
+function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRow | null {
+  const { concurrencyKey: key, jobName: job, coalesce } = run;
+  if (key === null || coalesce === null) return null;
+  const pending = db.get(
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.place IS NOT NULL AND r.status = 'pending'
+     ORDER BY r.seq LIMIT 1`,
+    key,
+    job,
+  );
+  if (pending !== undefined || coalesce !== "active") return pending ?? null;
+  const leased = db.get(
+    `${SELECT_RUN} JOIN holdfast_keys k ON k.run_id = r.id
+     WHERE k.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ?`,
+    key,
+    job,
+    now,
+  );
+  if (leased !== undefined) return leased;
+  const waiting = db.get(
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
+    key,
+    job,
+  );
+  return waiting ?? null;
+}
+
+function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run {
+  const row = db.get(
+    `INSERT INTO holdfast_runs
+       (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
+     VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?) RETURNING *`,
+    run.id,
+    run.jobName,
+    JSON.stringify(run.labels),
+    run.idempotencyKey,
+    run.concurrencyKey,
+    run.concurrencyKey === null ? "R" : "B",
+    now,
+    now,
+  )!;
+  const runSeq = Number(row.seq);
+  db.run(
+    "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
+    runSeq,
+    run.payload,
+    fromInput(run.payload, run.input),
+  );
+  for (const [key, value] of Object.entries(run.labels)) {
+    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, runSeq);
+  }
+  if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, runSeq);
+  if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
+  return toRun({ ...row, payload: run.payload });
+}
+
+function copySteps(db: SqliteDatabase, sourceId: string, runSeq: number): void {
+  db.run(
+    `INSERT INTO holdfast_steps
+       (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
+     SELECT ?, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
+     FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq
+     WHERE r.id = ? AND s.status = 'completed' ORDER BY s.seq`,
+    runSeq,
+    sourceId,
+  );
+  db.run(
+    `UPDATE holdfast_runs SET recorded =
+       (SELECT coalesce(max(recorded_no), 0) FROM holdfast_steps WHERE run_seq = holdfast_runs.seq)
+     WHERE seq = ?`,
+    runSeq,
+  );
+}
+
+/** Extends leases. See `Store.renew()`. */
+export function renewLeases(
+  db: SqliteDatabase,
+  renewals: readonly Renewal[],
+  leaseMs: number,
+  now: number,
+): (number | null)[] {
+  return renewals.map(({ lease, progress }) => {
+    const row = db.get(
+      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at, ?), updated_at = ?,
+         progress = coalesce(?, progress)
+       WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING lease_expires_at`,
+      now + leaseMs,
+      now,
+      progress,
+      lease.runId,
+      lease.generation,
+    );
+    return row === undefined ? null : Number(row.lease_expires_at);
+  });
+}
+
+/** Lets go of a lease. See `Store.release()`. */
+export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  const row = db.get(
+    `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
+       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?
+     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq`,
+    now,
+    runId,
+    generation,
+  );
+  if (row !== undefined) {
+    enterLine(db, Number(row.seq), key);
+    if (key !== null) letGo(db, key, runId, generation);
+  } else if (key !== null && isKeptAfterCancel(db, key, runId)) {
+    letGo(db, key, runId, generation);
+  }
+}
+
+/** Whether a cancelled run still holds its key. One that waits for a retry holds it too, but without an end. */
+function isKeptAfterCancel(db: SqliteDatabase, key: string, runId: string): boolean {
+  const kept = db.get(
+    "SELECT 1 FROM holdfast_keys WHERE concurrency_key = ? AND run_id = ? AND expires_at IS NOT NULL",
+    key,
+    runId,
+  );
+  return kept !== undefined;
+}
+
+/** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
+export function readLeases(db: SqliteDatabase): SeenLease[] {
+  const rows = db.all(
+    `SELECT id, lease_generation AS generation, concurrency_key, lease_expires_at AS expires_at
+     FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
+     UNION ALL SELECT run_id, generation, concurrency_key, expires_at
+     FROM holdfast_keys WHERE expires_at IS NOT NULL`,
+  );
+  return rows.map((row) => ({
+    runId: row.id as string,
+    generation: Number(row.generation),
+    concurrencyKey: row.concurrency_key as string | null,
+    expiresAt: Number(row.expires_at),
+  }));
+}
+
+/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
+export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
+  for (const { runId, generation, concurrencyKey: key, expiresAt } of leases) {
+    const row = db.get(
+      "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
+      runId,
+      generation,
+      expiresAt,
+    );
+    if (row !== undefined) takeAway(db, row, Infinity, now);
+    else if (key !== null && isKeptAfterCancel(db, key, runId)) letGo(db, key, runId, generation);
+  }
+}
+
+/** Records how an attempt at a step ended. See `Store.saveStep()`. */
+export function recordStep(
+  db: SqliteDatabase,
+  lease: Lease,
+  step: StepWrite,
+  progress: JsonText | null,
+  now: number,
+): void {
+  const run = db.get(
+    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
+       progress = coalesce(?, progress)
+     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq, recorded`,
+    now,
+    progress,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) throw new LeaseLostError(lease);
+  const { result } = step;
+  const failure = result.status === "completed" ? null : result.failure;
+  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call changes nothing.
+  db.run(
+    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, error_name, error_message, attempts,
+       retry_at, recorded_no, started_at, completed_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
+       error_name = excluded.error_name, error_message = excluded.error_message, attempts = excluded.attempts,
+       retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
+     WHERE status = 'retrying' AND excluded.attempts > attempts`,
+    run.seq!,
+    step.name,
+    step.index,
+    result.status,
+    result.status === "completed" ? result.output : null,
+    failure?.name ?? null,
+    failure?.message ?? null,
+    step.attempts,
+    result.status === "retrying" ? now + result.delayMs : null,
+    run.recorded!,
+    step.startedAt,
+    result.status === "retrying" ? null : now,
+  );
+}
+
+/** Ends a run. See `Store.finish()`. */
+export function finishRun(
+  db: SqliteDatabase,
+  lease: Lease,
+  ending: Ending,
+  progress: JsonText | null,
+  now: number,
+): void {
+  const run = db.get(
+    `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, progress = coalesce(?, progress),
+       lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?
+     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq, has_pauses`,
+    ending.status,
+    ending.status === "completed" ? ending.output : null,
+    ending.status === "failed" ? ending.error : null,
+    progress,
+    now,
+    now,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) {
+    // A call that is repeated after it ended the run: nobody else ends it so under this lease.
+    const ended = db.get(
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = ?",
+      lease.runId,
+      lease.generation,
+      ending.status,
+    );
+    if (ended === undefined) throw new LeaseLostError(lease);
+    return;
+  }
+  if (run.has_pauses === 1) closePauses(db, Number(run.seq), "closed", now);
+  if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+}
+
+/** Cancels a run that has not ended. See `Store.cancel()`. */
+export function cancelRun(
+  db: SqliteDatabase,
+  runId: string,
+  requestId: string,
+  executing: readonly ExecutingStep[],
+  now: number,
+): Run | null {
+  const before = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (before === undefined) return null;
+  const status = before.status as RunStatus;
+  if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
+
+  const runSeq = Number(before.seq);
+  const row = db.get(
+    `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
+       lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ? WHERE seq = ? RETURNING *`,
+    requestId,
+    now,
+    now,
+    runSeq,
+  )!;
+  for (const step of executing) recordCancelledStep(db, runSeq, step, now);
+  db.run(
+    "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
+    now,
+    runSeq,
+  );
+  closePauses(db, runSeq, "cancelled", now);
+  const key = before.concurrency_key as string | null;
+  if (key !== null) {
+    const generation = Number(before.lease_generation);
+    if (isLeased(status) && Number(before.lease_expires_at) > now) {
+      keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
+    } else letGo(db, key, runId, generation);
+  }
+  return toRun({ ...row, payload: before.payload! });
+}
+
+function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
+  db.run(
+    `INSERT INTO holdfast_steps
+       (run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
+     VALUES (?, ?, ?, 'cancelled', ?, 0, ?, ?)
+     ON CONFLICT (run_seq, name) DO NOTHING`,
+    runSeq,
+    step.name,
+    step.index,
+    step.attempts,
+    step.startedAt,
+    now,
+  );
+}
+
+/** A worker may still be inside the run: its key is not given to another before it has noticed, or lost its lease. */
+function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
+  db.run(
+    "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
+    expiresAt,
+    key,
+    runId,
+  );
+}
+
+/** Deletes a run that has ended. See `Store.delete()`. */
+export function deleteRun(db: SqliteDatabase, runId: string): RunIdentity | null {
+  const row = db.get(
+    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING id, job, labels",
+    runId,
+  );
+  return row === undefined ? null : toRunIdentity(row);
+}
+
+/** Deletes runs that ended long enough ago. See `Store.purge()`. */
+export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
+  const purged: RunIdentity[] = [];
+  for (const [status, keptMs] of Object.entries(retention)) {
+    const rows = db.all(
+      `DELETE FROM holdfast_runs WHERE seq IN (
+         SELECT seq FROM holdfast_runs WHERE status = ? AND completed_at <= ? ORDER BY completed_at LIMIT ?)
+       RETURNING id, job, labels`,
+      status,
+      now - keptMs,
+      limit - purged.length,
+    );
+    purged.push(...rows.map(toRunIdentity));
+  }
+  return purged;
+}

@@ -1,0 +1,402 @@
+import { StoreError, WaitExpiredError } from "../error.ts";
+import { type Host, pause, systemHost } from "../host.ts";
+import type { JsonText } from "../json.ts";
+import type { Lease, SeenLease } from "../lease.ts";
+import type { LogEntry, NewLogEntry } from "../log.ts";
+import type { Run, RunFilter, RunIdentity, RunPage } from "../run.ts";
+import type { ExecutingStep, Step, StepWrite } from "../step.ts";
+import type {
+  Claim,
+  ClaimRequest,
+  ClaimResult,
+  Ending,
+  Enqueued,
+  NewRun,
+  PauseRequest,
+  PauseResult,
+  Renewal,
+  Retention,
+  SignalOutcome,
+  Store,
+} from "../store.ts";
+import type { Signal, Wait } from "../wait.ts";
+import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
+import { isBusy, SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "./sqlite_database.ts";
+import { listRuns } from "./sqlite_list.ts";
+import { deliver, pauseRun } from "./sqlite_pauses.ts";
+import {
+  SELECT_RUN,
+  toInput,
+  toLogEntry,
+  toPauseRecord,
+  toRun,
+  toRunIdentity,
+  toStep,
+  toStepRecord,
+  toWait,
+} from "./sqlite_rows.ts";
+import {
+  cancelRun,
+  deleteRun,
+  enqueueRuns,
+  finishRun,
+  purgeRuns,
+  readLeases,
+  recordStep,
+  releaseLease,
+  renewLeases,
+  revokeLeases,
+} from "./sqlite_runs.ts";
+import { migrateTables } from "./sqlite_schema.ts";
+import { DatabaseFile } from "./database_file.ts";
+import { WriteBatch } from "./write_batch.ts";
+
+/** How a {@linkcode SqliteStore} keeps its data. */
+export interface SqliteStoreOptions {
+  /**
+   * `full` (default): what was acknowledged survives a power cut. `normal`: a power cut can lose the last moments,
+   * a crash of the process cannot.
+   */
+  synchronous?: "full" | "normal";
+  /** Time, timers, chance and ids. Default: the real ones. */
+  host?: Host;
+}
+
+/** What a {@linkcode SqliteStore} needs of the connection that it is given. */
+interface Connection {
+  /** The open connection. */
+  driver: SqliteDriver;
+  /** Closes it, if the store has opened it. */
+  close(): void;
+  /** Writes a consistent copy to a new file. */
+  backup(path: string): Promise<void>;
+  /** The file behind it, if it is watched. */
+  file: DatabaseFile | null;
+}
+
+// SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
+const BUSY_TIMEOUT_MS = 2;
+const MAX_BUSY_MS = 10_000;
+
+/**
+ * Keeps everything in one SQLite file, which several processes on one machine can share.
+ *
+ * It uses a write-ahead log. Copy the file with {@linkcode SqliteStore.backup}, never by reading it: opening and
+ * closing a database file by other means drops the locks of the whole process
+ * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+ */
+export class SqliteStore implements Store {
+  readonly #connection: Connection;
+  readonly #db: SqliteDatabase;
+  readonly #host: Host;
+  readonly #writes: WriteBatch;
+  #version = 0;
+  #isClosed = false;
+
+  /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
+  private constructor(connection: Connection, host: Host) {
+    this.#connection = connection;
+    this.#db = new SqliteDatabase(connection.driver);
+    this.#host = host;
+    this.#writes = new WriteBatch(this.#db, host);
+  }
+
+  /**
+   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file.
+   *
+   * @param path The path of the file, a `file:` URL, or `":memory:"`.
+   * @throws {StoreError} The file cannot be opened, or is not a database.
+   */
+  static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    const { DatabaseSync, backup } = await import("node:sqlite");
+    const name = path instanceof URL || path.startsWith("file:")
+      ? (await import("node:url")).fileURLToPath(path)
+      : path;
+    let driver: InstanceType<typeof DatabaseSync>;
+    try {
+      driver = new DatabaseSync(name);
+    } catch (error) {
+      throw new StoreError(`Cannot open the database "${name}": ${(error as Error).message}`, { cause: error });
+    }
+    const store = new SqliteStore({
+      driver: driver as unknown as SqliteDriver,
+      close: () => driver.close(),
+      backup: async (target) => void await backup(driver, target),
+      file: name === ":memory:" ? null : await DatabaseFile.watch(name),
+    }, options.host ?? systemHost);
+    try {
+      await store.#configure(options.synchronous);
+    } catch (error) {
+      driver.close();
+      throw error;
+    }
+    return store;
+  }
+
+  /**
+   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`) or `better-sqlite3`. All its
+   * tables begin with `holdfast_`. The database is yours to close, after the store. {@linkcode SqliteStore.backup}
+   * works if the database has such a method itself, as that of `better-sqlite3` has.
+   *
+   * @throws {TypeError} The database cuts integers off at 32 bits.
+   */
+  static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    const probe = 1_700_000_000_000;
+    const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
+    if (Number(read) !== probe) {
+      throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    }
+    const store = new SqliteStore({
+      driver: database,
+      close: () => {},
+      backup: (target) => backUp(database, target),
+      file: null,
+    }, options.host ?? systemHost);
+    await store.#configure(options.synchronous);
+    return store;
+  }
+
+  async #configure(synchronous: "full" | "normal" = "full"): Promise<void> {
+    const db = this.#db;
+    await this.#read(() => {
+      db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      db.get("PRAGMA journal_mode = WAL");
+      db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
+    });
+  }
+
+  /** Makes or updates the tables; harmless in several processes at once. */
+  migrate(): Promise<void> {
+    return this.#write(() => {
+      migrateTables(this.#db);
+      forgetDeadWorkers(this.#db, this.#host.now());
+    });
+  }
+
+  /** Carries out what it was asked, and closes the file if the store has opened it. Safe to call twice. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#writes.close();
+    this.#connection.close();
+  }
+
+  /** The same as {@linkcode SqliteStore.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Writes a consistent copy to a new file while the store is in use. */
+  async backup(path: string): Promise<void> {
+    this.#check();
+    try {
+      await this.#connection.backup(path);
+    } catch (error) {
+      throw storeError(error);
+    }
+  }
+
+  /** Adds runs, or finds the ones that they stand for: all of them or none. */
+  enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
+    return this.#write((now) => enqueueRuns(this.#db, runs, now));
+  }
+
+  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    const now = this.#host.now();
+    const idle = await this.#read(() =>
+      hasWork(this.#db, request, now) ? null : { nextTimerAt: readNextTimer(this.#db) }
+    );
+    if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
+    const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
+    // Outside the transaction: nobody else writes to a run that has just been claimed.
+    return { ...result, claims: await this.#read(() => rows.map((row) => this.#readClaim(row))) };
+  }
+
+  #readClaim(row: SqliteRow): Claim {
+    const runSeq = Number(row.seq);
+    const generation = Number(row.lease_generation);
+    const steps = row.recorded === 0
+      ? []
+      : this.#db.all("SELECT * FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'", runSeq);
+    const pauses = row.has_pauses === 0
+      ? []
+      : this.#db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", runSeq);
+    return {
+      run: toRunIdentity(row),
+      lease: {
+        runId: row.id as string,
+        generation,
+        concurrencyKey: row.concurrency_key as string | null,
+      },
+      leaseExpiresAt: Number(row.lease_expires_at),
+      input: toInput(this.#db.get("SELECT payload, input FROM holdfast_inputs WHERE run_seq = ?", runSeq)!),
+      execution: Number(row.interruptions) + 1,
+      startedAt: Number(row.started_at),
+      steps: steps.map(toStepRecord),
+      pauses: pauses.map(toPauseRecord),
+    };
+  }
+
+  /** Extends leases to `leaseMs` from now, never shortening one. */
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
+    return this.#write((now) => renewLeases(this.#db, renewals, leaseMs, now), { urgent: true });
+  }
+
+  /** Lets go of a lease before its end. */
+  release(lease: Lease): Promise<void> {
+    return this.#write((now) => releaseLease(this.#db, lease, now));
+  }
+
+  /** All current leases, and the keys that cancelled runs still hold. */
+  getLeases(): Promise<SeenLease[]> {
+    return this.#read(() => readLeases(this.#db));
+  }
+
+  /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
+  revoke(leases: readonly SeenLease[]): Promise<void> {
+    return this.#write((now) => revokeLeases(this.#db, leases, now));
+  }
+
+  /** Forgets what a worker had said of itself. */
+  forgetWorker(workerId: string): Promise<void> {
+    return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
+  }
+
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void> {
+    return this.#write((now) => recordStep(this.#db, lease, step, progress, now));
+  }
+
+  /** Prepares pauses and, if it is asked for, parks the run. */
+  pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
+    if (request.park && request.pauses.length === 0 && request.retryAt === null) {
+      return Promise.reject(new TypeError("A run cannot wait for nothing"));
+    }
+    return this.#write((now) => pauseRun(this.#db, lease, request, now));
+  }
+
+  /** Ends a run. */
+  finish(lease: Lease, ending: Ending, progress: JsonText | null): Promise<void> {
+    return this.#write((now) => finishRun(this.#db, lease, ending, progress, now));
+  }
+
+  /** Ends a wait by a signal. */
+  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const payload = JSON.stringify(signal.payload);
+    const delivery = await this.#write((now) => deliver(this.#db, waitId, signal, payload, now));
+    if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
+    return delivery.outcome;
+  }
+
+  /** Cancels a run that has not ended. */
+  cancel(runId: string, requestId: string, executing: readonly ExecutingStep[]): Promise<Run | null> {
+    return this.#write((now) => cancelRun(this.#db, runId, requestId, executing, now));
+  }
+
+  /** Deletes a run that has ended, with everything that belongs to it. */
+  delete(runId: string): Promise<RunIdentity | null> {
+    return this.#write(() => deleteRun(this.#db, runId));
+  }
+
+  /** Deletes the oldest of the runs that ended at least so long ago. */
+  purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
+    return this.#write((now) => purgeRuns(this.#db, retention, limit, now));
+  }
+
+  /** A run, or `null` if there is none. */
+  getRun(runId: string): Promise<Run | null> {
+    return this.#read(() => {
+      const row = this.#db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+      return row === undefined ? null : toRun(row);
+    });
+  }
+
+  /** The runs that match a filter, newest first. */
+  getRuns(filter: RunFilter): Promise<RunPage> {
+    return this.#read(() => listRuns(this.#db, filter));
+  }
+
+  /** The recorded steps of a run, in the order of their index. */
+  getSteps(runId: string): Promise<Step[]> {
+    const sql = "SELECT s.* FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE r.id = ? " +
+      "ORDER BY s.position, s.seq";
+    return this.#read(() => this.#db.all(sql, runId).map((row) => toStep(runId, row)));
+  }
+
+  /** The waits of a run, in the order in which they were prepared. */
+  getWaits(runId: string): Promise<Wait[]> {
+    const sql = "SELECT p.* FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
+      "WHERE r.id = ? AND p.kind = 'wait' ORDER BY p.seq";
+    return this.#read(() => this.#db.all(sql, runId).map((row) => toWait(runId, row)));
+  }
+
+  /** A wait, or `null` if there is none. */
+  getWait(waitId: string): Promise<Wait | null> {
+    const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
+      "WHERE p.id = ? AND p.kind = 'wait'";
+    return this.#read(() => {
+      const row = this.#db.get(sql, waitId);
+      return row === undefined ? null : toWait(row.run_id as string, row);
+    });
+  }
+
+  /** The kept log lines of a run, in the order in which they came. */
+  getLogs(runId: string): Promise<LogEntry[]> {
+    const sql = "SELECT l.* FROM holdfast_logs l JOIN holdfast_runs r ON r.seq = l.run_seq WHERE r.id = ? " +
+      "ORDER BY l.seq";
+    return this.#read(() => this.#db.all(sql, runId).map((row) => toLogEntry(runId, row)));
+  }
+
+  /** Keeps log lines. Those of a run that is gone are dropped. */
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
+    const sql = "INSERT INTO holdfast_logs (id, run_seq, step_name, level, message, data, written_at) " +
+      "SELECT ?, seq, ?, ?, ?, ?, ? FROM holdfast_runs WHERE id = ? ON CONFLICT DO NOTHING";
+    return this.#write(() => {
+      for (const { id, runId, stepName, level, message, data, writtenAt } of entries) {
+        this.#db.run(sql, id, stepName, level, message, data, writtenAt, runId);
+      }
+    });
+  }
+
+  /** A number that changes whenever something was committed, here or by another process. */
+  getVersion(): Promise<number> {
+    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version) + this.#version);
+  }
+
+  #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
+    return this.#writes.submit(() => {
+      this.#check();
+      const result = work(this.#host.now());
+      this.#version += 1;
+      return result;
+    }, options);
+  }
+
+  async #read<T>(work: () => T): Promise<T> {
+    const startedAt = this.#host.monotonic();
+    while (true) {
+      if (this.#isClosed) throw new StoreError("The store is closed");
+      this.#check();
+      try {
+        return work();
+      } catch (error) {
+        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error);
+      }
+      await pause(this.#host, 1 + this.#host.random() * 10);
+    }
+  }
+
+  /** Throws when the file is no longer the one that was opened: what is written would be lost. */
+  #check(): void {
+    this.#connection.file?.check(this.#host.monotonic());
+  }
+}
+
+async function backUp(database: SqliteDriver, path: string): Promise<void> {
+  const { backup } = database as { backup?: (path: string) => unknown };
+  if (typeof backup === "function") return void await backup.call(database, path);
+  const sqlite = await import("node:sqlite");
+  if (!(database instanceof sqlite.DatabaseSync)) throw new TypeError("This database cannot make backups");
+  await sqlite.backup(database, path);
+}

@@ -1,0 +1,91 @@
+import type { Json, JsonText } from "./json.ts";
+
+/** How a wait stands: `cancelled` with its run, `closed` because its run ended first. */
+export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
+
+/** A named pause of a run that a signal or a deadline ends. Times are ISO 8601 in UTC. */
+export interface Wait {
+  /** A UUIDv7. Never a credential. */
+  id: string;
+  /** The run that it is a part of. */
+  runId: string;
+  /** Its name, with its occurrence from the second on. */
+  name: string;
+  /** What the job tells those who may signal. */
+  metadata: Json;
+  /** How it stands. */
+  status: WaitStatus;
+  /** What resolved it. */
+  outcome: "signal" | "timeout" | null;
+  /** The payload of the signal; `null` is a valid one. */
+  payload: Json;
+  /** The id of the signal. */
+  signalId: string | null;
+  /** When it was prepared. */
+  createdAt: string;
+  /** Signals count strictly before this instant. It never moves. */
+  deadlineAt: string | null;
+  /** When the run first paused on it. */
+  suspendedAt: string | null;
+  /** When the signal came, or the deadline. */
+  resolvedAt: string | null;
+  /** When a worker first took the run up again after that. */
+  firstResumedAt: string | null;
+}
+
+/** A message from outside that ends a wait. */
+export interface Signal {
+  /** Makes a repeated signal recognisable: 1 to 255 characters. */
+  signalId: string;
+  /** What the job receives. */
+  payload: Json;
+}
+
+/** The answer to a signal: a `duplicate` gets the wait as it was when the signal was first accepted. */
+export interface SignalReceipt {
+  /** The wait as the signal left it. */
+  wait: Wait;
+  /** Whether this call was the first with its `signalId`. */
+  disposition: "accepted" | "duplicate";
+}
+
+/** What a run can pause on. A sleep is ended by time alone and is not shown among the waits. */
+export type PauseKind = "wait" | "sleep";
+
+/** When a pause ends by itself: so long after it was prepared, at an instant, or never (`null`). */
+export type Deadline = { afterMs: number } | { at: number } | null;
+
+/** A pause that a worker asks for. One of this kind and name that the run has already is kept as it is. */
+export interface NewPause {
+  /** A UUIDv7. */
+  id: string;
+  /** A wait or a sleep: they count their names separately. */
+  kind: PauseKind;
+  /** Its name, with its occurrence. */
+  name: string;
+  /** When it ends by itself. */
+  deadline: Deadline;
+  /** What the job tells those who may signal. */
+  metadata: JsonText | null;
+}
+
+/** A pause, as a replay needs it. */
+export interface PauseRecord {
+  /** A UUIDv7. */
+  id: string;
+  /** A wait or a sleep. */
+  kind: PauseKind;
+  /** Its name, with its occurrence. */
+  name: string;
+  /** What the job tells those who may signal. */
+  metadata: JsonText | null;
+  /** When it ends by itself: an instant of the store's clock. */
+  deadlineAt: number | null;
+  /** When it was prepared: an instant of the store's clock. */
+  createdAt: number;
+  /** What ended it, and its place among everything that was recorded in the run; `null` while it lasts. */
+  resolution:
+    | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }
+    | { outcome: "timeout"; recordedNo: number }
+    | null;
+}
