@@ -1,2 +1,90 @@
-/** Durable jobs. @module */
-export { SqliteStore } from "./src/stores/sqlite_store.ts";
+/**
+ * Durable jobs: plain functions whose steps are recorded, so that a run goes on after its last completed step when
+ * its process has died.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   async run(step, input) {
+ *     const text = await step.run("compose", () => `Hello, ${input.name}!`);
+ *     await step.run("deliver", () => console.log(text));
+ *     return { text };
+ *   },
+ * });
+ *
+ * await using store = await SqliteStore.open(":memory:");
+ * await using engine = createEngine({ store, jobs: { greet } });
+ * await engine.start();
+ * const run = await engine.jobs.greet.triggerAndWait({ name: "Ada" });
+ * console.log(run.output.text);
+ * ```
+ *
+ * @module
+ */
+
+export {
+  type BatchItem,
+  type CompletedRun,
+  createEngine,
+  type Engine,
+  type EngineOptions,
+  type JobHandle,
+  type JobHandles,
+  type Jobs,
+  type RetriggerOptions,
+  type WaitOptions,
+} from "./src/engine/engine.ts";
+export { persistLogs } from "./src/engine/persist_logs.ts";
+export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
+export type { Hub, Listener } from "./src/engine/hub.ts";
+export type { TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { WorkerOptions } from "./src/engine/worker.ts";
+export * from "./src/error.ts";
+export type {
+  EngineEvent,
+  EventOf,
+  EventType,
+  RunEvent,
+  RunEventBase,
+  RunHappening,
+  WorkerErrorEvent,
+} from "./src/event.ts";
+export { type Host, systemHost } from "./src/host.ts";
+export { defineJob, type Job, type JobDefinition, type StepContext, type StepLog, type StepTools } from "./src/job.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/json.ts";
+export type { Lease, SeenLease } from "./src/lease.ts";
+export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
+export {
+  type ClientRun,
+  type Coalesce,
+  type Disposition,
+  type Labels,
+  type Progress,
+  type Run,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+  type RunStatus,
+  type TerminalStatus,
+  toClientRun,
+} from "./src/run.ts";
+export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
+export type { ExecutingStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
+export type * from "./src/store.ts";
+export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";
+export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite_database.ts";
+export type {
+  Deadline,
+  NewPause,
+  PauseKind,
+  PauseRecord,
+  Signal,
+  SignalReceipt,
+  Wait,
+  WaitStatus,
+} from "./src/wait.ts";

@@ -120,6 +120,9 @@ export interface Store extends AsyncDisposable {
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
 
+  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null>;
+
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage>;
 
@@ -250,10 +253,34 @@ export interface PauseResult {
   pauses: PauseRecord[];
 }
 
+/** A run with all that its events tell. */
+export interface RunState {
+  /** The run. */
+  run: Run;
+  /** How often it was taken up: 1 before and during its first execution, one more after each interruption. */
+  execution: number;
+  /** The step that made it fail. */
+  failedStepName: string | null;
+  /** Its recorded steps. */
+  steps: Step[];
+  /** What it waits for, in the order in which it was prepared. */
+  pauses: AwaitedPause[];
+}
+
+/** Something that a run waits for: a wait, a sleep, or another attempt at a step. */
+export interface AwaitedPause {
+  /** The wait; `null` for what cannot be signalled. */
+  waitId: string | null;
+  /** The name of the wait, the sleep or the step. */
+  name: string;
+  /** When it ends by itself: ISO 8601 in UTC. */
+  deadlineAt: string | null;
+}
+
 /** How a run ends, apart from being cancelled. */
 export type Ending =
   | { status: "completed"; output: JsonText | null }
-  | { status: "failed"; error: string };
+  | { status: "failed"; error: string; failedStepName: string | null };
 
 /** A receipt, and whose wait it was. */
 export interface SignalOutcome extends SignalReceipt {

@@ -1,6 +1,7 @@
 import type { RunFilter, RunPage } from "../run.ts";
+import type { RunState } from "../store.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
-import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
+import { SELECT_RUN, toAwaitedPause, toAwaitedRetry, toRun, toStep } from "./sqlite_rows.ts";
 
 const DEFAULT_LIMIT = 50;
 
@@ -34,4 +35,23 @@ function conditions(filter: RunFilter): { where: string; parameters: SqliteValue
     parameters.push(key, value);
   }
   return { where: terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`, parameters };
+}
+
+/** Reads a run with all that its events tell. See `Store.getRunState()`. */
+export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
+  const row = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (row === undefined) return null;
+  const steps = db.all("SELECT * FROM holdfast_steps WHERE run_seq = ? ORDER BY position, seq", row.seq!);
+  const pauses = row.status !== "waiting" ? [] : db.all(
+    "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND awaited = 1 AND status = 'pending' ORDER BY seq",
+    row.seq!,
+  );
+  const retries = row.status !== "waiting" ? [] : steps.filter(({ status }) => status === "retrying");
+  return {
+    run: toRun(row),
+    execution: Number(row.interruptions) + 1,
+    failedStepName: row.failed_step as string | null,
+    steps: steps.map((step) => toStep(runId, step)),
+    pauses: [...pauses.map(toAwaitedPause), ...retries.map(toAwaitedRetry)],
+  };
 }

@@ -2,6 +2,7 @@ import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, LogLevel } from "../log.ts";
 import type { Labels, Run, RunIdentity, RunStatus } from "../run.ts";
 import { type Step, stepId, type StepRecord, type StepStatus } from "../step.ts";
+import type { AwaitedPause } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { PauseKind, PauseRecord, Wait, WaitStatus } from "../wait.ts";
 import type { SqliteRow } from "./sqlite_database.ts";
@@ -107,6 +108,20 @@ export function toPauseRecord(row: SqliteRow): PauseRecord {
       ? { outcome: "timeout", recordedNo }
       : null,
   };
+}
+
+/** A row of `holdfast_pauses` that a run waits on. */
+export function toAwaitedPause(row: SqliteRow): AwaitedPause {
+  return {
+    waitId: row.kind === "wait" ? row.id as string : null,
+    name: row.name as string,
+    deadlineAt: isoTime(integer(row.deadline_at)),
+  };
+}
+
+/** A row of `holdfast_steps` whose next attempt a run waits for. */
+export function toAwaitedRetry(row: SqliteRow): AwaitedPause {
+  return { waitId: null, name: row.name as string, deadlineAt: isoTime(integer(row.retry_at)) };
 }
 
 /** A row of `holdfast_logs` as a log entry of the run. */

@@ -239,12 +239,13 @@ export function finishRun(
   now: number,
 ): void {
   const run = db.get(
-    `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, progress = coalesce(?, progress),
+    `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?, progress = coalesce(?, progress),
        lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?
      WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq, has_pauses`,
     ending.status,
     ending.status === "completed" ? ending.output : null,
     ending.status === "failed" ? ending.error : null,
+    ending.status === "failed" ? ending.failedStepName : null,
     progress,
     now,
     now,

@@ -28,6 +28,7 @@ CREATE TABLE holdfast_runs (
   progress TEXT,
   output TEXT,
   error TEXT,
+  failed_step TEXT,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   started_at INTEGER,

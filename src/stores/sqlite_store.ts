@@ -16,13 +16,14 @@ import type {
   PauseResult,
   Renewal,
   Retention,
+  RunState,
   SignalOutcome,
   Store,
 } from "../store.ts";
 import type { Signal, Wait } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "./sqlite_database.ts";
-import { listRuns } from "./sqlite_list.ts";
+import { listRuns, readRunState } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import {
   SELECT_RUN,
@@ -310,6 +311,11 @@ export class SqliteStore implements Store {
       const row = this.#db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
       return row === undefined ? null : toRun(row);
     });
+  }
+
+  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null> {
+    return this.#read(() => readRunState(this.#db, runId));
   }
 
   /** The runs that match a filter, newest first. */

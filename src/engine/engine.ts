@@ -1,0 +1,476 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { ConflictError, NotFoundError, RunCancelledError, RunFailedError, TimeoutError } from "../error.ts";
+import type { RunEvent } from "../event.ts";
+import { type Host, systemHost } from "../host.ts";
+import type { Job } from "../job.ts";
+import { decode } from "../json.ts";
+import type { LogEntry } from "../log.ts";
+import { isTerminal, type Run, type RunFilter, type RunPage } from "../run.ts";
+import type { Step } from "../step.ts";
+import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
+import type { ExecutionDeps } from "./execution.ts";
+import { type Following, followRun } from "./follow.ts";
+import { Hub } from "./hub.ts";
+import type { Plugin } from "./plugin.ts";
+import { Pulse } from "./pulse.ts";
+import { checkRunFilter } from "./run_filter.ts";
+import { newRun, type TriggerOptions, type TriggerResult } from "./trigger.ts";
+import { keepUp } from "./upkeep.ts";
+import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
+
+/** The jobs of an engine, by the names that its handles get. */
+export type Jobs = { readonly [key: string]: Job };
+
+/** What {@linkcode createEngine} takes. */
+export interface EngineOptions<J extends Jobs> {
+  /** Keeps everything. It stays yours: the engine does not close it. */
+  store: Store;
+  /** The jobs that this engine knows. */
+  jobs: J;
+  /** How the worker works. */
+  worker?: WorkerOptions;
+  /** How long finished runs are kept, in milliseconds since they ended. Default: for ever. */
+  retention?: Retention;
+  /** The most bytes of JSON that an input, a step's result, an output or a payload may take. Default 1 MiB. */
+  maxValueBytes?: number;
+  /** Time, timers, chance and ids. Default: the real ones. */
+  host?: Host;
+}
+
+/** A completed run whose output has the type of its job. */
+export type CompletedRun<Output> = Omit<Run, "output"> & {
+  /** What the job's function returned. */
+  output: Output;
+};
+
+/** How long to wait for a run. */
+export interface WaitOptions {
+  /** In milliseconds. Default: as long as it takes. */
+  timeout?: number;
+}
+
+/** A run to trigger, among others. */
+export type BatchItem<Input> = TriggerOptions & {
+  /** The input. */
+  input: Input;
+};
+
+/** What an engine can do with the runs of one of its jobs. */
+export interface JobHandle<Input, Output> {
+  /** Asks for a run. See {@linkcode Engine.trigger}. */
+  trigger(input: Input, options?: TriggerOptions): Promise<TriggerResult>;
+  /** Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}. */
+  triggerAndWait(input: Input, options?: TriggerOptions & WaitOptions): Promise<CompletedRun<Output>>;
+  /** Asks for several runs: all of them or none. */
+  batchTrigger(items: readonly BatchItem<Input>[]): Promise<TriggerResult[]>;
+  /** A run of this job, or `null`. */
+  getRun(runId: string): Promise<Run | null>;
+  /** Runs of this job, newest first. */
+  getRuns(filter?: Omit<RunFilter, "jobName">): Promise<RunPage>;
+}
+
+/** The handles of an engine's jobs, by the names that they were given. */
+export type JobHandles<J extends Jobs> = {
+  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output> : never;
+};
+
+/** How a run is triggered again. */
+export interface RetriggerOptions {
+  /** `start` (default): with nothing done. `failure`: with the completed steps of the old run. */
+  from?: "start" | "failure";
+}
+
+/**
+ * Triggers runs, executes them and tells of them. {@linkcode createEngine} makes one.
+ *
+ * Whatever concerns one run throws {@linkcode NotFoundError} if there is no such run, and anything may throw
+ * {@linkcode StoreError} when the store cannot answer.
+ */
+export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
+  /** What can be done with each job. */
+  readonly jobs: JobHandles<J>;
+  /** Migrates the store and starts the worker. */
+  start(): Promise<void>;
+  /** Migrates the store: enough for a process that only triggers, lists and shows runs. */
+  migrate(): Promise<void>;
+  /**
+   * Claims nothing more, lets steps that are being executed end, then aborts them, hands the leases back and ends
+   * every event stream. Safe to call twice, or before `start()`.
+   *
+   * @param options `timeout`: how long steps may go on, in milliseconds. Default 30,000.
+   */
+  stop(options?: { timeout?: number }): Promise<void>;
+  /**
+   * Asks for a run of a job.
+   *
+   * @returns The run, and whether it is new (`disposition`).
+   * @throws {NotFoundError} This engine knows no job of that name.
+   * @throws {ValidationError} The input does not fit, or an option is wrong.
+   */
+  trigger<Input>(job: Job<Input>, input: Input, options?: TriggerOptions): Promise<TriggerResult>;
+  /** Asks for a run of the job with this name. */
+  trigger(jobName: string, input: unknown, options?: TriggerOptions): Promise<TriggerResult>;
+  /** A run, or `null` if there is none. */
+  getRun(runId: string): Promise<Run | null>;
+  /**
+   * The runs that match a filter, newest first.
+   *
+   * @throws {ValidationError} The filter is wrong.
+   */
+  getRuns(filter?: RunFilter): Promise<RunPage>;
+  /** The recorded steps of a run, in the order of their index. */
+  getSteps(runId: string): Promise<Step[]>;
+  /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
+  getLogs(runId: string): Promise<LogEntry[]>;
+  /**
+   * Makes a new run with the job, input, labels and concurrency key of one that has ended.
+   *
+   * @throws {ConflictError} The run has not ended.
+   * @throws {NotFoundError} There is no such run, or this engine does not know its job any more.
+   * @throws {ValidationError} The input does not fit the job any more.
+   */
+  retrigger(runId: string, options?: RetriggerOptions): Promise<TriggerResult>;
+  /**
+   * Cancels a run that has not ended. Whatever of it is being executed is told by its `abortSignal`, and nothing of
+   * it is recorded any more.
+   *
+   * @throws {ConflictError} The run has ended.
+   */
+  cancel(runId: string): Promise<Run>;
+  /**
+   * Deletes a run that has ended, with everything that belongs to it.
+   *
+   * @throws {ConflictError} The run has not ended.
+   */
+  deleteRun(runId: string): Promise<void>;
+  /**
+   * Waits until a run has completed, whichever process executes it.
+   *
+   * @throws {RunFailedError} The run failed.
+   * @throws {RunCancelledError} The run was cancelled.
+   * @throws {TimeoutError} It took longer than `timeout`.
+   */
+  waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
+  /** Hears events of one type, or all (`"*"`), until the returned function is called. */
+  readonly on: Hub["on"];
+  /**
+   * Follows a run: first how it stands, then its events, until the last one. The stream fails with a
+   * {@linkcode NotFoundError} if there is no such run.
+   */
+  subscribe(runId: string): ReadableStream<RunEvent>;
+  /** Adds a plugin, such as `persistLogs()`. */
+  use(plugin: Plugin): this;
+  /**
+   * Works off everything that is due now, but not what sleeps or waits: for tests, cron and serverless.
+   *
+   * @returns How many runs it took up.
+   */
+  runUntilIdle(): Promise<{ executed: number }>;
+}
+
+const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
+const DEFAULT_STOP_TIMEOUT_MS = 30_000;
+
+/**
+ * Makes an engine.
+ *
+ * @throws {TypeError} Two jobs have the same name.
+ * @throws {RangeError} A setting of the worker is out of range.
+ */
+export function createEngine<const J extends Jobs>(options: EngineOptions<J>): Engine<J> {
+  return new JobEngine(options);
+}
+
+class JobEngine<J extends Jobs> implements Engine<J> {
+  readonly jobs: JobHandles<J>;
+  readonly on: Hub["on"];
+  readonly #store: Store;
+  readonly #jobs: ReadonlyMap<string, Job>;
+  readonly #retention: Retention;
+  readonly #settings: Required<WorkerOptions>;
+  readonly #deps: ExecutionDeps;
+  readonly #pulse: Pulse;
+  readonly #plugins = new Set<string>();
+  readonly #followings = new Set<Following>();
+  readonly #pending = new Set<Promise<unknown>>();
+  #migration: Promise<void> | null = null;
+  #worker: Worker;
+  /** Ends what `start()` began; `null` while the engine is not started. */
+  #stopStarted: (() => Promise<void>) | null = null;
+  #stopping: Promise<unknown> = Promise.resolve();
+
+  constructor(options: EngineOptions<J>) {
+    const host = options.host ?? systemHost;
+    const hub = new Hub(host);
+    this.#store = options.store;
+    this.#jobs = byName(options.jobs);
+    this.#retention = options.retention ?? {};
+    this.#settings = workerSettings(options.worker);
+    this.#deps = {
+      store: options.store,
+      hub,
+      host,
+      currentStep: new AsyncLocalStorage(),
+      maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
+    };
+    this.#pulse = new Pulse(options.store, this.#deps);
+    this.#worker = this.#newWorker();
+    this.on = hub.on.bind(hub);
+    // Each handle passes on what it is given, so it has the types of its job.
+    this.jobs = Object.freeze(
+      Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, this.#handle(job)])),
+    ) as JobHandles<J>;
+  }
+
+  migrate(): Promise<void> {
+    this.#migration ??= this.#store.migrate().catch((error) => {
+      this.#migration = null;
+      throw error;
+    });
+    return this.#migration;
+  }
+
+  async start(): Promise<void> {
+    await this.#stopping;
+    await this.migrate();
+    if (this.#stopStarted !== null) return;
+    const worker = this.#worker;
+    const wake = () => worker.wake();
+    const upkeep = new AbortController();
+    const keeping = keepUp(this.#store, this.#retention, this.#deps, upkeep.signal);
+    const { hub } = this.#deps;
+    const stops = [hub.on("run:trigger", wake), this.#pulse.on(wake), () => upkeep.abort()];
+    this.#stopStarted = async () => {
+      for (const stop of stops) stop();
+      await keeping;
+    };
+    worker.start();
+  }
+
+  async stop({ timeout = DEFAULT_STOP_TIMEOUT_MS }: { timeout?: number } = {}): Promise<void> {
+    const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
+    this.#stopStarted = null;
+    const worker = this.#worker;
+    this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), stopStarted()]);
+    await this.#stopping;
+    if (this.#worker === worker) this.#worker = this.#newWorker();
+    for (const following of [...this.#followings]) following.end();
+    await Promise.all(this.#pending);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async trigger(job: string | Job, input: unknown, options: TriggerOptions = {}): Promise<TriggerResult> {
+    const [result] = await this.#enqueue([await this.#newRun(this.#findJob(job), input, options)]);
+    return result!;
+  }
+
+  async getRun(runId: string): Promise<Run | null> {
+    await this.migrate();
+    return await this.#store.getRun(runId);
+  }
+
+  async getRuns(filter: RunFilter = {}): Promise<RunPage> {
+    const checked = checkRunFilter(filter);
+    await this.migrate();
+    return await this.#store.getRuns(checked);
+  }
+
+  async getSteps(runId: string): Promise<Step[]> {
+    await this.#runOf(runId);
+    return await this.#store.getSteps(runId);
+  }
+
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    await this.#runOf(runId);
+    return await this.#store.getLogs(runId);
+  }
+
+  async retrigger(runId: string, { from = "start" }: RetriggerOptions = {}): Promise<TriggerResult> {
+    const old = await this.#runOf(runId);
+    if (!isTerminal(old.status)) {
+      throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
+    }
+    const run = await this.#newRun(this.#findJob(old.jobName), old.payload, {
+      labels: old.labels,
+      ...(old.concurrencyKey === null ? {} : { concurrencyKey: old.concurrencyKey }),
+      copyStepsOf: from === "failure" ? runId : null,
+    });
+    const [result] = await this.#enqueue([run]);
+    this.#deps.hub.publish(old, { type: "run:retry", newRunId: result!.id });
+    return result!;
+  }
+
+  async cancel(runId: string): Promise<Run> {
+    await this.migrate();
+    const executing = this.#worker.executingSteps(runId);
+    const run = await this.#store.cancel(runId, this.#deps.host.newId(), executing);
+    if (run === null) {
+      const { status } = await this.#runOf(runId);
+      throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
+    }
+    this.#worker.cancel(runId);
+    if (executing.length > 0) await this.#tellCancelledSteps(run, executing);
+    this.#deps.hub.publish(run, { type: "run:cancel" });
+    return run;
+  }
+
+  /** A step may have been recorded just before the cancel: only what was recorded with it is told. */
+  async #tellCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+    const names = new Set(executing.map(({ name }) => name));
+    const steps = await this.#store.getSteps(run.id).catch(() => []);
+    for (const { name, index, status } of steps) {
+      if (status !== "cancelled" || !names.has(name)) continue;
+      this.#deps.hub.publish(run, { type: "step:cancel", stepName: name, stepIndex: index });
+    }
+  }
+
+  async deleteRun(runId: string): Promise<void> {
+    await this.migrate();
+    const run = await this.#store.delete(runId);
+    if (run === null) {
+      const { status } = await this.#runOf(runId);
+      throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
+    }
+    this.#deps.hub.publish(run, { type: "run:delete" });
+  }
+
+  async waitForRun(runId: string, { timeout }: WaitOptions = {}): Promise<Run> {
+    const { hub, host } = this.#deps;
+    let look: () => void = () => {};
+    let isTimedOut = false;
+    const stops = [
+      hub.onRunEvent((event) => {
+        if (event.runId === runId) look();
+      }),
+      this.#pulse.on(() => look()),
+    ];
+    if (timeout !== undefined) {
+      stops.push(host.schedule(timeout, () => {
+        isTimedOut = true;
+        look();
+      }));
+    }
+    try {
+      while (true) {
+        // Made before the run is read: what happens between the two would otherwise be missed.
+        const changed = new Promise<void>((resolve) => look = resolve);
+        const run = await this.#runOf(runId);
+        if (run.status === "completed") return run;
+        if (run.status === "failed") throw new RunFailedError(runId, run.error ?? "The run failed");
+        if (run.status === "cancelled") throw new RunCancelledError(runId);
+        if (isTimedOut) throw new TimeoutError(`Run "${runId}" has not completed within ${timeout} ms`);
+        await changed;
+      }
+    } finally {
+      for (const stop of stops) stop();
+    }
+  }
+
+  subscribe(runId: string): ReadableStream<RunEvent> {
+    const following: Following = followRun(runId, {
+      migrate: () => this.migrate(),
+      store: this.#store,
+      hub: this.#deps.hub,
+      pulse: this.#pulse,
+      isExecutingHere: (id) => this.#worker.isExecuting(id),
+    }, () => this.#followings.delete(following));
+    this.#followings.add(following);
+    return following.stream;
+  }
+
+  use(plugin: Plugin): this {
+    if (this.#plugins.has(plugin.name)) return this;
+    this.#plugins.add(plugin.name);
+    plugin.install({
+      on: this.on,
+      appendLogs: (entries) => this.#inBackground(this.#store.appendLogs(entries)),
+      newId: () => this.#deps.host.newId(),
+    });
+    return this;
+  }
+
+  async runUntilIdle(): Promise<{ executed: number }> {
+    await this.migrate();
+    return { executed: await this.#worker.drain() };
+  }
+
+  #newWorker(): Worker {
+    return new Worker(this.#jobs, this.#settings, this.#deps);
+  }
+
+  #handle(job: Job): JobHandle<unknown, unknown> {
+    return {
+      trigger: (input, options) => this.trigger(job, input, options),
+      triggerAndWait: async (input, { timeout, ...options } = {}) => {
+        const { id } = await this.trigger(job, input, options);
+        return await this.waitForRun(id, timeout === undefined ? {} : { timeout });
+      },
+      batchTrigger: async (items) =>
+        await this.#enqueue(
+          await Promise.all(items.map(({ input, ...options }) => this.#newRun(job, input, options))),
+        ),
+      getRun: async (runId) => {
+        const run = await this.getRun(runId);
+        return run?.jobName === job.name ? run : null;
+      },
+      getRuns: (filter) => this.getRuns({ ...filter, jobName: job.name }),
+    };
+  }
+
+  #findJob(job: string | Job): Job {
+    const name = typeof job === "string" ? job : job.name;
+    const found = this.#jobs.get(name);
+    if (found === undefined) throw new NotFoundError(`There is no job "${name}"`);
+    return found;
+  }
+
+  async #newRun(job: Job, input: unknown, options: TriggerOptions & { copyStepsOf?: string | null }): Promise<NewRun> {
+    const { host, maxValueBytes } = this.#deps;
+    return await newRun(job, input, options, { newId: () => host.newId(), maxValueBytes });
+  }
+
+  async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
+    await this.migrate();
+    const enqueued = await this.#store.enqueue(runs);
+    enqueued.forEach((one, position) => this.#tellTrigger(one, runs[position]!));
+    return enqueued.map(({ run, disposition }) => ({ ...run, disposition }));
+  }
+
+  #tellTrigger({ run, disposition }: Enqueued, asked: NewRun): void {
+    const input = decode(asked.payload) ?? null;
+    if (disposition === "created") this.#deps.hub.publish(run, { type: "run:trigger", input });
+    if (disposition === "coalesced") {
+      this.#deps.hub.publish(run, {
+        type: "run:coalesced",
+        status: run.status,
+        skippedInput: input,
+        skippedLabels: asked.labels,
+      });
+    }
+  }
+
+  async #runOf(runId: string): Promise<Run> {
+    const run = await this.getRun(runId);
+    if (run === null) throw new NotFoundError(`There is no run "${runId}"`);
+    return run;
+  }
+
+  #inBackground(work: Promise<unknown>): void {
+    const settled = work
+      .catch((error) => this.#deps.hub.publishError(error))
+      .finally(() => this.#pending.delete(settled));
+    this.#pending.add(settled);
+  }
+}
+
+function byName(jobs: Jobs): Map<string, Job> {
+  const byName = new Map<string, Job>();
+  for (const job of Object.values(jobs)) {
+    if (byName.has(job.name)) throw new TypeError(`Two jobs have the name "${job.name}"`);
+    byName.set(job.name, job);
+  }
+  return byName;
+}

@@ -1,0 +1,71 @@
+import { ValidationError } from "../error.ts";
+import type { Job } from "../job.ts";
+import { decode } from "../json.ts";
+import { parse } from "../schema.ts";
+import { type Execution, failedOutcome, type Outcome } from "./execution.ts";
+import { persist } from "./persist.ts";
+import { stepContext } from "./step_context.ts";
+import { describeIssues } from "./trigger.ts";
+
+/** What an execution leaves behind. */
+export interface Executed {
+  /** How it ended. */
+  outcome: Outcome;
+  /** Resolves when nothing of the job runs any more; after an interruption that may be never. */
+  bodyEnded: Promise<void>;
+}
+
+/** One pass over a claimed run: calls the job's function, and saves and tells how it ended. Never throws. */
+export async function execute(execution: Execution, job: Job): Promise<Executed> {
+  // Outside of any step, whoever's trigger it was that woke the worker.
+  const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
+  const outcome = await execution.unlessInterrupted(body).catch((): Outcome => ({ kind: "interrupted" }));
+  const bodyEnded = body.then(() => execution.attemptsSettled());
+  return { outcome: await settle(execution, outcome), bodyEnded };
+}
+
+async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
+  let outcome: Outcome;
+  try {
+    const output = await job.run(stepContext(execution), decode(execution.claim.input));
+    await checkOutput(job, output);
+    outcome = { kind: "completed", text: execution.encode(output, "The output") };
+  } catch (error) {
+    outcome = failedOutcome(error);
+  }
+  // Steps that nobody awaited, or that lost a race, end first: their results are not thrown away.
+  await execution.attemptsSettled();
+  return outcome;
+}
+
+async function checkOutput(job: Job, output: unknown): Promise<void> {
+  if (job.output === null) return;
+  const parsed = await parse(job.output, output);
+  if (parsed.ok) return;
+  throw new ValidationError(`The output does not fit its schema: ${describeIssues(parsed.issues)}`, {
+    code: "invalid_input",
+    issues: parsed.issues,
+  });
+}
+
+/** The only place where an ending is saved and told. Answers how the run really ended. */
+async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> {
+  if (outcome.kind === "interrupted") return outcome;
+  const { claim, deps, abortSignal } = execution;
+  try {
+    const ending = outcome.kind === "completed"
+      ? { status: "completed" as const, output: outcome.text }
+      : { status: "failed" as const, error: outcome.error, failedStepName: outcome.failedStepName };
+    await persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
+  } catch (error) {
+    execution.noteRefusal(error);
+    return { kind: "interrupted" };
+  }
+  if (outcome.kind === "completed") {
+    const duration = Math.max(0, deps.host.now() - claim.startedAt);
+    execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
+  } else {
+    execution.publish({ type: "run:fail", error: outcome.error, failedStepName: outcome.failedStepName });
+  }
+  return outcome;
+}

@@ -1,0 +1,147 @@
+import type { AsyncLocalStorage } from "node:async_hooks";
+import { describeFailure, LeaseLostError, type StepError } from "../error.ts";
+import type { RunHappening } from "../event.ts";
+import type { Host } from "../host.ts";
+import { encode, type JsonText } from "../json.ts";
+import type { Progress } from "../run.ts";
+import type { ExecutingStep } from "../step.ts";
+import type { Claim, Store } from "../store.ts";
+import type { Hub } from "./hub.ts";
+
+/** What executions share. */
+export interface ExecutionDeps {
+  /** Keeps what is recorded. */
+  store: Store;
+  /** Tells what happens. */
+  hub: Hub;
+  /** Time and chance. */
+  host: Host;
+  /** The name of the step in whose function the caller is. */
+  currentStep: AsyncLocalStorage<string | undefined>;
+  /** How large a value may be, in bytes of JSON. */
+  maxValueBytes: number;
+}
+
+/**
+ * What a claimed run, its steps and its worker know of each other while it is executed: whether it was interrupted,
+ * which steps are being executed, and how far the job has come.
+ */
+export class Execution {
+  /** The claimed run with its history. */
+  readonly claim: Claim;
+  /** What executions share. */
+  readonly deps: ExecutionDeps;
+  /** The steps that are being executed, by name. */
+  readonly executing = new Map<string, ExecutingStep>();
+  readonly #interruption = new AbortController();
+  readonly #interrupted: Promise<never>;
+  readonly #attempts = new Set<Promise<unknown>>();
+  #isStopping = false;
+  #progress: JsonText | null = null;
+
+  /** Begins with nothing executed. */
+  constructor(claim: Claim, deps: ExecutionDeps) {
+    this.claim = claim;
+    this.deps = deps;
+    this.#interrupted = new Promise((_resolve, reject) => {
+      this.abortSignal.addEventListener("abort", () => reject(this.abortSignal.reason), { once: true });
+    });
+    this.#interrupted.catch(() => {}); // only a signal: it is looked at where it matters
+  }
+
+  /** Fires when the execution is interrupted; its reason says why. */
+  get abortSignal(): AbortSignal {
+    return this.#interruption.signal;
+  }
+
+  /** Whether nothing that the job does counts any more. */
+  get isInterrupted(): boolean {
+    return this.abortSignal.aborted;
+  }
+
+  /** Ends the execution now. Nothing of it is recorded any more, unless a step returns while the lease holds. */
+  interrupt(reason: Error): void {
+    this.#interruption.abort(reason);
+  }
+
+  /** The same promise, but rejected as soon as the execution is interrupted. */
+  unlessInterrupted<T>(promise: Promise<T>): Promise<T> {
+    return Promise.race([promise, this.#interrupted]);
+  }
+
+  /** Ends the execution as soon as no step is being executed: what runs may end, nothing new begins. */
+  stop(reason: Error): void {
+    if (this.#isStopping) return;
+    this.#isStopping = true;
+    this.#interruptWhenQuiet(reason);
+  }
+
+  /** Whether no new step may begin. */
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  async #interruptWhenQuiet(reason: Error): Promise<void> {
+    do {
+      await this.attemptsSettled();
+      // The job may have been waiting for just this, and return now.
+      await new Promise<void>((resolve) => this.deps.host.defer(resolve));
+    } while (this.#attempts.size > 0);
+    this.interrupt(reason);
+  }
+
+  /** Keeps track of an attempt at a step until it has settled. */
+  track<T>(attempt: Promise<T>): Promise<T> {
+    const settled = attempt.catch(() => {}).finally(() => this.#attempts.delete(settled));
+    this.#attempts.add(settled);
+    return attempt;
+  }
+
+  /** Resolves when no attempt at a step is under way. */
+  async attemptsSettled(): Promise<void> {
+    while (this.#attempts.size > 0) await Promise.all(this.#attempts);
+  }
+
+  /** Tells what happened to the run. */
+  publish(happening: RunHappening): void {
+    this.deps.hub.publish(this.claim.run, happening);
+  }
+
+  /** The latest progress: every write of the run keeps it. */
+  get progress(): JsonText | null {
+    return this.#progress;
+  }
+
+  /** Keeps progress for the run's next write, and tells it. */
+  setProgress(progress: Progress): void {
+    this.#progress = JSON.stringify(progress);
+    this.publish({ type: "run:progress", progress });
+  }
+
+  /** Writes a value as JSON, within the limits of this engine. */
+  encode(value: unknown, subject: string): JsonText | null {
+    return encode(value, { subject, maxBytes: this.deps.maxValueBytes });
+  }
+
+  /** Takes note of a refused write: somebody else has the run now. */
+  noteRefusal(error: unknown): void {
+    if (error instanceof LeaseLostError) this.interrupt(error);
+  }
+}
+
+/** How an execution of a run ended. */
+export type Outcome =
+  | { kind: "completed"; text: JsonText | null }
+  | { kind: "failed"; error: string; failedStepName: string | null }
+  | { kind: "interrupted" };
+
+/** The failure of a run whose function threw. */
+export function failedOutcome(thrown: unknown): Outcome {
+  const { name, message } = describeFailure(thrown);
+  const failedStepName = (thrown as Partial<StepError> | null)?.stepName;
+  return {
+    kind: "failed",
+    error: message === "" ? name : message,
+    failedStepName: typeof failedStepName === "string" ? failedStepName : null,
+  };
+}

@@ -1,0 +1,79 @@
+import { isoTime } from "../time.ts";
+import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
+import type { Host } from "../host.ts";
+import type { RunIdentity } from "../run.ts";
+
+/** Hears events of one type. What it throws is printed and harms nothing. */
+export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
+
+/** Tells everybody in this process what has happened. The one place where events are built. */
+export class Hub {
+  readonly #host: Host;
+  readonly #listeners = new Map<EventType | "*", Set<Listener>>();
+  #sequence = 0;
+
+  /** Makes a hub without listeners. */
+  constructor(host: Host) {
+    this.#host = host;
+  }
+
+  /** Hears events of one type, or all (`"*"`), until the returned function is called. */
+  on<T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
+  /** Hears all events. */
+  on(type: "*", listener: Listener): () => void;
+  on(type: EventType | "*", listener: Listener<never>): () => void {
+    const own: Listener = (event) => (listener as Listener)(event);
+    const listeners = this.#listeners.get(type) ?? new Set();
+    this.#listeners.set(type, listeners.add(own));
+    return () => void listeners.delete(own);
+  }
+
+  /** Hears the events of runs, until the returned function is called. */
+  onRunEvent(listener: (event: RunEvent) => void): () => void {
+    return this.on("*", (event) => {
+      if (event.type !== "worker:error") listener(event);
+    });
+  }
+
+  /** Tells what happened to a run, after it was committed. */
+  publish(run: RunIdentity, happening: RunHappening): void {
+    if (this.#isHeard(happening.type)) this.#tell(this.runEvent(run, happening));
+  }
+
+  /** Tells that something went wrong in the engine itself. */
+  publishError(error: unknown): void {
+    if (!this.#isHeard("worker:error")) return;
+    this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
+  }
+
+  /** Builds the event of a run without telling it. */
+  runEvent(run: RunIdentity, happening: RunHappening): RunEvent {
+    return {
+      ...happening,
+      runId: run.id,
+      jobName: run.jobName,
+      labels: run.labels,
+      timestamp: isoTime(this.#host.now()),
+      sequence: ++this.#sequence,
+    };
+  }
+
+  /** An event that nobody listens to is not built. */
+  #isHeard(type: EventType): boolean {
+    return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
+  }
+
+  #tell(event: EngineEvent): void {
+    for (const type of [event.type, "*"] as const) {
+      for (const listener of [...this.#listeners.get(type) ?? []]) tellOne(listener, event);
+    }
+  }
+}
+
+async function tellOne(listener: Listener, event: EngineEvent): Promise<void> {
+  try {
+    await listener(event);
+  } catch (error) {
+    console.error(`A listener of "${event.type}" failed:`, error);
+  }
+}

@@ -1,0 +1,61 @@
+import type { Store } from "../store.ts";
+import type { ExecutionDeps } from "./execution.ts";
+
+// A look costs a few microseconds, and what another process has written is noticed after half of this on average.
+const LOOK_EVERY_MS = 20;
+
+/**
+ * Notices that somebody else has written to the store: several processes can share one. It looks only while somebody
+ * listens.
+ */
+export class Pulse {
+  readonly #store: Store;
+  readonly #deps: Pick<ExecutionDeps, "host" | "hub">;
+  readonly #listeners = new Set<() => void>();
+  #version: number | null = null;
+  #cancelTimer: (() => void) | null = null;
+  #isLooking = false;
+
+  /** Makes a pulse that rests. */
+  constructor(store: Store, deps: Pick<ExecutionDeps, "host" | "hub">) {
+    this.#store = store;
+    this.#deps = deps;
+  }
+
+  /** Calls back after each change, until the returned function is called. */
+  on(listener: () => void): () => void {
+    const own = () => listener();
+    this.#listeners.add(own);
+    this.#schedule();
+    return () => {
+      this.#listeners.delete(own);
+      if (this.#listeners.size > 0) return;
+      this.#cancelTimer?.();
+      this.#cancelTimer = null;
+      this.#version = null;
+    };
+  }
+
+  #schedule(): void {
+    if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
+    this.#cancelTimer = this.#deps.host.schedule(LOOK_EVERY_MS, () => {
+      this.#cancelTimer = null;
+      this.#look();
+    });
+  }
+
+  async #look(): Promise<void> {
+    this.#isLooking = true;
+    try {
+      const version = await this.#store.getVersion();
+      const hasChanged = this.#version !== null && this.#version !== version;
+      this.#version = version;
+      if (hasChanged) { for (const listener of [...this.#listeners]) listener(); }
+    } catch (error) {
+      this.#deps.hub.publishError(error);
+    } finally {
+      this.#isLooking = false;
+      this.#schedule();
+    }
+  }
+}

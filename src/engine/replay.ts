@@ -1,0 +1,68 @@
+import type { Host } from "../host.ts";
+
+/**
+ * Delivers recorded results in the order in which they were committed, so that `Promise.race` and interleaved
+ * branches go as they went.
+ *
+ * A result whose turn it is is delivered at once. One that is asked for out of turn waits until the job asks for
+ * nothing more; then the first of those that were asked for is delivered, and what came before it is passed over:
+ * new code may not ask for it any more.
+ */
+export class Replay {
+  readonly #host: Host;
+  readonly #order: readonly number[];
+  readonly #asked = new Map<number, () => void>();
+  #next = 0;
+  #hasEnded = false;
+  #isWaitingForQuiet = false;
+
+  /** @param recordedNos The places of all recorded results in the order of their commits. */
+  constructor(recordedNos: readonly number[], host: Host) {
+    this.#order = recordedNos.toSorted((left, right) => left - right);
+    this.#host = host;
+  }
+
+  /** Whether the job still does over what it did before. */
+  get isUnderWay(): boolean {
+    return !this.#hasEnded && this.#next < this.#order.length;
+  }
+
+  /** Says that the job has gone on to something new. Results that it asks for later still come in their order. */
+  end(): void {
+    this.#hasEnded = true;
+  }
+
+  /** Resolves when it is the turn of this result. */
+  deliver(recordedNo: number): Promise<void> | undefined {
+    const turn = this.#order[this.#next];
+    if (turn === undefined || recordedNo < turn) return;
+    if (recordedNo === turn) {
+      this.#next += 1;
+      this.#waitForQuiet();
+      return;
+    }
+    return new Promise((resolve) => {
+      this.#asked.set(recordedNo, resolve);
+      this.#waitForQuiet();
+    });
+  }
+
+  #waitForQuiet(): void {
+    if (this.#isWaitingForQuiet || this.#asked.size === 0) return;
+    this.#isWaitingForQuiet = true;
+    const next = this.#next;
+    this.#host.defer(() => {
+      this.#isWaitingForQuiet = false;
+      if (this.#next === next) this.#deliverFirst();
+      this.#waitForQuiet();
+    });
+  }
+
+  #deliverFirst(): void {
+    const first = Math.min(...this.#asked.keys());
+    const resolve = this.#asked.get(first)!;
+    this.#asked.delete(first);
+    this.#next = this.#order.indexOf(first, this.#next) + 1;
+    resolve();
+  }
+}

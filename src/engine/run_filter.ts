@@ -1,0 +1,37 @@
+import { ValidationError } from "../error.ts";
+import { checkLabels, checkName } from "../name.ts";
+import { RUN_STATUSES, type RunFilter, type RunStatus } from "../run.ts";
+
+const MAX_LIMIT = 1_000;
+const MAX_OFFSET = 1_000_000;
+
+/**
+ * Checks which runs somebody wants to list.
+ *
+ * @throws {ValidationError} A field has no such value: an unknown status, a limit that is not 0 to 1,000, ...
+ */
+export function checkRunFilter(filter: RunFilter): RunFilter {
+  const { jobName, status, labels, limit, offset } = filter;
+  for (const name of listOf(jobName)) checkName(name, "jobName");
+  for (const one of listOf(status)) {
+    if (!RUN_STATUSES.includes(one as RunStatus)) {
+      throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
+    }
+  }
+  if (labels !== undefined) checkLabels(labels);
+  checkInteger(limit, "limit", MAX_LIMIT);
+  checkInteger(offset, "offset", MAX_OFFSET);
+  return filter;
+}
+
+function listOf(value: string | readonly string[] | undefined): readonly string[] {
+  if (value === undefined) return [];
+  return typeof value === "string" ? [value] : value;
+}
+
+function checkInteger(value: number | undefined, name: string, largest: number): void {
+  if (value === undefined) return;
+  if (!Number.isInteger(value) || value < 0 || value > largest) {
+    throw new ValidationError(`${name} must be an integer from 0 to ${largest}`);
+  }
+}

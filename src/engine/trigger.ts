@@ -1,0 +1,86 @@
+import { ValidationError } from "../error.ts";
+import { encode } from "../json.ts";
+import { checkLabels, checkName } from "../name.ts";
+import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
+import { parse } from "../schema.ts";
+import type { Job } from "../job.ts";
+import type { NewRun } from "../store.ts";
+
+/** How a run is triggered, besides its input. */
+export interface TriggerOptions {
+  /** A run of the same job with this key is answered instead of a new one, as long as it exists. 1 to 255 characters. */
+  idempotencyKey?: string;
+  /** Runs with this key, of any job, are executed one after another. 1 to 255 characters. */
+  concurrencyKey?: string;
+  /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
+  coalesce?: Coalesce;
+  /** Key and value pairs for filters and access rules; up to 64. */
+  labels?: Labels;
+}
+
+/** The run that a trigger made or found, and which of the two. */
+export type TriggerResult = Run & {
+  /** Whether the run is new. */
+  disposition: Disposition;
+};
+
+/** What {@linkcode newRun} works with. */
+export interface NewRunDeps {
+  /** A new UUIDv7. */
+  newId(): string;
+  /** How large an input may be, in bytes of JSON. */
+  maxValueBytes: number;
+}
+
+/**
+ * Checks a trigger and makes the run that it asks for.
+ *
+ * @throws {ValidationError} The input does not fit the job's schema, or an option is not one.
+ * @throws {SerializationError} The input, as given or as parsed, cannot be kept as JSON.
+ */
+export async function newRun(
+  job: Job,
+  input: unknown,
+  options: TriggerOptions & { copyStepsOf?: string | null },
+  deps: NewRunDeps,
+): Promise<NewRun> {
+  const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
+  if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
+  if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
+  checkCoalesce(coalesce, concurrencyKey);
+  const checkedLabels = checkLabels(labels);
+  const subject = `The input of job "${job.name}"`;
+  const payload = encode(input, { subject, maxBytes: deps.maxValueBytes });
+  const parsed = await parse(job.input, input);
+  if (!parsed.ok) {
+    throw new ValidationError(`${subject} does not fit its schema: ${describeIssues(parsed.issues)}`, {
+      code: "invalid_input",
+      issues: parsed.issues,
+      ...("cause" in parsed ? { cause: parsed.cause } : {}),
+    });
+  }
+  return {
+    id: deps.newId(),
+    jobName: job.name,
+    payload,
+    input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
+    labels: checkedLabels,
+    idempotencyKey,
+    concurrencyKey,
+    coalesce,
+    copyStepsOf: options.copyStepsOf ?? null,
+  };
+}
+
+function checkCoalesce(coalesce: unknown, concurrencyKey: string | null): void {
+  if (coalesce === null) return;
+  if (!COALESCE_MODES.includes(coalesce as Coalesce)) {
+    throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
+  }
+  if (concurrencyKey === null) throw new ValidationError("coalesce needs a concurrencyKey");
+}
+
+/** Writes issues in one line. */
+export function describeIssues(issues: readonly { path: readonly (string | number)[]; message: string }[]): string {
+  return issues.map(({ path, message }) => path.length === 0 ? message : `${path.join(".")}: ${message}`).join("; ");
+}

@@ -1,0 +1,248 @@
+import { HoldfastError, RunCancelledError } from "../error.ts";
+import { pause } from "../host.ts";
+import type { Job } from "../job.ts";
+import type { ExecutingStep } from "../step.ts";
+import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import { isoTime } from "../time.ts";
+import { execute } from "./execute.ts";
+import { Execution, type ExecutionDeps } from "./execution.ts";
+import { LeaseKeeper } from "./lease_keeper.ts";
+import { LeaseWatch } from "./lease_watch.ts";
+import { Nap } from "./nap.ts";
+import { persist } from "./persist.ts";
+
+/** How a worker works. Durations are in milliseconds. */
+export interface WorkerOptions {
+  /** How often it looks for work when nothing tells it of any. Default 1,000. */
+  pollingInterval?: number;
+  /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
+  heartbeatInterval?: number;
+  /** How long a lease lasts: a run whose worker has died is taken over after so long. Default 30,000. */
+  staleThreshold?: number;
+  /** How many runs it executes at the same time. Default 10. */
+  concurrency?: number;
+  /** A run that is abandoned so many times in a row, with nothing recorded in between, fails. Default 10. */
+  maxAbandonments?: number;
+}
+
+const DEFAULTS: Required<WorkerOptions> = {
+  pollingInterval: 1_000,
+  heartbeatInterval: 5_000,
+  staleThreshold: 30_000,
+  concurrency: 10,
+  maxAbandonments: 10,
+};
+
+const LONGEST_MS = 2 ** 30;
+
+/**
+ * Fills in the defaults.
+ *
+ * @throws {RangeError} A setting is not a positive integer, or leaves a lease no time for being renewed twice.
+ */
+export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const settings: Required<WorkerOptions> = { ...DEFAULTS, ...Object.fromEntries(given) };
+  for (const [name, value] of Object.entries(settings)) {
+    if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
+      throw new RangeError(`worker.${name} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
+    }
+  }
+  if (settings.heartbeatInterval * 3 > settings.staleThreshold) {
+    throw new RangeError(
+      `worker.heartbeatInterval (${settings.heartbeatInterval}) must be at most a third of worker.staleThreshold (${settings.staleThreshold})`,
+    );
+  }
+  return settings;
+}
+
+// How long an interrupted job is given to return before its lease is handed back all the same.
+const GRACE_MS = 250;
+
+/** Claims runs, executes them, and keeps their leases. */
+export class Worker {
+  /** Other than any worker that lived before. */
+  readonly id: string;
+  readonly #deps: ExecutionDeps;
+  readonly #jobs: ReadonlyMap<string, Job>;
+  readonly #settings: Required<WorkerOptions>;
+  readonly #executions = new Map<string, Execution>();
+  /** What is not over yet: executions, and interrupted ones that are still letting go of their leases. */
+  readonly #running = new Set<Promise<void>>();
+  readonly #nap: Nap;
+  readonly #keeper: LeaseKeeper;
+  readonly #watch: LeaseWatch;
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> | null = null;
+  #claiming: Promise<unknown> = Promise.resolve();
+  #hasClaimed = false;
+  #unanswered: ClaimRequest | null = null;
+
+  /** Makes a worker that does nothing yet. */
+  constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps) {
+    this.id = deps.host.newId();
+    this.#deps = deps;
+    this.#jobs = jobs;
+    this.#settings = settings;
+    this.#nap = new Nap(deps.host);
+    this.#keeper = new LeaseKeeper(deps, settings, this.id);
+    this.#watch = new LeaseWatch(deps.store, settings.staleThreshold);
+  }
+
+  /** Begins to look for work, until {@linkcode Worker.stop}. */
+  start(): void {
+    this.#loop ??= this.#work();
+  }
+
+  /** Makes it look for work at once. */
+  wake(): void {
+    this.#nap.wake();
+  }
+
+  /** Whether it executes this run. */
+  isExecuting(runId: string): boolean {
+    return this.#executions.has(runId);
+  }
+
+  /** The steps of a run that it executes at this moment. */
+  executingSteps(runId: string): ExecutingStep[] {
+    return [...this.#executions.get(runId)?.executing.values() ?? []];
+  }
+
+  /** Ends the execution of a run that was cancelled. */
+  cancel(runId: string): void {
+    this.#executions.get(runId)?.interrupt(new RunCancelledError(runId));
+  }
+
+  /** Works off everything that is due, and resolves with how many runs it took up. */
+  async drain(): Promise<number> {
+    let executed = 0;
+    while (!this.#stopping.signal.aborted) {
+      const { claims, hasMore } = await this.#claim();
+      executed += claims.length;
+      if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) continue;
+      if (this.#executions.size === 0) break;
+      await Promise.race(this.#running);
+    }
+    return executed;
+  }
+
+  /**
+   * Claims nothing more, lets steps that are being executed end, then interrupts what is left, and hands all leases
+   * back. Safe to call twice.
+   *
+   * @param timeout How long steps may go on, in milliseconds.
+   */
+  async stop(timeout: number): Promise<void> {
+    const { host } = this.#deps;
+    const reason = new HoldfastError("unavailable", "The engine is stopping");
+    this.#stopping.abort(reason);
+    this.#nap.wake();
+    await this.#loop;
+    await this.#claiming.catch(() => {});
+    for (const execution of this.#executions.values()) execution.stop(reason);
+    const deadline = new AbortController();
+    await Promise.race([this.#allEnded(), pause(host, timeout, deadline.signal)]);
+    for (const execution of this.#executions.values()) execution.interrupt(reason);
+    await Promise.race([this.#allEnded(), pause(host, 2 * GRACE_MS, deadline.signal)]);
+    deadline.abort();
+    if (!this.#hasClaimed) return;
+    await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
+  }
+
+  async #allEnded(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all(this.#running);
+  }
+
+  async #work(): Promise<void> {
+    const { host, hub } = this.#deps;
+    while (!this.#stopping.signal.aborted) {
+      let napMs = this.#settings.pollingInterval * (0.9 + host.random() / 5);
+      try {
+        const { nextTimerAt, hasMore, now } = await this.#claim();
+        await this.#watch.look(host.monotonic());
+        if (this.#freeSlots() > 0) {
+          if (hasMore) this.#nap.wake();
+          if (nextTimerAt !== null) napMs = Math.min(napMs, Math.max(1, nextTimerAt - now));
+        }
+      } catch (error) {
+        hub.publishError(error);
+      }
+      await this.#nap.sleep(napMs);
+      // What was woken together is claimed together.
+      await new Promise<void>((resolve) => host.defer(resolve));
+    }
+  }
+
+  #freeSlots(): number {
+    return this.#settings.concurrency - this.#executions.size;
+  }
+
+  /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
+  #claim(): Promise<ClaimResult> {
+    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow());
+    this.#claiming = claiming;
+    return claiming;
+  }
+
+  async #claimNow(): Promise<ClaimResult> {
+    const { store, hub, host } = this.#deps;
+    // A claim that was not answered is repeated as it was: it may have brought runs.
+    const request = this.#unanswered ?? {
+      workerId: this.id,
+      claimId: host.newId(),
+      jobNames: [...this.#jobs.keys()],
+      limit: Math.max(0, this.#freeSlots()),
+      leaseMs: this.#settings.staleThreshold,
+      maxAbandonments: this.#settings.maxAbandonments,
+    };
+    this.#unanswered = request;
+    this.#hasClaimed = true;
+    const claimedAt = host.monotonic();
+    const result = await store.claim(request);
+    this.#unanswered = null;
+    for (const { run, error } of result.failed) {
+      hub.publish(run, { type: "run:fail", error, failedStepName: null });
+    }
+    for (const claim of result.claims) this.#begin(claim, claimedAt);
+    return result;
+  }
+
+  #begin(claim: Claim, claimedAt: number): void {
+    const { run, execution: number, leaseExpiresAt } = claim;
+    const execution = new Execution(claim, this.#deps);
+    this.#executions.set(run.id, execution);
+    this.#keeper.keep(execution, claimedAt);
+    execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
+    execution.publish({ type: "run:start", execution: number });
+    const running = this.#execute(execution).finally(() => this.#running.delete(running));
+    this.#running.add(running);
+  }
+
+  async #execute(execution: Execution): Promise<void> {
+    const { run } = execution.claim;
+    const { outcome, bodyEnded } = await execute(execution, this.#jobs.get(run.jobName)!);
+    if (outcome.kind === "interrupted") {
+      // What a step returns right after the signal still counts.
+      const grace = new AbortController();
+      await Promise.race([bodyEnded, pause(this.#deps.host, GRACE_MS, grace.signal)]);
+      grace.abort();
+    }
+    if (this.#executions.get(run.id) === execution) {
+      this.#executions.delete(run.id);
+      this.#keeper.drop(run.id);
+    }
+    this.#nap.wake();
+    if (outcome.kind === "interrupted") await this.#handBack(execution, bodyEnded);
+  }
+
+  /**
+   * Lets go of the lease. Unless the engine stops, the job has to end first: a run that was cancelled keeps its
+   * concurrency key as long as its job still runs here and its lease lasts.
+   */
+  async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
+    const { store } = this.#deps;
+    if (!execution.isStopping) await bodyEnded;
+    await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
+  }
+}

@@ -1,0 +1,211 @@
+import type { Failure } from "../error.ts";
+import { decode, type Json, type JsonText } from "../json.ts";
+import type { LogEntry, NewLogEntry } from "../log.ts";
+import type { Run, RunIdentity, RunStatus } from "../run.ts";
+import { type Step, stepId, type StepRecord } from "../step.ts";
+import type { Claim, NewRun } from "../store.ts";
+import { isoTime } from "../time.ts";
+import type { PauseKind, PauseRecord, Wait } from "../wait.ts";
+
+/** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
+export interface KeptRun extends NewRun {
+  /** How it stands; `leased` is never used, since a claimed run is entered at once. */
+  status: RunStatus;
+  /** What its function returned. */
+  output: JsonText | null;
+  /** Why it failed. */
+  error: string | null;
+  /** The latest progress that was kept. */
+  progress: JsonText | null;
+  /** The lease; set exactly while the run is running. */
+  lease: { owner: string; claimId: string; expiresAt: number } | null;
+  /** How often the run was taken or taken away. */
+  generation: number;
+  /** What it waits for; set exactly while the run is waiting. */
+  parking: Parking | null;
+  /** When it was triggered. */
+  createdAt: number;
+  /** When it last changed. */
+  updatedAt: number;
+  /** When its function was first entered. */
+  startedAt: number | null;
+  /** When it ended. */
+  completedAt: number | null;
+  /** How often an execution was cut short. */
+  interruptions: number;
+  /** How often its lease was taken away since something was last recorded. */
+  abandonments: number;
+  /** The request that cancelled it. */
+  cancelledBy: string | null;
+  /** The place of what was recorded last. */
+  lastRecordedNo: number;
+  /** The recorded steps, by name. */
+  steps: Map<string, KeptStep>;
+  /** The waits and sleeps, in the order in which they were prepared. */
+  pauses: KeptPause[];
+  /** The log lines by id, in the order in which they came. */
+  logs: Map<string, NewLogEntry>;
+}
+
+/** What a waiting run waits for. */
+export interface Parking {
+  /** The pauses that it waits on: the first of them to be over wakes it. */
+  awaited: KeptPause[];
+  /** When its earliest retry is due. */
+  retryAt: number | null;
+  /** Whether it is due again. It stays so, whatever the clock does. */
+  isWoken: boolean;
+}
+
+/** A recorded step. */
+export interface KeptStep extends Omit<StepRecord, "result"> {
+  /** How its last attempt ended. */
+  result: StepRecord["result"] | { status: "cancelled"; failure: Failure | null };
+  /** When its first recorded attempt began. */
+  startedAt: number;
+  /** When it ended. */
+  completedAt: number | null;
+}
+
+/** A wait or a sleep. */
+export interface KeptPause {
+  id: string;
+  kind: PauseKind;
+  name: string;
+  metadata: JsonText | null;
+  deadlineAt: number | null;
+  createdAt: number;
+  /** When the run first paused on it. */
+  suspendedAt: number | null;
+  /** When a worker first took the run up again after it was resolved. */
+  firstResumedAt: number | null;
+  /** How it stands, and since when and by what it is over. */
+  state:
+    | { status: "pending" | "cancelled" | "closed" }
+    | { status: "resolved"; resolvedAt: number; resolution: NonNullable<PauseRecord["resolution"]> };
+}
+
+/** A run without a history. */
+export function newKeptRun(request: NewRun, now: number): KeptRun {
+  return {
+    ...request,
+    labels: { ...request.labels },
+    status: "pending",
+    output: null,
+    error: null,
+    progress: null,
+    lease: null,
+    generation: 0,
+    parking: null,
+    createdAt: now,
+    updatedAt: now,
+    startedAt: null,
+    completedAt: null,
+    interruptions: 0,
+    abandonments: 0,
+    cancelledBy: null,
+    lastRecordedNo: 0,
+    steps: new Map(),
+    pauses: [],
+    logs: new Map(),
+  };
+}
+
+/** A run for the outside. */
+export function toRun(run: KeptRun): Run {
+  return {
+    ...toIdentity(run),
+    status: run.status,
+    payload: toJson(run.payload),
+    output: toJson(run.output),
+    error: run.error,
+    progress: toJson(run.progress) as Run["progress"],
+    idempotencyKey: run.idempotencyKey,
+    concurrencyKey: run.concurrencyKey,
+    leaseOwner: run.lease?.owner ?? null,
+    leaseExpiresAt: isoTime(run.lease?.expiresAt ?? null),
+    leaseGeneration: run.generation,
+    createdAt: isoTime(run.createdAt),
+    updatedAt: isoTime(run.updatedAt),
+    startedAt: isoTime(run.startedAt),
+    completedAt: isoTime(run.completedAt),
+  };
+}
+
+/** Who a run is. */
+export function toIdentity(run: KeptRun): RunIdentity {
+  return { id: run.id, jobName: run.jobName, labels: { ...run.labels } };
+}
+
+/** A running run with all that a replay needs. */
+export function toClaim(run: KeptRun): Claim {
+  return {
+    run: toIdentity(run),
+    lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
+    leaseExpiresAt: run.lease!.expiresAt,
+    input: run.input,
+    execution: run.interruptions + 1,
+    startedAt: run.startedAt!,
+    steps: [...run.steps.values()].map(toStepRecord),
+    pauses: run.pauses.map(toPauseRecord),
+  };
+}
+
+function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep): StepRecord {
+  if (result.status === "cancelled") throw new TypeError("Only runs that have ended have cancelled steps");
+  return { name, index, attempts, result: structuredClone(result), recordedNo };
+}
+
+/** A step for the outside. */
+export function toStep(runId: string, step: KeptStep): Step {
+  const { result } = step;
+  return {
+    id: stepId(runId, step.name),
+    runId,
+    name: step.name,
+    index: step.index,
+    status: result.status === "retrying" ? "failed" : result.status,
+    output: result.status === "completed" ? toJson(result.output) : null,
+    error: result.status === "completed" ? null : result.failure?.message ?? null,
+    attempts: step.attempts,
+    startedAt: isoTime(step.startedAt),
+    completedAt: isoTime(step.completedAt),
+  };
+}
+
+/** A pause as a replay needs it. */
+export function toPauseRecord(pause: KeptPause): PauseRecord {
+  const { id, kind, name, metadata, deadlineAt, createdAt, state } = pause;
+  const resolution = state.status === "resolved" ? { ...state.resolution } : null;
+  return { id, kind, name, metadata, deadlineAt, createdAt, resolution };
+}
+
+/** A wait for the outside. */
+export function toWait(runId: string, pause: KeptPause): Wait {
+  const resolved = pause.state.status === "resolved" ? pause.state : null;
+  const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
+  return {
+    id: pause.id,
+    runId,
+    name: pause.name,
+    metadata: toJson(pause.metadata),
+    status: pause.state.status,
+    outcome: resolved?.resolution.outcome ?? null,
+    payload: toJson(signal?.payload ?? null),
+    signalId: signal?.signalId ?? null,
+    createdAt: isoTime(pause.createdAt),
+    deadlineAt: isoTime(pause.deadlineAt),
+    suspendedAt: isoTime(pause.suspendedAt),
+    resolvedAt: isoTime(resolved?.resolvedAt ?? null),
+    firstResumedAt: isoTime(pause.firstResumedAt),
+  };
+}
+
+/** A log line for the outside. */
+export function toLogEntry({ data, writtenAt, ...entry }: NewLogEntry): LogEntry {
+  return { ...entry, data: toJson(data), timestamp: isoTime(writtenAt) };
+}
+
+function toJson(text: JsonText | null): Json {
+  return decode(text) ?? null;
+}
