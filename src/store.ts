@@ -141,7 +141,7 @@ export interface Store extends AsyncDisposable {
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
-  /** A number that changes whenever somebody else has committed something (it may change at other times too). */
+  /** A number that changes whenever something was committed elsewhere; it may change at other times too. */
   getVersion(): Promise<number>;
 }
 

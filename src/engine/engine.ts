@@ -342,10 +342,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     let look: () => void = () => {};
     let isTimedOut = false;
     const stops = [
-      hub.onRunEvent((event) => {
-        if (event.runId === runId) look();
-      }),
-      this.#pulse.on(() => look()),
+      hub.onRun(runId, () => look()),
+      this.#pulse.onThrottled(() => look()),
     ];
     if (timeout !== undefined) {
       stops.push(host.schedule(timeout, () => {

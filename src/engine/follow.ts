@@ -70,7 +70,7 @@ class Follower {
       cancel: () => this.#finish(),
     }, { highWaterMark: 0 });
     // Subscribed before the run is read: an event between the two would otherwise be missed.
-    this.#stops.push(deps.hub.onRunEvent((event) => this.#hear(event)));
+    this.#stops.push(deps.hub.onRun(runId, (event) => this.#hear(event)));
     this.#begin();
   }
 
@@ -102,14 +102,13 @@ class Follower {
       this.#tellState(state);
       for (const event of this.#early ?? []) this.#tell(event);
       this.#early = null;
-      if (!this.#isEnded) this.#stops.push(this.#deps.pulse.on(() => this.#look()));
+      if (!this.#isEnded) this.#stops.push(this.#deps.pulse.onThrottled(() => this.#look()));
     } catch (error) {
       this.#fail(error);
     }
   }
 
   #hear(event: RunEvent): void {
-    if (event.runId !== this.#runId) return;
     if (this.#early !== null) this.#early.push(event);
     else this.#tell(event);
   }

@@ -10,6 +10,7 @@ export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 export class Hub {
   readonly #host: Host;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
+  readonly #runListeners = new Map<string, Set<Listener<RunEvent>>>();
   #sequence = 0;
 
   /** Makes a hub without listeners. */
@@ -28,16 +29,24 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Hears the events of runs, until the returned function is called. */
-  onRunEvent(listener: (event: RunEvent) => void): () => void {
-    return this.on("*", (event) => {
-      if (event.type !== "worker:error") listener(event);
-    });
+  /** Hears the events of one run, until the returned function is called. */
+  onRun(runId: string, listener: Listener<RunEvent>): () => void {
+    const own: Listener<RunEvent> = (event) => listener(event);
+    const listeners = this.#runListeners.get(runId) ?? new Set();
+    this.#runListeners.set(runId, listeners.add(own));
+    return () => {
+      listeners.delete(own);
+      if (listeners.size === 0 && this.#runListeners.get(runId) === listeners) this.#runListeners.delete(runId);
+    };
   }
 
-  /** Tells what happened to a run, after it was committed. */
+  /** Tells what happened to a run, after it was committed. An event that nobody listens to is not built. */
   publish(run: RunIdentity, happening: RunHappening): void {
-    if (this.#isHeard(happening.type)) this.#tell(this.runEvent(run, happening));
+    const ofRun = this.#runListeners.get(run.id);
+    if (ofRun === undefined && !this.#isHeard(happening.type)) return;
+    const event = this.runEvent(run, happening);
+    this.#tell(event);
+    for (const listener of [...ofRun ?? []]) tellOne(listener as Listener, event);
   }
 
   /** Tells that something went wrong in the engine itself. */
@@ -58,7 +67,6 @@ export class Hub {
     };
   }
 
-  /** An event that nobody listens to is not built. */
   #isHeard(type: EventType): boolean {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }

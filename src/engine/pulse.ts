@@ -3,6 +3,7 @@ import type { ExecutionDeps } from "./execution.ts";
 
 // A look costs a few microseconds, and what another process has written is noticed after half of this on average.
 const LOOK_EVERY_MS = 20;
+const REST_MS = 100;
 
 /**
  * Notices that somebody else has written to the store: several processes can share one. It looks only while somebody
@@ -33,6 +34,28 @@ export class Pulse {
       this.#cancelTimer?.();
       this.#cancelTimer = null;
       this.#version = null;
+    };
+  }
+
+  /** The same, but not more often than every 100 ms: for those who read on each change, and may be many. */
+  onThrottled(listener: () => void): () => void {
+    const { host } = this.#deps;
+    let restsUntil = -Infinity;
+    let cancelTimer: (() => void) | null = null;
+    const call = () => {
+      cancelTimer = null;
+      restsUntil = host.monotonic() + REST_MS;
+      listener();
+    };
+    const stop = this.on(() => {
+      if (cancelTimer !== null) return;
+      const restMs = restsUntil - host.monotonic();
+      if (restMs <= 0) call();
+      else cancelTimer = host.schedule(restMs, call);
+    });
+    return () => {
+      stop();
+      cancelTimer?.();
     };
   }
 

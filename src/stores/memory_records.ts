@@ -5,7 +5,7 @@ import type { Run, RunIdentity, RunStatus } from "../run.ts";
 import { type Step, stepId, type StepRecord } from "../step.ts";
 import type { Claim, NewRun } from "../store.ts";
 import { isoTime } from "../time.ts";
-import type { PauseKind, PauseRecord, Wait } from "../wait.ts";
+import type { PauseRecord, Wait } from "../wait.ts";
 
 /** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
 export interface KeptRun extends NewRun {
@@ -68,13 +68,7 @@ export interface KeptStep extends Omit<StepRecord, "result"> {
 }
 
 /** A wait or a sleep. */
-export interface KeptPause {
-  id: string;
-  kind: PauseKind;
-  name: string;
-  metadata: JsonText | null;
-  deadlineAt: number | null;
-  createdAt: number;
+export interface KeptPause extends Omit<PauseRecord, "resolution"> {
   /** When the run first paused on it. */
   suspendedAt: number | null;
   /** When a worker first took the run up again after it was resolved. */
@@ -109,6 +103,17 @@ export function newKeptRun(request: NewRun, now: number): KeptRun {
     pauses: [],
     logs: new Map(),
   };
+}
+
+/** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
+export function nextRecordedNo(run: KeptRun): number {
+  run.lastRecordedNo += 1;
+  return run.lastRecordedNo;
+}
+
+/** The first of several instants, where `null` stands for never. */
+export function earliest(instants: readonly (number | null)[]): number | null {
+  return instants.reduce((first, at) => first === null || (at !== null && at < first) ? at : first, null);
 }
 
 /** A run for the outside. */

@@ -91,7 +91,6 @@ export class SqliteStore implements Store {
   readonly #db: SqliteDatabase;
   readonly #host: Host;
   readonly #writes: WriteBatch;
-  #version = 0;
   #isClosed = false;
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
@@ -365,17 +364,15 @@ export class SqliteStore implements Store {
     });
   }
 
-  /** A number that changes whenever something was committed, here or by another process. */
+  /** A number that changes whenever something was committed through another connection, by any process. */
   getVersion(): Promise<number> {
-    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version) + this.#version);
+    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version));
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     return this.#writes.submit(() => {
       this.#check();
-      const result = work(this.#host.now());
-      this.#version += 1;
-      return result;
+      return work(this.#host.now());
     }, options);
   }
 

@@ -1,0 +1,99 @@
+import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import { wakesAt } from "./memory_pauses.ts";
+import { earliest, type KeptRun, toClaim, toIdentity } from "./memory_records.ts";
+import type { MemoryRuns } from "./memory_runs.ts";
+
+// How many leases, keys and sleepers one claim works off at most, each: so that it is short however many are due.
+const MAX_TIMERS = 100;
+
+/** What a worker said of itself in its last claim. */
+export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {
+  /** When that was. */
+  seenAt: number;
+}
+
+/** Claims due runs. See `Store.claim()`. */
+export function claimRuns(
+  runs: MemoryRuns,
+  workers: Map<string, KnownWorker>,
+  request: ClaimRequest,
+  now: number,
+): ClaimResult {
+  const { workerId, claimId, jobNames, leaseMs } = request;
+  if (workers.get(workerId)?.claimId === claimId) {
+    const claims = runs.open
+      .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
+      .map(toClaim);
+    // Whether there is more is for the next call to see: this one is a repetition and does nothing.
+    return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
+  }
+  workers.set(workerId, { claimId, jobNames: [...jobNames], leaseMs, seenAt: now });
+  const { failed, hasMoreTimers } = doWhatTimeBrought(runs, request.maxAbandonments, now);
+  const { claims, hasMoreRuns } = takeDueRuns(runs, findLiveJobNames(workers, now), request, now);
+  return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
+}
+
+function findNextTimer(runs: MemoryRuns): number | null {
+  return earliest([
+    ...runs.open.map((run) => run.lease?.expiresAt ?? wakesAt(run)),
+    ...[...runs.keys.values()].map(({ keptUntil }) => keptUntil),
+  ]);
+}
+
+function doWhatTimeBrought(
+  runs: MemoryRuns,
+  maxAbandonments: number,
+  now: number,
+): { failed: ClaimResult["failed"]; hasMoreTimers: boolean } {
+  const expired = runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now);
+  const keys = [...runs.keys].filter(([, { keptUntil }]) => keptUntil !== null && keptUntil <= now);
+  const sleepers = runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now);
+
+  for (const run of expired.slice(0, MAX_TIMERS)) runs.abandon(run, now);
+  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.letGo(key);
+  for (const run of sleepers.slice(0, MAX_TIMERS)) runs.wake(run, now);
+  const failed = expired.slice(0, MAX_TIMERS)
+    .filter((run) => run.abandonments >= maxAbandonments)
+    .map((run) => failAbandoned(runs, run, now));
+  return { failed, hasMoreTimers: Math.max(expired.length, keys.length, sleepers.length) > MAX_TIMERS };
+}
+
+function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
+  const error = `Abandoned ${run.abandonments} times in a row: ` +
+    "each time its worker died or stalled before anything more was recorded";
+  runs.end(run, { status: "failed", error }, now);
+  return { run: toIdentity(run), error };
+}
+
+function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+  // A worker that was seen in the future tells of a clock that jumped back: nothing is known of it.
+  const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
+  return new Set(live.flatMap(({ jobNames }) => jobNames));
+}
+
+function takeDueRuns(
+  runs: MemoryRuns,
+  liveJobNames: ReadonlySet<string>,
+  request: ClaimRequest,
+  now: number,
+): { claims: Claim[]; hasMoreRuns: boolean } {
+  const jobNames = new Set(request.jobNames);
+  const spokenFor = new Set<string>(); // free keys of which some live worker can take an older run
+  const claims: Claim[] = [];
+  for (const run of runs.open) {
+    if (run.status !== "pending" && !run.parking?.isWoken) continue;
+    const key = run.concurrencyKey;
+    const holder = key === null ? undefined : runs.keys.get(key);
+    if (holder !== undefined && holder.runId !== run.id) continue;
+    // Who kept the key over a retry delay passes older runs: they cannot start before it lets go.
+    if (key !== null && holder === undefined) {
+      if (spokenFor.has(key)) continue;
+      if (liveJobNames.has(run.jobName)) spokenFor.add(key);
+    }
+    if (!jobNames.has(run.jobName)) continue;
+    if (claims.length >= request.limit) return { claims, hasMoreRuns: true };
+    runs.take(run, request, now);
+    claims.push(toClaim(run));
+  }
+  return { claims, hasMoreRuns: false };
+}

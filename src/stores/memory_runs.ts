@@ -1,0 +1,203 @@
+import { LeaseLostError } from "../error.ts";
+import type { JsonText } from "../json.ts";
+import type { Lease } from "../lease.ts";
+import type { RunIdentity } from "../run.ts";
+import type { Ending, NewRun } from "../store.ts";
+import { closePauses, commitDeadlines, noteResumption } from "./memory_pauses.ts";
+import { type KeptPause, type KeptRun, newKeptRun, toIdentity } from "./memory_records.ts";
+import { copyCompletedSteps } from "./memory_steps.ts";
+
+/** Who holds a concurrency key. */
+export interface KeyHolder {
+  /** The run. */
+  runId: string;
+  /** The lease under which it took the key. */
+  generation: number;
+  /** Set once the run was cancelled under its lease: until then its worker may still be inside. */
+  keptUntil: number | null;
+}
+
+/** The runs of a memory store and their concurrency keys: what can happen to a run, each thing in one place. */
+export class MemoryRuns {
+  // Maps keep the order in which entries were added: that of the triggers.
+  readonly #all = new Map<string, KeptRun>();
+  readonly #open = new Map<string, KeptRun>();
+  readonly #byIdempotency = new Map<string, KeptRun>();
+  readonly #keys = new Map<string, KeyHolder>();
+  #version = 0;
+
+  /** All runs, oldest first. */
+  get all(): KeptRun[] {
+    return [...this.#all.values()];
+  }
+
+  /** The runs that have not ended, oldest first. */
+  get open(): KeptRun[] {
+    return [...this.#open.values()];
+  }
+
+  /** Who holds which concurrency key. */
+  get keys(): ReadonlyMap<string, Readonly<KeyHolder>> {
+    return this.#keys;
+  }
+
+  /** Counts the changes. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Finds a run. */
+  get(runId: string): KeptRun | undefined {
+    return this.#all.get(runId);
+  }
+
+  /** Finds the run of a job that has an idempotency key. */
+  findIdempotent(request: NewRun): KeptRun | undefined {
+    return request.idempotencyKey === null ? undefined : this.#byIdempotency.get(idempotencyIndex(request));
+  }
+
+  /** Finds the run that a lease is current on. */
+  findUnder(lease: Lease): KeptRun | undefined {
+    const run = this.#open.get(lease.runId);
+    return run?.status === "running" && run.generation === lease.generation ? run : undefined;
+  }
+
+  /**
+   * The run that a lease is current on.
+   *
+   * @throws {LeaseLostError} There is none.
+   */
+  getUnder(lease: Lease): KeptRun {
+    const run = this.findUnder(lease);
+    if (run === undefined) throw new LeaseLostError(lease);
+    return run;
+  }
+
+  /** Finds the key that a cancelled run still holds under its last lease. */
+  findKept({ runId, generation, concurrencyKey }: Lease): Readonly<KeyHolder> | undefined {
+    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
+    const isKept = holder?.runId === runId && holder.generation === generation && holder.keptUntil !== null;
+    return isKept ? holder : undefined;
+  }
+
+  /** Adds a run. */
+  add(request: NewRun, now: number): KeptRun {
+    const run = newKeptRun(request, now);
+    const source = request.copyStepsOf === null ? undefined : this.#all.get(request.copyStepsOf);
+    if (source !== undefined) copyCompletedSteps(source, run);
+    this.#all.set(run.id, run);
+    this.#open.set(run.id, run);
+    if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
+    this.touch(run, now);
+    return run;
+  }
+
+  /** Gives a run to a worker, with its concurrency key. */
+  take(run: KeptRun, worker: { workerId: string; claimId: string; leaseMs: number }, now: number): void {
+    commitDeadlines(run, now);
+    noteResumption(run, now);
+    run.status = "running";
+    run.parking = null;
+    run.generation += 1;
+    run.lease = { owner: worker.workerId, claimId: worker.claimId, expiresAt: now + worker.leaseMs };
+    run.startedAt ??= now;
+    if (run.concurrencyKey !== null) {
+      this.#keys.set(run.concurrencyKey, { runId: run.id, generation: run.generation, keptUntil: null });
+    }
+    this.touch(run, now);
+  }
+
+  /** Takes a run from its worker: it can be claimed again. */
+  interrupt(run: KeptRun, now: number): void {
+    run.status = "pending";
+    run.lease = null;
+    run.generation += 1;
+    run.interruptions += 1;
+    this.#letGoUnlessKept(run);
+    this.touch(run, now);
+  }
+
+  /** Takes a run from a worker that has not been heard of. */
+  abandon(run: KeptRun, now: number): void {
+    this.interrupt(run, now);
+    run.abandonments += 1;
+  }
+
+  /** Sets a run waiting. It keeps its concurrency key over a retry delay. */
+  park(run: KeptRun, awaited: KeptPause[], retryAt: number | null): void {
+    run.status = "waiting";
+    run.parking = { awaited, retryAt, isWoken: false };
+    run.lease = null;
+    run.abandonments = 0;
+    if (retryAt === null) this.#letGoUnlessKept(run);
+  }
+
+  /** Makes a waiting run due whose time has come, by a deadline or by its retry. */
+  wake(run: KeptRun, now: number): void {
+    commitDeadlines(run, now);
+    if (run.parking !== null) run.parking.isWoken = true;
+    this.touch(run, now);
+  }
+
+  /** Ends a run, with its pauses. */
+  end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
+    closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
+    if (ending.status === "cancelled") this.#keepKey(run, now);
+    run.status = ending.status;
+    run.output = ending.status === "completed" ? ending.output : null;
+    run.error = ending.status === "failed" ? ending.error : null;
+    run.lease = null;
+    run.parking = null;
+    run.completedAt = now;
+    this.#open.delete(run.id);
+    this.#letGoUnlessKept(run);
+    this.touch(run, now);
+  }
+
+  /** Deletes a run. A key that it was cancelled with stays held. */
+  remove(run: KeptRun): RunIdentity {
+    this.#all.delete(run.id);
+    if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
+    this.countChange();
+    return toIdentity(run);
+  }
+
+  /** Frees a concurrency key. */
+  letGo(key: string): void {
+    this.#keys.delete(key);
+    this.countChange();
+  }
+
+  /** Notes that a run has changed; `progress` is kept unless it is `null`. */
+  touch(run: KeptRun, now: number, progress: JsonText | null = null): void {
+    run.updatedAt = now;
+    run.progress = progress ?? run.progress;
+    this.countChange();
+  }
+
+  /** Notes that something else has changed. */
+  countChange(): void {
+    this.#version += 1;
+  }
+
+  /** A worker may be inside a run that is cancelled: its key is no other's until that worker must have noticed. */
+  #keepKey(run: KeptRun, now: number): void {
+    const holder = this.#holderOf(run);
+    if (holder !== undefined && run.lease !== null && run.lease.expiresAt > now) {
+      holder.keptUntil = run.lease.expiresAt;
+    }
+  }
+
+  #letGoUnlessKept(run: KeptRun): void {
+    if (this.#holderOf(run)?.keptUntil === null) this.letGo(run.concurrencyKey!);
+  }
+
+  #holderOf({ id, concurrencyKey }: KeptRun): KeyHolder | undefined {
+    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
+    return holder?.runId === id ? holder : undefined;
+  }
+}
+
+function idempotencyIndex({ jobName, idempotencyKey }: NewRun): string {
+  return JSON.stringify([jobName, idempotencyKey]);
+}

@@ -1,0 +1,58 @@
+import type { ExecutingStep, StepWrite } from "../step.ts";
+import { type KeptRun, nextRecordedNo } from "./memory_records.ts";
+
+/**
+ * Records how an attempt at a step ended.
+ *
+ * @returns `false` if it changed nothing: what has ended for good stays, and so does what this very call has
+ * recorded before.
+ */
+export function recordAttempt(run: KeptRun, step: StepWrite, now: number): boolean {
+  const earlier = run.steps.get(step.name);
+  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
+    return false;
+  }
+  const { result } = step;
+  run.steps.set(step.name, {
+    name: step.name,
+    index: earlier?.index ?? step.index,
+    attempts: step.attempts,
+    result: result.status === "retrying"
+      ? { status: "retrying", failure: { ...result.failure }, retryAt: now + result.delayMs }
+      : structuredClone(result),
+    recordedNo: nextRecordedNo(run),
+    startedAt: earlier?.startedAt ?? step.startedAt,
+    completedAt: result.status === "retrying" ? null : now,
+  });
+  return true;
+}
+
+/** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
+export function cancelSteps(run: KeptRun, executing: readonly ExecutingStep[], now: number): void {
+  for (const { name, index, attempts, startedAt } of executing) {
+    if (run.steps.has(name)) continue;
+    const result = { status: "cancelled", failure: null } as const;
+    run.steps.set(name, {
+      name,
+      index,
+      attempts,
+      result,
+      recordedNo: nextRecordedNo(run),
+      startedAt,
+      completedAt: now,
+    });
+  }
+  for (const step of run.steps.values()) {
+    if (step.result.status !== "retrying") continue;
+    step.result = { status: "cancelled", failure: step.result.failure };
+    step.completedAt = now;
+  }
+}
+
+/** Gives a new run the completed steps of another one, and their order. */
+export function copyCompletedSteps(source: KeptRun, run: KeptRun): void {
+  for (const step of source.steps.values()) {
+    if (step.result.status === "completed") run.steps.set(step.name, { ...step });
+  }
+  run.lastRecordedNo = source.lastRecordedNo;
+}
