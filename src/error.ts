@@ -1,3 +1,5 @@
+import { tidyText } from "./text.ts";
+
 /**
  * The reason of a refusal, for programs. Those that a client of the HTTP handler can meet are listed in the
  * README; the others stay in the process.
@@ -204,8 +206,7 @@ function readText(read: () => unknown, applies: boolean): string | null {
   try {
     const text = read();
     if (typeof text !== "string") return null;
-    const cut = text.length > MAX_MESSAGE_LENGTH ? `${text.slice(0, MAX_MESSAGE_LENGTH)}… (cut)` : text;
-    return cut.toWellFormed();
+    return tidyText(text, MAX_MESSAGE_LENGTH);
   } catch {
     return null;
   }

@@ -55,6 +55,12 @@ export type PauseKind = "wait" | "sleep";
 /** When a pause ends by itself: so long after it was prepared, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;
 
+/** The instant at which a pause that is prepared `now` ends by itself. Never early: parts of a millisecond count up. */
+export function deadlineAt(deadline: Deadline, now: number): number | null {
+  if (deadline === null) return null;
+  return Math.ceil("at" in deadline ? deadline.at : now + deadline.afterMs);
+}
+
 /** A pause that a worker asks for. One of this kind and name that the run has already is kept as it is. */
 export interface NewPause {
   /** A UUIDv7. */

@@ -34,7 +34,8 @@ export class Execution {
   /** The steps that are being executed, by name. */
   readonly executing = new Map<string, ExecutingStep>();
   readonly #interruption = new AbortController();
-  readonly #interrupted: Promise<never>;
+  /** Rejects what waits for something that an interruption ends. */
+  readonly #waiting = new Set<(reason: unknown) => void>();
   readonly #attempts = new Set<Promise<unknown>>();
   #isStopping = false;
   #progress: JsonText | null = null;
@@ -43,10 +44,6 @@ export class Execution {
   constructor(claim: Claim, deps: ExecutionDeps) {
     this.claim = claim;
     this.deps = deps;
-    this.#interrupted = new Promise((_resolve, reject) => {
-      this.abortSignal.addEventListener("abort", () => reject(this.abortSignal.reason), { once: true });
-    });
-    this.#interrupted.catch(() => {}); // only a signal: it is looked at where it matters
   }
 
   /** Fires when the execution is interrupted; its reason says why. */
@@ -62,11 +59,21 @@ export class Execution {
   /** Ends the execution now. Nothing of it is recorded any more, unless a step returns while the lease holds. */
   interrupt(reason: Error): void {
     this.#interruption.abort(reason);
+    for (const reject of this.#waiting) reject(this.abortSignal.reason);
+    this.#waiting.clear();
   }
 
   /** The same promise, but rejected as soon as the execution is interrupted. */
   unlessInterrupted<T>(promise: Promise<T>): Promise<T> {
-    return Promise.race([promise, this.#interrupted]);
+    return new Promise((resolve, reject) => {
+      if (this.isInterrupted) return reject(this.abortSignal.reason);
+      this.#waiting.add(reject);
+      const settled = <V>(settle: (value: V) => void) => (value: V) => {
+        this.#waiting.delete(reject);
+        settle(value);
+      };
+      promise.then(settled(resolve), settled(reject));
+    });
   }
 
   /** Ends the execution as soon as no step is being executed: what runs may end, nothing new begins. */

@@ -71,6 +71,7 @@ class Follower {
     }, { highWaterMark: 0 });
     // Subscribed before the run is read: an event between the two would otherwise be missed.
     this.#stops.push(deps.hub.onRun(runId, (event) => this.#hear(event)));
+    this.#stops.push(deps.pulse.onThrottled(() => this.#look()));
     this.#begin();
   }
 
@@ -102,7 +103,7 @@ class Follower {
       this.#tellState(state);
       for (const event of this.#early ?? []) this.#tell(event);
       this.#early = null;
-      if (!this.#isEnded) this.#stops.push(this.#deps.pulse.onThrottled(() => this.#look()));
+      if (this.#isChanged) this.#look();
     } catch (error) {
       this.#fail(error);
     }
@@ -158,7 +159,7 @@ class Follower {
   /** Reads the run again, if it may have changed in another process. */
   async #look(): Promise<void> {
     this.#isChanged = true;
-    if (this.#isReading || this.#isEnded) return;
+    if (this.#early !== null || this.#isReading || this.#isEnded) return;
     this.#isReading = true;
     try {
       while (this.#isChanged && !this.#isEnded && !this.#deps.isExecutingHere(this.#runId)) {

@@ -47,6 +47,15 @@ export class LeaseKeeper {
     this.#cancelTimer = null;
   }
 
+  /**
+   * Renews leases that should have been renewed before: after the event loop was blocked, a claim would else take
+   * away the leases of this very worker.
+   */
+  async renewOverdue(): Promise<void> {
+    const limit = this.#deps.host.monotonic() - this.#timing.staleThreshold / 2;
+    for (const { confirmedAt } of this.#kept.values()) if (confirmedAt < limit) return await this.#beat();
+  }
+
   #beatIn(ms: number): void {
     this.#cancelTimer?.();
     const due = this.#deps.host.monotonic() + ms;

@@ -71,7 +71,8 @@ export class Pulse {
     this.#isLooking = true;
     try {
       const version = await this.#store.getVersion();
-      const hasChanged = this.#version !== null && this.#version !== version;
+      // At the first look, too: what its listeners have read may be older.
+      const hasChanged = this.#version !== version;
       this.#version = version;
       if (hasChanged) { for (const listener of [...this.#listeners]) listener(); }
     } catch (error) {

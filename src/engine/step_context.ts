@@ -3,6 +3,7 @@ import type { StepContext, StepTools } from "../job.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogLevel } from "../log.ts";
 import { stepId, type StepRecord } from "../step.ts";
+import { tidyText } from "../text.ts";
 import type { Execution } from "./execution.ts";
 import { persist } from "./persist.ts";
 import { Replay } from "./replay.ts";
@@ -137,7 +138,7 @@ class Steps {
     this.#execution.setProgress({
       current,
       ...(total === undefined ? {} : { total }),
-      ...(message === undefined ? {} : { message: String(message).slice(0, MAX_MESSAGE_LENGTH).toWellFormed() }),
+      ...(message === undefined ? {} : { message: tidyText(String(message), MAX_MESSAGE_LENGTH) }),
     });
   }
 
@@ -147,7 +148,7 @@ class Steps {
       type: "log:write",
       stepName: this.#execution.deps.currentStep.getStore() ?? null,
       level,
-      message: String(message).slice(0, MAX_LOG_LENGTH).toWellFormed(),
+      message: tidyText(String(message), MAX_LOG_LENGTH),
       data: this.#logData(data),
     });
   }

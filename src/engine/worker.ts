@@ -187,6 +187,7 @@ export class Worker {
 
   async #claimNow(): Promise<ClaimResult> {
     const { store, hub, host } = this.#deps;
+    await this.#keeper.renewOverdue();
     // A claim that was not answered is repeated as it was: it may have brought runs.
     const request = this.#unanswered ?? {
       workerId: this.id,
@@ -244,5 +245,6 @@ export class Worker {
     const { store } = this.#deps;
     if (!execution.isStopping) await bodyEnded;
     await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
+    this.#nap.wake();
   }
 }

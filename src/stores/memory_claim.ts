@@ -59,9 +59,9 @@ function doWhatTimeBrought(
 }
 
 function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
-  const error = `Abandoned ${run.abandonments} times in a row: ` +
-    "each time its worker died or stalled before anything more was recorded";
-  runs.end(run, { status: "failed", error }, now);
+  const error = `Abandoned ${run.abandonments} times in a row without recording anything: ` +
+    "its worker keeps dying or stalling";
+  runs.end(run, { status: "failed", error, failedStepName: null }, now);
   return { run: toIdentity(run), error };
 }
 

@@ -1,7 +1,7 @@
 import { ConflictError, WaitExpiredError } from "../error.ts";
 import { isSameJson } from "../json.ts";
 import { isoTime } from "../time.ts";
-import type { NewPause, PauseRecord, Signal } from "../wait.ts";
+import { deadlineAt, type NewPause, type PauseRecord, type Signal } from "../wait.ts";
 import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./memory_records.ts";
 
 /** Finds a pause that a run has already. */
@@ -14,7 +14,7 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
   const { deadline, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
-    deadlineAt: deadline === null ? null : "at" in deadline ? deadline.at : now + deadline.afterMs,
+    deadlineAt: deadlineAt(deadline, now),
     createdAt: now,
     suspendedAt: null,
     firstResumedAt: null,
@@ -54,8 +54,8 @@ export function wakesAt({ parking }: KeptRun): number | null {
 
 /** Notes that a worker takes a run up, on the pauses that it had waited on and that are over. */
 export function noteResumption(run: KeptRun, now: number): void {
-  for (const pause of run.pauses) {
-    if (pause.suspendedAt !== null && pause.state.status === "resolved") pause.firstResumedAt ??= now;
+  for (const pause of run.parking?.awaited ?? []) {
+    if (pause.state.status === "resolved") pause.firstResumedAt ??= now;
   }
 }
 

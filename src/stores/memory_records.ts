@@ -3,7 +3,7 @@ import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
 import type { Run, RunIdentity, RunStatus } from "../run.ts";
 import { type Step, stepId, type StepRecord } from "../step.ts";
-import type { Claim, NewRun } from "../store.ts";
+import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { PauseRecord, Wait } from "../wait.ts";
 
@@ -15,6 +15,8 @@ export interface KeptRun extends NewRun {
   output: JsonText | null;
   /** Why it failed. */
   error: string | null;
+  /** The step that made it fail. */
+  failedStepName: string | null;
   /** The latest progress that was kept. */
   progress: JsonText | null;
   /** The lease; set exactly while the run is running. */
@@ -87,6 +89,7 @@ export function newKeptRun(request: NewRun, now: number): KeptRun {
     status: "pending",
     output: null,
     error: null,
+    failedStepName: null,
     progress: null,
     lease: null,
     generation: 0,
@@ -137,6 +140,32 @@ export function toRun(run: KeptRun): Run {
   };
 }
 
+/** A run with all that its events tell. */
+export function toRunState(run: KeptRun): RunState {
+  return {
+    run: toRun(run),
+    execution: run.interruptions + 1,
+    failedStepName: run.failedStepName,
+    steps: toSteps(run),
+    pauses: toAwaitedPauses(run),
+  };
+}
+
+/** What a run waits for: pauses that are not over, then other attempts at steps. */
+function toAwaitedPauses({ parking, pauses, steps }: KeptRun): AwaitedPause[] {
+  if (parking === null) return [];
+  const awaited: AwaitedPause[] = [];
+  for (const pause of pauses) {
+    if (pause.state.status !== "pending" || !parking.awaited.includes(pause)) continue;
+    const waitId = pause.kind === "wait" ? pause.id : null;
+    awaited.push({ waitId, name: pause.name, deadlineAt: isoTime(pause.deadlineAt) });
+  }
+  for (const { name, result } of byIndex(steps)) {
+    if (result.status === "retrying") awaited.push({ waitId: null, name, deadlineAt: isoTime(result.retryAt) });
+  }
+  return awaited;
+}
+
 /** Who a run is. */
 export function toIdentity(run: KeptRun): RunIdentity {
   return { id: run.id, jobName: run.jobName, labels: { ...run.labels } };
@@ -161,8 +190,16 @@ function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep): 
   return { name, index, attempts, result: structuredClone(result), recordedNo };
 }
 
-/** A step for the outside. */
-export function toStep(runId: string, step: KeptStep): Step {
+/** The recorded steps of a run for the outside, in the order of their index. */
+export function toSteps(run: KeptRun): Step[] {
+  return byIndex(run.steps).map((step) => toStep(run.id, step));
+}
+
+function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
+  return [...steps.values()].sort((left, right) => left.index - right.index);
+}
+
+function toStep(runId: string, step: KeptStep): Step {
   const { result } = step;
   return {
     id: stepId(runId, step.name),

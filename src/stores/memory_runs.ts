@@ -146,6 +146,7 @@ export class MemoryRuns {
     run.status = ending.status;
     run.output = ending.status === "completed" ? ending.output : null;
     run.error = ending.status === "failed" ? ending.error : null;
+    run.failedStepName = ending.status === "failed" ? ending.failedStepName : null;
     run.lease = null;
     run.parking = null;
     run.completedAt = now;

@@ -1,17 +1,10 @@
 import type { ExecutingStep, StepWrite } from "../step.ts";
 import { type KeptRun, nextRecordedNo } from "./memory_records.ts";
 
-/**
- * Records how an attempt at a step ended.
- *
- * @returns `false` if it changed nothing: what has ended for good stays, and so does what this very call has
- * recorded before.
- */
-export function recordAttempt(run: KeptRun, step: StepWrite, now: number): boolean {
+/** Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already. */
+export function recordAttempt(run: KeptRun, step: StepWrite, now: number): void {
   const earlier = run.steps.get(step.name);
-  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
-    return false;
-  }
+  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) return;
   const { result } = step;
   run.steps.set(step.name, {
     name: step.name,
@@ -24,7 +17,6 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): boole
     startedAt: earlier?.startedAt ?? step.startedAt,
     completedAt: result.status === "retrying" ? null : now,
   });
-  return true;
 }
 
 /** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
@@ -32,15 +24,8 @@ export function cancelSteps(run: KeptRun, executing: readonly ExecutingStep[], n
   for (const { name, index, attempts, startedAt } of executing) {
     if (run.steps.has(name)) continue;
     const result = { status: "cancelled", failure: null } as const;
-    run.steps.set(name, {
-      name,
-      index,
-      attempts,
-      result,
-      recordedNo: nextRecordedNo(run),
-      startedAt,
-      completedAt: now,
-    });
+    // No place among what was recorded: nothing is replayed in a run that was cancelled.
+    run.steps.set(name, { name, index, attempts, result, recordedNo: 0, startedAt, completedAt: now });
   }
   for (const step of run.steps.values()) {
     if (step.result.status !== "retrying") continue;

@@ -15,6 +15,7 @@ import type {
   PauseResult,
   Renewal,
   Retention,
+  RunState,
   SignalOutcome,
   Store,
 } from "../store.ts";
@@ -28,7 +29,8 @@ import {
   toLogEntry,
   toPauseRecord,
   toRun,
-  toStep,
+  toRunState,
+  toSteps,
   toWait,
 } from "./memory_records.ts";
 import { MemoryRuns } from "./memory_runs.ts";
@@ -167,7 +169,7 @@ export class MemoryStore implements Store {
   saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void> {
     return this.#perform((now) => {
       const run = this.#runs.getUnder(lease);
-      if (!recordAttempt(run, step, now)) return;
+      recordAttempt(run, step, now);
       run.abandonments = 0;
       this.#runs.touch(run, now, progress);
     });
@@ -234,8 +236,9 @@ export class MemoryStore implements Store {
         const receipt = { ...toWait(run.id, wait), firstResumedAt: null };
         return { wait: receipt, disposition: "duplicate", run: toIdentity(run) };
       }
+      checkPending(wait);
       const payload = JSON.stringify(signal.payload);
-      // A deadline that is found passed is kept, even though the signal is refused.
+      // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
       if (commitDeadlines(run, now)) this.#runs.touch(run, now);
       checkPending(wait);
       resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
@@ -291,6 +294,14 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toRunState(run);
+    });
+  }
+
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
@@ -304,8 +315,8 @@ export class MemoryStore implements Store {
   /** The recorded steps of a run, in the order of their index. */
   getSteps(runId: string): Promise<Step[]> {
     return this.#perform(() => {
-      const steps = [...this.#runs.get(runId)?.steps.values() ?? []];
-      return steps.sort((left, right) => left.index - right.index).map((step) => toStep(runId, step));
+      const run = this.#runs.get(runId);
+      return run === undefined ? [] : toSteps(run);
     });
   }
 

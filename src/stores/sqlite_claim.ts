@@ -17,7 +17,8 @@ export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
 
 /** Whether a claim would find anything to do; looks without taking the lock. */
 export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
-  const worker = db.get("SELECT seen_at FROM holdfast_workers WHERE id = ?", request.workerId);
+  const worker = db.get("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", request.workerId);
+  if (worker?.claim_id === request.claimId) return true;
   const age = worker === undefined ? Infinity : now - Number(worker.seen_at);
   // The others have to know that this worker lives.
   if (age < 0 || age > request.leaseMs / 3) return true;
@@ -230,10 +231,8 @@ function take(db: SqliteDatabase, candidate: SqliteRow, request: ClaimRequest, n
   )!;
   const key = candidate.concurrency_key as string | null;
   if (key !== null) takeKey(db, key, candidate.id as string, generation);
-  if (candidate.status === "waiting") {
-    commitDeadlines(db, runSeq, now);
-    noteResumption(db, runSeq, now);
-  }
+  if (row.has_pauses === 1) commitDeadlines(db, runSeq, now);
+  if (candidate.status === "waiting") noteResumption(db, runSeq, now);
   return row;
 }
 

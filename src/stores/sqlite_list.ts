@@ -25,8 +25,14 @@ function conditions(filter: RunFilter): { where: string; parameters: SqliteValue
   const isOneOf = (column: string, values: string | readonly string[] | undefined) => {
     if (values === undefined) return;
     const list = typeof values === "string" ? [values] : values;
-    terms.push(`${column} IN (SELECT value FROM json_each(?))`);
-    parameters.push(JSON.stringify(list));
+    // One value is looked up in the order of its index; several have to be merged.
+    if (list.length === 1) {
+      terms.push(`${column} = ?`);
+      parameters.push(list[0]!);
+    } else {
+      terms.push(`${column} IN (SELECT value FROM json_each(?))`);
+      parameters.push(JSON.stringify(list));
+    }
   };
   isOneOf("r.job", filter.jobName);
   isOneOf("r.status", filter.status);

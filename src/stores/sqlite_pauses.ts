@@ -3,7 +3,7 @@ import { decode, isSameJson, type Json, type JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { PauseRequest, PauseResult, SignalOutcome } from "../store.ts";
-import type { Deadline, NewPause, Signal } from "../wait.ts";
+import { deadlineAt, type NewPause, type Signal } from "../wait.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo } from "./sqlite_line.ts";
 import { toPauseRecord, toRunIdentity, toWait } from "./sqlite_rows.ts";
@@ -57,8 +57,12 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest): P
     lease.generation,
   );
   if (run === undefined || !request.park) throw new LeaseLostError(lease);
-  const rows = request.pauses.map((pause) => findPause(db, Number(run.seq), pause));
-  return { parked: true, pauses: rows.filter((row) => row !== undefined).map(toPauseRecord) };
+  const pauses = request.pauses.map((pause) => {
+    const row = findPause(db, Number(run.seq), pause);
+    if (row === undefined) throw new LeaseLostError(lease);
+    return toPauseRecord(row);
+  });
+  return { parked: true, pauses };
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
@@ -75,11 +79,6 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
   );
 }
 
-function deadlineAt(deadline: Deadline, now: number): number | null {
-  if (deadline === null) return null;
-  return Math.ceil("at" in deadline ? deadline.at : now + deadline.afterMs);
-}
-
 function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteRow | undefined {
   return db.get(
     "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND kind = ? AND name = ?",
@@ -89,10 +88,14 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteR
   );
 }
 
-/** Commits the timeouts of a run's pauses whose deadline has passed: whoever looks first does it. */
-export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): void {
+/**
+ * Commits the timeouts of a run's pauses whose deadline has passed: whoever looks first does it.
+ *
+ * @returns Whether the run waited for one of them when it last parked.
+ */
+export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
   const passed = db.all(
-    `SELECT seq FROM holdfast_pauses
+    `SELECT seq, awaited FROM holdfast_pauses
      WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
     runSeq,
     now,
@@ -105,6 +108,7 @@ export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number)
       seq!,
     );
   }
+  return passed.some(({ awaited }) => awaited === 1);
 }
 
 /** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
@@ -173,11 +177,10 @@ export function deliver(
     throw new ConflictError(`Cannot signal wait "${waitId}": it is ${row.status}`);
   }
   const runSeq = Number(row.run_seq);
-  if (row.deadline_at !== null && Number(row.deadline_at) <= now) {
-    commitDeadlines(db, runSeq, now);
-    if (row.awaited === 1) wake(db, runSeq, now);
-    return { expired: true };
-  }
+  // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
+  const isAwaitedOver = commitDeadlines(db, runSeq, now);
+  if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
+  if (row.deadline_at !== null && Number(row.deadline_at) <= now) return { expired: true };
   const accepted = db.get(
     `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?,
        resolved_at = ?, recorded_no = ? WHERE id = ? RETURNING *`,
@@ -187,7 +190,6 @@ export function deliver(
     nextRecordedNo(db, runSeq),
     waitId,
   )!;
-  if (row.awaited === 1) wake(db, runSeq, now);
   return { outcome: { wait: toWait(run.id, accepted), disposition: "accepted", run } };
 }
 

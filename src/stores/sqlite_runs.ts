@@ -12,8 +12,10 @@ import { fromInput, SELECT_RUN, toRun, toRunIdentity } from "./sqlite_rows.ts";
 
 /** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
 export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
-  for (const { copyStepsOf: source } of runs) {
-    if (source !== null && db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", source) === undefined) {
+  const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
+  for (const { id, copyStepsOf: source } of runs) {
+    // A call that is repeated has copied them already.
+    if (source !== null && !exists(source) && !exists(id)) {
       throw new NotFoundError(`There is no run "${source}"`);
     }
   }
@@ -98,9 +100,8 @@ function copySteps(db: SqliteDatabase, sourceId: string, runSeq: number): void {
     sourceId,
   );
   db.run(
-    `UPDATE holdfast_runs SET recorded =
-       (SELECT coalesce(max(recorded_no), 0) FROM holdfast_steps WHERE run_seq = holdfast_runs.seq)
-     WHERE seq = ?`,
+    "UPDATE holdfast_runs SET recorded = (SELECT recorded FROM holdfast_runs WHERE id = ?) WHERE seq = ?",
+    sourceId,
     runSeq,
   );
 }
@@ -206,8 +207,8 @@ export function recordStep(
   if (run === undefined) throw new LeaseLostError(lease);
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
-  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call changes nothing.
-  db.run(
+  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  const isRecorded = db.run(
     `INSERT INTO holdfast_steps (run_seq, name, position, status, output, error_name, error_message, attempts,
        retry_at, recorded_no, started_at, completed_at)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -227,7 +228,8 @@ export function recordStep(
     run.recorded!,
     step.startedAt,
     result.status === "retrying" ? null : now,
-  );
+  ) > 0;
+  if (!isRecorded) db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq!);
 }
 
 /** Ends a run. See `Store.finish()`. */
@@ -342,17 +344,16 @@ export function deleteRun(db: SqliteDatabase, runId: string): RunIdentity | null
 
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
-  const purged: RunIdentity[] = [];
-  for (const [status, keptMs] of Object.entries(retention)) {
-    const rows = db.all(
-      `DELETE FROM holdfast_runs WHERE seq IN (
-         SELECT seq FROM holdfast_runs WHERE status = ? AND completed_at <= ? ORDER BY completed_at LIMIT ?)
-       RETURNING id, job, labels`,
+  const due = Object.entries(retention).flatMap(([status, keptMs]) =>
+    db.all(
+      "SELECT id, completed_at, seq FROM holdfast_runs WHERE status = ? AND completed_at <= ? ORDER BY completed_at, seq LIMIT ?",
       status,
       now - keptMs,
-      limit - purged.length,
-    );
-    purged.push(...rows.map(toRunIdentity));
-  }
-  return purged;
+      limit,
+    )
+  );
+  due.sort((left, right) =>
+    Number(left.completed_at) - Number(right.completed_at) || Number(left.seq) - Number(right.seq)
+  );
+  return due.slice(0, limit).map(({ id }) => deleteRun(db, id as string)!);
 }

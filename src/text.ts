@@ -1,0 +1,8 @@
+/**
+ * Makes any text fit to be kept and shown: well-formed Unicode, without U+0000 (SQLite ends a text there), and cut
+ * after `maxLength` characters.
+ */
+export function tidyText(text: string, maxLength: number): string {
+  const cut = text.length > maxLength ? `${text.slice(0, maxLength)}… (cut)` : text;
+  return cut.toWellFormed().replaceAll("\0", "\uFFFD");
+}

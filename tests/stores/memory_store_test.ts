@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { aRun } from "../support/fixtures.ts";
+import { storeContract } from "./store_contract.ts";
+
+storeContract("MemoryStore", (host) => new MemoryStore({ host }));
+
+Deno.test("MemoryStore: backup() says that there is no database", async () => {
+  const store = new MemoryStore();
+
+  const backup = store.backup("jobs.db");
+
+  await assert.rejects(backup, TypeError);
+});
+
+Deno.test("MemoryStore: enqueue() tells the time of the system unless it is given a host", async () => {
+  const store = new MemoryStore();
+  const before = Date.now();
+
+  const [added] = await store.enqueue([aRun()]);
+
+  const createdAt = Date.parse(added!.run.createdAt);
+  assert.ok(before <= createdAt && createdAt <= Date.now());
+});
+
+Deno.test("MemoryStore: enqueue() has done its work when it returns, before its promise resolves", async () => {
+  const store = new MemoryStore();
+  const run = aRun();
+
+  const adding = store.enqueue([run]);
+  const found = await store.getRun(run.id);
+  await adding;
+
+  assert.equal(found?.id, run.id);
+});
+
+Deno.test("MemoryStore: getVersion() changes with each change, and with nothing else", async () => {
+  const store = new MemoryStore();
+  const before = await store.getVersion();
+
+  await store.getRuns({});
+  const afterReading = await store.getVersion();
+  await store.enqueue([aRun()]);
+  const afterWriting = await store.getVersion();
+
+  assert.equal(afterReading, before);
+  assert.notEqual(afterWriting, before);
+});
+
+Deno.test("MemoryStore: await using closes it", async () => {
+  const run = aRun();
+
+  await using store = new MemoryStore();
+  await store.enqueue([run]);
+
+  assert.equal((await store.getRun(run.id))?.status, "pending");
+});

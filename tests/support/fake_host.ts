@@ -1,0 +1,86 @@
+import { setImmediate } from "node:timers";
+import { type Host, uuidV7 } from "../../src/host.ts";
+
+/** When the clock of a new {@linkcode FakeHost} stands: an instant that no real clock shows during a test. */
+export const FAKE_START = Date.UTC(2040, 0, 1);
+
+/** A world whose time and chance belong to a test. */
+export class FakeHost implements Host {
+  #elapsed = 0;
+  #wallOffset = FAKE_START;
+  #timers: { dueAt: number; callback: () => void }[] = [];
+  #randomState: number;
+
+  /** Two hosts of one seed draw the same random numbers. */
+  constructor(options: { seed?: number } = {}) {
+    this.#randomState = options.seed ?? 1;
+  }
+
+  /** The wall clock: {@linkcode FAKE_START} at first. */
+  now(): number {
+    return this.#wallOffset + this.#elapsed;
+  }
+
+  /** Milliseconds that were advanced. */
+  monotonic(): number {
+    return this.#elapsed;
+  }
+
+  /** Calls back when the test has advanced so far. */
+  schedule(ms: number, callback: () => void): () => void {
+    const timer = { dueAt: this.#elapsed + Math.max(0, ms), callback };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  /** Calls back in a real macrotask. */
+  defer(callback: () => void): void {
+    setImmediate(callback);
+  }
+
+  /** The next of a sequence that depends on the seed alone (mulberry32). */
+  random(): number {
+    this.#randomState = (this.#randomState + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#randomState ^ (this.#randomState >>> 15), 1 | this.#randomState);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  /** A unique id. */
+  newId(): string {
+    return uuidV7(this.now());
+  }
+
+  /** Lets time pass on both clocks. Timers that become due are called in order, each at its own instant. */
+  advance(ms: number): void {
+    const end = this.#elapsed + ms;
+    for (let timer = this.#takeDue(end); timer !== undefined; timer = this.#takeDue(end)) {
+      this.#elapsed = Math.max(this.#elapsed, timer.dueAt);
+      timer.callback();
+    }
+    this.#elapsed = end;
+  }
+
+  /** Sets the wall clock forward or (below 0) back, as an administrator might. No time passes. */
+  jump(ms: number): void {
+    this.#wallOffset += ms;
+  }
+
+  /** Lets everything run that needs no time: what is deferred, and what follows from it, some turns deep. */
+  async settle(turns = 20): Promise<void> {
+    for (let turn = 0; turn < turns; turn++) {
+      await new Promise<void>((resolve) => this.defer(resolve));
+    }
+  }
+
+  #takeDue(end: number): { dueAt: number; callback: () => void } | undefined {
+    let next: { dueAt: number; callback: () => void } | undefined;
+    for (const timer of this.#timers) {
+      if (timer.dueAt <= end && (next === undefined || timer.dueAt < next.dueAt)) next = timer;
+    }
+    this.#timers = this.#timers.filter((timer) => timer !== next);
+    return next;
+  }
+}

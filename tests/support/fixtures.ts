@@ -1,0 +1,54 @@
+import { uuidV7 } from "../../src/host.ts";
+import type { StepWrite } from "../../src/step.ts";
+import type { ClaimRequest, NewRun } from "../../src/store.ts";
+import type { NewPause } from "../../src/wait.ts";
+import { FAKE_START } from "./fake_host.ts";
+
+/** The job of every fixture that names no other. */
+export const A_JOB = "import-csv";
+
+/** A run to add: without keys and labels, and with an id of its own. */
+export function aRun(overrides: Partial<NewRun> = {}): NewRun {
+  return {
+    id: uuidV7(FAKE_START),
+    jobName: A_JOB,
+    payload: '{"path":"a.csv"}',
+    input: '{"path":"a.csv","encoding":"utf-8"}',
+    labels: {},
+    idempotencyKey: null,
+    concurrencyKey: null,
+    coalesce: null,
+    copyStepsOf: null,
+    ...overrides,
+  };
+}
+
+/** A step that completed at the first attempt. */
+export function aStep(overrides: Partial<StepWrite> = {}): StepWrite {
+  return {
+    name: "read",
+    index: 0,
+    attempts: 1,
+    startedAt: FAKE_START,
+    result: { status: "completed", output: '"rows"' },
+    ...overrides,
+  };
+}
+
+/** A wait without a deadline, with an id of its own. */
+export function aPause(overrides: Partial<NewPause> = {}): NewPause {
+  return { id: uuidV7(FAKE_START), kind: "wait", name: "review", deadline: null, metadata: null, ...overrides };
+}
+
+/** A claim by worker A, with an id of its own, of up to ten runs for one second. */
+export function aClaimRequest(overrides: Partial<ClaimRequest> = {}): ClaimRequest {
+  return {
+    workerId: "worker-a",
+    claimId: uuidV7(FAKE_START),
+    jobNames: [A_JOB],
+    limit: 10,
+    leaseMs: 1_000,
+    maxAbandonments: 10,
+    ...overrides,
+  };
+}

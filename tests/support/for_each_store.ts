@@ -1,0 +1,77 @@
+import type { Engine } from "../../src/engine/engine.ts";
+import type { EngineEvent, EventOf, EventType } from "../../src/event.ts";
+import type { Claim, Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { FakeHost } from "./fake_host.ts";
+import { aClaimRequest } from "./fixtures.ts";
+
+/** What a test over a store is given. */
+export interface StoreTest {
+  /** Empty and migrated. */
+  store: Store;
+  /** The world of the store. Another host that is never advanced makes a process that is as good as dead. */
+  host: FakeHost;
+}
+
+const STORES: Record<string, (host: FakeHost) => Store | Promise<Store>> = {
+  MemoryStore: (host) => new MemoryStore({ host }),
+  SqliteStore: (host) => SqliteStore.open(":memory:", { host }),
+};
+
+/** Registers a test once for each store. */
+export function forEachStore(name: string, body: (context: StoreTest) => Promise<void>): void {
+  for (const [storeName, open] of Object.entries(STORES)) {
+    Deno.test(`${storeName}: ${name}`, async () => {
+      const host = new FakeHost();
+      await using store = await open(host);
+      await store.migrate();
+      await body({ store, host });
+    });
+  }
+}
+
+/** How long the leases of {@linkcode claimOne} last, in milliseconds. */
+export const LEASE_MS = 30_000;
+
+/** Claims a run of a job, as a worker does that is then forgotten: a crash is such a claim and time that passes. */
+export async function claimOne(store: Store, jobName: string, workerId = "dead-worker"): Promise<Claim> {
+  const { claims } = await store.claim(aClaimRequest({ workerId, jobNames: [jobName], limit: 1, leaseMs: LEASE_MS }));
+  if (claims[0] === undefined) throw new Error(`No run of "${jobName}" is due`);
+  return claims[0];
+}
+
+/** Lets time pass in small steps, with all that each of them brings about. */
+export async function pass(host: FakeHost, ms: number, stepMs = Math.max(1, ms / 10)): Promise<void> {
+  for (let passed = 0; passed < ms; passed += stepMs) {
+    host.advance(Math.min(stepMs, ms - passed));
+    await host.settle();
+  }
+}
+
+/** Everything that an engine says from now on. */
+export function recordEvents(engine: Pick<Engine, "on">): EngineEvent[] {
+  const events: EngineEvent[] = [];
+  engine.on("*", (event) => void events.push(event));
+  return events;
+}
+
+/** The next event of a type. */
+export function nextEvent<T extends EventType>(engine: Pick<Engine, "on">, type: T): Promise<EventOf<T>> {
+  return new Promise((resolve) => {
+    const stop = engine.on(type, (event) => {
+      stop();
+      resolve(event);
+    });
+  });
+}
+
+/** A schema that accepts everything, for tests that are not about inputs. */
+export const anything = {
+  "~standard": { version: 1, vendor: "test", validate: (value: unknown) => ({ value }) },
+} as const;
+
+/** A promise that never settles: what a step does that hangs. */
+export function forever(): Promise<never> {
+  return new Promise(() => {});
+}
