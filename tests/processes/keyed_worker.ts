@@ -14,8 +14,8 @@ function keyedJob(name: string): Job<{ key: string }> {
     input: anything<{ key: string }>(),
     async run(step, { key }) {
       ledger.write("begin", step.runId, key, Deno.pid);
-      for (const name of ["first", "second"]) {
-        await step.run(name, () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 5)));
+      for (const stepName of ["first", "second"]) {
+        await step.run(stepName, () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 5)));
       }
       ledger.write("end", step.runId, key, Deno.pid);
     },

@@ -141,6 +141,7 @@ class Script {
   #stepNo = 0;
   #idNo = 100;
   #retried = new Map<string, { name: string; attempts: number }>();
+  #lastEnqueue: Operation | null = null;
   #lastSave: Operation | null = null;
 
   constructor(random: () => number, now: () => number, advance: (ms: number) => void) {
@@ -179,9 +180,10 @@ class Script {
   }
 
   #enqueue(): Operation {
+    if (this.#lastEnqueue !== null && this.#chance(0.1)) return this.#lastEnqueue;
     const concurrencyKey = this.#chance(0.7) ? `key-${this.#int(3)}` : null;
     const run = {
-      id: this.#chance(0.05) && this.#runIds.length > 0 ? this.#pick(this.#runIds) : this.#id(),
+      id: this.#id(),
       jobName: this.#pick(["a", "b", "c"]),
       payload: `{"n":${this.#int(9)}}`,
       input: this.#chance(0.5) ? null : `{"n":0}`,
@@ -192,7 +194,8 @@ class Script {
       copyStepsOf: this.#chance(0.1) && this.#runIds.length > 0 ? this.#pick(this.#runIds) : null,
     };
     this.#runIds.push(run.id);
-    return operation("enqueue", [run], (store) => store.enqueue([run]));
+    this.#lastEnqueue = operation("enqueue", [run], (store) => store.enqueue([run]));
+    return this.#lastEnqueue;
   }
 
   #claim(): Operation {

@@ -1,0 +1,330 @@
+import assert from "node:assert/strict";
+import { NotFoundError } from "../../../src/error.ts";
+import { uuidV7 } from "../../../src/host.ts";
+import type { Coalesce, Labels, Run } from "../../../src/run.ts";
+import { stepId } from "../../../src/step.ts";
+import type { Store } from "../../../src/store.ts";
+import { isoTime } from "../../../src/time.ts";
+import { FAKE_START } from "../../support/fake_host.ts";
+import { A_JOB, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { add, addCompleted, aRetry, claimOne, inOrder, look, park, startRun } from "./arrange.ts";
+import { newCases } from "./case.ts";
+
+const { cases, test } = newCases();
+
+/** What `Store.enqueue()` promises. */
+export const enqueueCases = cases;
+
+test("enqueue() adds a pending run that shows what was asked for", async ({ store }) => {
+  const request = aRun({ labels: { org: "acme" }, idempotencyKey: "once", concurrencyKey: "cust-1" });
+
+  const [added] = await store.enqueue([request]);
+
+  assert.deepEqual(added, {
+    run: {
+      id: request.id,
+      jobName: A_JOB,
+      status: "pending",
+      payload: { path: "a.csv" },
+      output: null,
+      error: null,
+      progress: null,
+      labels: { org: "acme" },
+      idempotencyKey: "once",
+      concurrencyKey: "cust-1",
+      leaseOwner: null,
+      leaseExpiresAt: null,
+      leaseGeneration: 0,
+      createdAt: isoTime(FAKE_START),
+      updatedAt: isoTime(FAKE_START),
+      startedAt: null,
+      completedAt: null,
+    },
+    disposition: "created",
+  });
+});
+
+test("enqueue() shows an input that is undefined as null", async ({ store }) => {
+  const { run } = await add(store, { payload: null, input: null });
+
+  assert.equal(run.payload, null);
+});
+
+test("enqueue() keeps labels whatever they are called", async ({ store }) => {
+  const labels: Labels = JSON.parse('{"__proto__":"a","constructor":"b","toString":"c"}');
+  const { run } = await add(store, { labels });
+
+  const found = await store.getRun(run.id);
+
+  assert.deepEqual(Object.entries(found!.labels).sort(), Object.entries(labels).sort());
+});
+
+test("enqueue() answers in the order of the requests", async ({ store }) => {
+  const requests = [aRun(), aRun(), aRun()];
+
+  const added = await store.enqueue(requests);
+
+  assert.deepEqual(added.map(({ run }) => run.id), requests.map(({ id }) => id));
+});
+
+test("enqueue() adds nothing when it is asked for nothing", async ({ store }) => {
+  const added = await store.enqueue([]);
+
+  assert.deepEqual(added, []);
+});
+
+test("enqueue() changes nothing when it is repeated", async ({ store }) => {
+  const request = aRun();
+  const first = await store.enqueue([request]);
+
+  const second = await store.enqueue([request]);
+
+  assert.deepEqual(second, first);
+  assert.equal((await store.getRuns({})).total, 1);
+});
+
+test("enqueue() answers a repeated call with the run as it stands", async ({ store }) => {
+  const request = aRun({ idempotencyKey: "once" });
+  await store.enqueue([request]);
+  await claimOne(store);
+
+  const [repeated] = await store.enqueue([request]);
+
+  assert.equal(repeated!.disposition, "created");
+  assert.equal(repeated!.run.status, "running");
+});
+
+test("enqueue() answers the run that has the idempotency key", async ({ store }) => {
+  const { run } = await add(store, { idempotencyKey: "once" });
+
+  const again = await add(store, { idempotencyKey: "once", payload: '{"path":"b.csv"}' });
+
+  assert.deepEqual(again, { run, disposition: "idempotent" });
+});
+
+test("enqueue() answers the run that has the idempotency key though it has ended", async ({ store }) => {
+  const ended = await addCompleted(store, { idempotencyKey: "once" });
+
+  const again = await add(store, { idempotencyKey: "once" });
+
+  assert.deepEqual(again, { run: ended, disposition: "idempotent" });
+});
+
+test("enqueue() keeps the idempotency keys of jobs apart", async ({ store }) => {
+  await add(store, { jobName: "import", idempotencyKey: "once" });
+
+  const { disposition } = await add(store, { jobName: "export", idempotencyKey: "once" });
+
+  assert.equal(disposition, "created");
+});
+
+test("enqueue() finds an idempotency key free once its run is deleted", async ({ store }) => {
+  const ended = await addCompleted(store, { idempotencyKey: "once" });
+  await store.delete(ended.id);
+
+  const { disposition } = await add(store, { idempotencyKey: "once" });
+
+  assert.equal(disposition, "created");
+});
+
+test("enqueue() prefers the run with the idempotency key to one to coalesce with", async ({ store }) => {
+  const same = await addCompleted(store, { idempotencyKey: "once", concurrencyKey: "cust-1" });
+  await add(store, { concurrencyKey: "cust-1" });
+
+  const again = await add(store, { idempotencyKey: "once", concurrencyKey: "cust-1", coalesce: "active" });
+
+  assert.deepEqual(again, { run: same, disposition: "idempotent" });
+});
+
+test("enqueue() sees earlier runs of the same call", async ({ store }) => {
+  const added = await store.enqueue([
+    aRun({ idempotencyKey: "once" }),
+    aRun({ idempotencyKey: "once" }),
+    aRun({ concurrencyKey: "cust-1" }),
+    aRun({ concurrencyKey: "cust-1", coalesce: "skip" }),
+  ]);
+
+  assert.deepEqual(added.map(({ disposition }) => disposition), ["created", "idempotent", "created", "coalesced"]);
+  assert.equal(added[1]!.run.id, added[0]!.run.id);
+  assert.equal(added[3]!.run.id, added[2]!.run.id);
+});
+
+for (const coalesce of ["active", "skip", "queue"] as Coalesce[]) {
+  test(`enqueue() joins the oldest pending run by "${coalesce}"`, async ({ store }) => {
+    const { run: oldest } = await add(store, { concurrencyKey: "cust-1" });
+    await add(store, { concurrencyKey: "cust-1" });
+
+    const joined = await add(store, { concurrencyKey: "cust-1", coalesce });
+
+    assert.deepEqual(joined, { run: oldest, disposition: "coalesced" });
+  });
+
+  test(`enqueue() joins no run of another job by "${coalesce}"`, async ({ store }) => {
+    await add(store, { jobName: "export", concurrencyKey: "cust-1" });
+
+    const { disposition } = await add(store, { concurrencyKey: "cust-1", coalesce });
+
+    assert.equal(disposition, "created");
+  });
+
+  test(`enqueue() joins no run of another key by "${coalesce}"`, async ({ store }) => {
+    await add(store, { concurrencyKey: "cust-2" });
+
+    const { disposition } = await add(store, { concurrencyKey: "cust-1", coalesce });
+
+    assert.equal(disposition, "created");
+  });
+
+  test(`enqueue() joins no run that has ended by "${coalesce}"`, async ({ store }) => {
+    await addCompleted(store, { concurrencyKey: "cust-1" });
+
+    const { disposition } = await add(store, { concurrencyKey: "cust-1", coalesce });
+
+    assert.equal(disposition, "created");
+  });
+}
+
+for (const coalesce of ["skip", "queue"] as Coalesce[]) {
+  test(`enqueue() queues behind what executes or waits by "${coalesce}"`, async ({ store }) => {
+    const waiting = await startRun(store, { concurrencyKey: "cust-1" });
+    await park(store, waiting.lease, aPause());
+    await startRun(store, { concurrencyKey: "cust-1" });
+
+    const { disposition } = await add(store, { concurrencyKey: "cust-1", coalesce });
+
+    assert.equal(disposition, "created");
+  });
+}
+
+test('enqueue() prefers a pending run to a leased one by "active"', async ({ store }) => {
+  await startRun(store, { concurrencyKey: "cust-1" });
+  const { run: pending } = await add(store, { concurrencyKey: "cust-1" });
+
+  const joined = await add(store, { concurrencyKey: "cust-1", coalesce: "active" });
+
+  assert.deepEqual(joined, { run: pending, disposition: "coalesced" });
+});
+
+test('enqueue() prefers a leased run to a waiting one by "active"', async ({ store }) => {
+  const waiting = await startRun(store, { concurrencyKey: "cust-1" });
+  await park(store, waiting.lease, aPause());
+  const leased = await startRun(store, { concurrencyKey: "cust-1" });
+
+  const joined = await add(store, { concurrencyKey: "cust-1", coalesce: "active" });
+
+  assert.equal(joined.run.id, leased.run.id);
+  assert.equal(joined.disposition, "coalesced");
+});
+
+test('enqueue() joins the oldest waiting run by "active" if no other will do', async ({ store }) => {
+  const waiting = await startRun(store, { concurrencyKey: "cust-1" });
+  await park(store, waiting.lease, aPause());
+  const younger = await startRun(store, { concurrencyKey: "cust-1" });
+  await park(store, younger.lease, aPause());
+
+  const joined = await add(store, { concurrencyKey: "cust-1", coalesce: "active" });
+
+  assert.equal(joined.run.id, waiting.run.id);
+  assert.equal(joined.disposition, "coalesced");
+});
+
+test('enqueue() does not join a run whose lease has expired by "active"', async ({ store, host }) => {
+  const stale = await startRun(store, { concurrencyKey: "cust-1" });
+  host.advance(999);
+  const before = await add(store, { concurrencyKey: "cust-1", coalesce: "active" });
+  host.advance(1);
+
+  const after = await add(store, { concurrencyKey: "cust-1", coalesce: "active" });
+
+  assert.equal(before.run.id, stale.run.id);
+  assert.equal(after.disposition, "created");
+});
+
+test("enqueue() adds another run of the key when it is not to coalesce", async ({ store }) => {
+  await add(store, { concurrencyKey: "cust-1" });
+
+  const { disposition } = await add(store, { concurrencyKey: "cust-1" });
+
+  assert.equal(disposition, "created");
+});
+
+test("enqueue() begins the run with the completed steps of another", async ({ store }) => {
+  const source = await addWithSteps(store);
+
+  const { run } = await add(store, { copyStepsOf: source.id });
+
+  const steps = await store.getSteps(run.id);
+  assert.deepEqual(steps.map(({ id, index, status, output, attempts }) => [id, index, status, output, attempts]), [
+    [stepId(run.id, "read"), 0, "completed", "rows", 1],
+    [stepId(run.id, "check"), 1, "completed", null, 2],
+  ]);
+});
+
+test("enqueue() keeps the order in which copied steps were recorded", async ({ store }) => {
+  const source = await addWithSteps(store);
+  const { run } = await add(store, { copyStepsOf: source.id });
+
+  const claim = await claimOne(store);
+  await store.saveStep(claim.lease, aStep({ name: "write", index: 2 }), null);
+  await store.release(claim.lease);
+  const again = await claimOne(store);
+
+  assert.equal(claim.run.id, run.id);
+  assert.deepEqual(inOrder(claim.steps).map(({ name }) => name), ["check", "read"]);
+  assert.deepEqual(inOrder(again.steps).map(({ name }) => name), ["check", "read", "write"]);
+});
+
+test("enqueue() copies steps and leaves the run that has them as it is", async ({ store }) => {
+  const source = await addWithSteps(store);
+  const before = await look(store, source.id);
+
+  await add(store, { copyStepsOf: source.id });
+
+  assert.deepEqual(await look(store, source.id), before);
+});
+
+test("enqueue() refuses to copy the steps of a run that does not exist, and adds nothing", async ({ store }) => {
+  const requests = [aRun(), aRun({ copyStepsOf: uuidV7(FAKE_START) }), aRun()];
+
+  const adding = store.enqueue(requests);
+
+  await assert.rejects(adding, NotFoundError);
+  assert.equal((await store.getRuns({})).total, 0);
+});
+
+test("enqueue() can be repeated when the run whose steps were copied is gone", async ({ store }) => {
+  const source = await addWithSteps(store);
+  const request = aRun({ copyStepsOf: source.id });
+  const first = await store.enqueue([request]);
+  await store.delete(source.id);
+
+  const second = await store.enqueue([request]);
+
+  assert.deepEqual(second, first);
+});
+
+test("enqueue() copies no steps to a run that it has found", async ({ store }) => {
+  const source = await addWithSteps(store);
+  const { run } = await add(store, { idempotencyKey: "once" });
+
+  await add(store, { idempotencyKey: "once", copyStepsOf: source.id });
+
+  assert.deepEqual(await store.getSteps(run.id), []);
+});
+
+/** Adds a run that failed with two completed steps, of which the second was recorded first. */
+async function addWithSteps(store: Store): Promise<Run> {
+  const { lease } = await startRun(store);
+  const failure = { name: "Error", message: "no" };
+  await store.saveStep(lease, aRetry(10, { name: "check", index: 1 }), null);
+  await store.saveStep(
+    lease,
+    aStep({ name: "check", index: 1, attempts: 2, result: { status: "completed", output: null } }),
+    null,
+  );
+  await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
+  await store.saveStep(lease, aStep({ name: "write", index: 2, result: { status: "failed", failure } }), null);
+  await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), null);
+  await store.finish(lease, { status: "failed", error: "no", failedStepName: "write" }, null);
+  return (await store.getRun(lease.runId))!;
+}

@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import Database from "better-sqlite3";
+import { StoreError } from "../../src/error.ts";
+import type { Store } from "../../src/store.ts";
+import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { aClaimRequest, aRun, aStep } from "../support/fixtures.ts";
+import { storeContract } from "./store_contract.ts";
+
+storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
+
+storeContract("SqliteStore on a file", async (host) => {
+  const folder = await Deno.makeTempDir();
+  return afterClose(
+    await SqliteStore.open(`${folder}/jobs.db`, { host }),
+    () => Deno.remove(folder, { recursive: true }),
+  );
+});
+
+storeContract("SqliteStore on an open node:sqlite database", async (host) => {
+  const database = new DatabaseSync(":memory:");
+  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
+
+storeContract("SqliteStore on an open better-sqlite3 database", async (host) => {
+  const database = new Database(":memory:");
+  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
+
+/** A store that cleans up after itself when it is closed for the first time. */
+function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S {
+  const close = store.close.bind(store);
+  let isClosed = false;
+  store.close = store[Symbol.asyncDispose] = async () => {
+    await close();
+    if (!isClosed) await cleanUp();
+    isClosed = true;
+  };
+  return store;
+}
+
+async function withFile(test: (path: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await test(`${folder}/jobs.db`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>
+  withFile(async (path) => {
+    const run = aRun();
+    {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      await store.enqueue([run]);
+    }
+
+    await using store = await SqliteStore.open(new URL(`file://${path}`));
+    await store.migrate();
+
+    assert.equal((await store.getRun(run.id))?.status, "pending");
+  }));
+
+Deno.test("SqliteStore.open() refuses a file that is no database", () =>
+  withFile(async (path) => {
+    await Deno.writeTextFile(path, "this is a text, and long enough to be looked at as a header of a database");
+
+    await assert.rejects(SqliteStore.open(path), StoreError);
+  }));
+
+Deno.test("SqliteStore.open() refuses a folder that does not exist", () =>
+  withFile(async (path) => {
+    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), StoreError);
+  }));
+
+Deno.test("SqliteStore.migrate() refuses tables of a newer version", async () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE holdfast_schema (version INTEGER); INSERT INTO holdfast_schema VALUES (99)");
+  await using store = await SqliteStore.from(database);
+
+  await assert.rejects(store.migrate(), /tables of version 99/);
+
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
+  const database = {
+    exec: () => {},
+    prepare: () => ({ run: () => 0, get: () => ({ value: 1_700_000_000_000 | 0 }), all: () => [] }),
+  };
+
+  await assert.rejects(SqliteStore.from(database), TypeError);
+});
+
+Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");
+
+  await using store = await SqliteStore.from(database);
+  await store.migrate();
+  await store.close();
+
+  const tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
+  assert.deepEqual(
+    tables.map(({ name }) => String(name)).filter((name) => !name.startsWith("holdfast_")),
+    ["runs"],
+  );
+  assert.equal(database.prepare("PRAGMA user_version").get()!.user_version, 7);
+  database.close();
+});
+
+Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
+  withFile(async (path) => {
+    const run = aRun();
+    await using store = await SqliteStore.open(path);
+    await store.migrate();
+    await store.enqueue([run]);
+
+    await store.backup(`${path}.copy`);
+
+    await using copy = await SqliteStore.open(`${path}.copy`);
+    await copy.migrate();
+    assert.equal((await copy.getRun(run.id))?.id, run.id);
+  }));
+
+Deno.test("SqliteStore waits for another connection to let go of the lock, without blocking", () =>
+  withFile(async (path) => {
+    await using store = await SqliteStore.open(path);
+    await store.migrate();
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+
+    const enqueued = store.enqueue([aRun()]);
+    const first = await Promise.race([enqueued, new Promise((resolve) => setTimeout(resolve, 60, "still waiting"))]);
+    other.exec("COMMIT");
+
+    assert.equal(first, "still waiting");
+    assert.equal((await enqueued)[0]!.disposition, "created");
+    other.close();
+  }));
+
+Deno.test("SqliteStore gives up on a lock that is held for ever", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host });
+    await store.migrate();
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+
+    const refusal = assert.rejects(store.enqueue([aRun()]), StoreError);
+    for (let i = 0; i < 1_000; i++) {
+      host.advance(20);
+      await host.settle(1);
+    }
+    await refusal;
+
+    other.exec("COMMIT");
+    other.close();
+  }));
+
+Deno.test("SqliteStore refuses one write of a batch without touching the others", async () => {
+  await using store = await SqliteStore.open(":memory:");
+  await store.migrate();
+  const runs = [aRun(), aRun()];
+  const gone = { runId: "none", generation: 1, concurrencyKey: null };
+
+  const answers = await Promise.allSettled([
+    store.enqueue([runs[0]!]),
+    store.saveStep(gone, aStep(), null),
+    store.enqueue([runs[1]!]),
+  ]);
+
+  assert.deepEqual(answers.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.equal((await store.getRuns({})).total, 2);
+});
+
+Deno.test("SqliteStore tries the writes of a batch one by one when the database fails for one of them", async () => {
+  const database = new DatabaseSync(":memory:");
+  await using store = await SqliteStore.from(database);
+  await store.migrate();
+  database.exec(
+    "CREATE TRIGGER fail BEFORE INSERT ON holdfast_runs WHEN new.job = 'broken' BEGIN SELECT raise(ABORT, 'broken'); END",
+  );
+
+  const answers = await Promise.allSettled(
+    ["good", "broken", "good"].map((jobName) => store.enqueue([aRun({ jobName })])),
+  );
+
+  assert.deepEqual(answers.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.ok((answers[1] as PromiseRejectedResult).reason instanceof StoreError);
+  assert.equal((await store.getRuns({})).total, 2);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore commits writes that are ready together at once", async () => {
+  const database = new DatabaseSync(":memory:");
+  const commits: string[] = [];
+  const counting = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      const statement = database.prepare(sql);
+      if (sql !== "COMMIT") return statement;
+      return { ...statement, run: () => (commits.push(sql), statement.run()) };
+    },
+  };
+  await using store = await SqliteStore.from(counting as unknown as DatabaseSync);
+  await store.migrate();
+  commits.length = 0;
+
+  await Promise.all(Array.from({ length: 50 }, () => store.enqueue([aRun()])));
+
+  assert.equal(commits.length, 1);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore.claim() finds again what it claimed when its answer was lost", async () => {
+  await using store = await SqliteStore.open(":memory:");
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  const request = aClaimRequest({ limit: 5 });
+  const first = await store.claim(request);
+
+  const again = await store.claim(request);
+
+  assert.deepEqual(again.claims, first.claims);
+});
+
+Deno.test("SqliteStore refuses calls when it is closed", async () => {
+  const store = await SqliteStore.open(":memory:");
+  await store.close();
+
+  await assert.rejects(store.getRun("any"), StoreError);
+  await assert.rejects(store.enqueue([aRun()]), StoreError);
+  await store.close();
+});
+
+Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
+  const database = new DatabaseSync(":memory:");
+  const statements = new Set<string>();
+  const watching = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      statements.add(sql);
+      return database.prepare(sql);
+    },
+  };
+  await using store = await SqliteStore.from(watching as unknown as DatabaseSync);
+  await store.migrate();
+  await store.enqueue([aRun({ concurrencyKey: "key", coalesce: "active", idempotencyKey: "same" })]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  await store.saveStep(claim!.lease, aStep(), null);
+  await store.renew([{ lease: claim!.lease, progress: null }], 1_000);
+  await store.finish(claim!.lease, { status: "completed", output: null }, null);
+  await store.purge({ completed: 0 }, 10);
+  await store.claim(aClaimRequest());
+
+  // A few rows: the workers that are alive.
+  const small = /holdfast_workers|sqlite_schema|holdfast_schema/;
+  const scans = [...statements].filter((sql) => /^\s*(SELECT|UPDATE|DELETE)/.test(sql) && !small.test(sql))
+    .flatMap((sql) => {
+      const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+      return database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters).map(({ detail }) => `${detail}: ${sql}`);
+    })
+    .filter((detail) => /^SCAN (?!CONSTANT|\(subquery)/.test(detail));
+
+  assert.deepEqual(scans, []);
+  await store.close();
+  database.close();
+});

@@ -1,0 +1,53 @@
+import type { Store } from "../../src/store.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { abandonmentCases } from "./contract/abandonment.ts";
+import { cancelCases } from "./contract/cancel.ts";
+import { claimCases } from "./contract/claim.ts";
+import { concurrencyCases } from "./contract/concurrency.ts";
+import { deleteCases } from "./contract/delete.ts";
+import { enqueueCases } from "./contract/enqueue.ts";
+import { finishCases } from "./contract/finish.ts";
+import { leaseCases } from "./contract/lease.ts";
+import { openingCases } from "./contract/opening.ts";
+import { pauseCases } from "./contract/pause.ts";
+import { readingCases } from "./contract/reading.ts";
+import { signalCases } from "./contract/signal.ts";
+import { stepCases } from "./contract/step.ts";
+import { wakingCases } from "./contract/waking.ts";
+
+/**
+ * Registers the tests of everything that {@linkcode Store} promises.
+ *
+ * @param open Makes an empty store that asks `host` for the time. Each test opens one, and closes it.
+ */
+export function storeContract(name: string, open: (host: FakeHost) => Promise<Store> | Store): void {
+  for (const { title, body } of CASES) {
+    Deno.test(`${name}: ${title}`, async () => {
+      const host = new FakeHost();
+      const store = await open(host);
+      try {
+        await store.migrate();
+        await body({ store, host });
+      } finally {
+        await store.close();
+      }
+    });
+  }
+}
+
+const CASES = [
+  ...openingCases,
+  ...enqueueCases,
+  ...claimCases,
+  ...wakingCases,
+  ...abandonmentCases,
+  ...concurrencyCases,
+  ...leaseCases,
+  ...stepCases,
+  ...pauseCases,
+  ...signalCases,
+  ...finishCases,
+  ...cancelCases,
+  ...deleteCases,
+  ...readingCases,
+];
