@@ -76,6 +76,7 @@ export {
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
 export type { ExecutingStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
 export type * from "./src/store.ts";
+export { MemoryStore } from "./src/stores/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite_database.ts";
 export type {
