@@ -207,7 +207,10 @@ for (const replacement of ["nothing", "another database"]) {
     const store = await SqliteStore.open(place.database, { host });
     await store.migrate();
     await store.enqueue([aRun()]);
-    await Deno.rename(place.database, `${place.folder}/moved.db`);
+    // With its log: SQLite takes a log that is left behind for that of the file that comes after.
+    for (const part of ["", "-wal", "-shm"]) {
+      await Deno.rename(`${place.database}${part}`, `${place.folder}/moved.db${part}`);
+    }
     if (replacement === "another database") {
       await using other = await SqliteStore.open(`${place.folder}/other.db`);
       await other.migrate();

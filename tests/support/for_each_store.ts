@@ -1,5 +1,6 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import type { EngineEvent, EventOf, EventType } from "../../src/event.ts";
+import type { Schema } from "../../src/schema.ts";
 import type { Claim, Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
@@ -67,9 +68,10 @@ export function nextEvent<T extends EventType>(engine: Pick<Engine, "on">, type:
 }
 
 /** A schema that accepts everything, for tests that are not about inputs. */
-export const anything = {
-  "~standard": { version: 1, vendor: "test", validate: (value: unknown) => ({ value }) },
-} as const;
+// deno-lint-ignore no-explicit-any -- so that a test can use its input without ado
+export const anything: Schema<any, any> = {
+  "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) },
+};
 
 /** A promise that never settles: what a step does that hangs. */
 export function forever(): Promise<never> {
