@@ -55,7 +55,18 @@ export type {
   WorkerErrorEvent,
 } from "./src/event.ts";
 export { type Host, systemHost } from "./src/host.ts";
-export { defineJob, type Job, type JobDefinition, type StepContext, type StepLog, type StepTools } from "./src/job.ts";
+export {
+  defineJob,
+  type Job,
+  type JobDefinition,
+  type PayloadOptions,
+  type StepContext,
+  type StepLog,
+  type StepOptions,
+  type StepTools,
+  type WaitForSignalOptions,
+} from "./src/job.ts";
+export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
 export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
@@ -87,5 +98,6 @@ export type {
   Signal,
   SignalReceipt,
   Wait,
+  WaitResult,
   WaitStatus,
 } from "./src/wait.ts";

@@ -1,6 +1,8 @@
-import type { Jsonify } from "./json.ts";
+import type { Json, Jsonify } from "./json.ts";
 import { checkName } from "./name.ts";
+import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import type { Schema, SchemaInput, SchemaOutput } from "./schema.ts";
+import type { Wait, WaitResult } from "./wait.ts";
 
 /** What the function of a step is given. */
 export interface StepTools {
@@ -8,8 +10,35 @@ export interface StepTools {
   readonly abortSignal: AbortSignal;
   /** The same for every attempt at this step of this run: hand it to outside systems, so that they can tell. */
   readonly idempotencyKey: string;
-  /** 1 for the first attempt. One that a crash cut short is not counted. */
+  /** 1 for the first attempt, one more after each that failed. One that a crash cut short is not counted. */
   readonly attempt: number;
+}
+
+/** How a step is executed. */
+export interface StepOptions {
+  /** How often and when it is tried again. Default: as its job says, or not at all. */
+  retry?: RetryPolicy;
+  /**
+   * How long one attempt may take, in milliseconds. Then its `abortSignal` fires, and it has failed with a
+   * `TimeoutError` even if its function never settles; what that returns later is ignored. Default: as long as it takes.
+   */
+  timeout?: number;
+}
+
+/** What a wait is prepared with. */
+export interface WaitForSignalOptions {
+  /** How long signals count, in milliseconds from now. Default: for ever. */
+  timeout?: number;
+  /** Until when signals count: instead of `timeout`. */
+  deadline?: Date | string;
+  /** What to tell those who may signal: any JSON. */
+  metadata?: unknown;
+}
+
+/** What a payload has to fit. */
+export interface PayloadOptions<Payload> {
+  /** A Standard Schema. A payload that it refuses throws a `ValidationError` into the job, on a replay too. */
+  schema?: Schema<unknown, Payload>;
 }
 
 /** Writes log lines: each is a `log:write` event, and is kept when the `persistLogs()` plugin is in use. */
@@ -41,9 +70,32 @@ export interface StepContext {
    *
    * The function may be executed again if the process dies before its result was recorded.
    *
-   * @throws {StepError} The function threw, or what it returned cannot be kept as JSON.
+   * @throws {StepError} The last attempt threw, took too long, or returned what cannot be kept as JSON.
    */
-  run<T>(name: string, work: (tools: StepTools) => T | Promise<T>): Promise<Jsonify<T>>;
+  run<T>(name: string, work: (tools: StepTools) => T | Promise<T>, options?: StepOptions): Promise<Jsonify<T>>;
+  /**
+   * Pauses for so many milliseconds. While a run pauses it holds no worker, no lease and no memory: what comes after
+   * the pause is executed when the run is taken up again, by whichever worker.
+   *
+   * A pause never throws into the job. `finally` and `using` around it do not run while the run waits.
+   */
+  sleep(name: string, ms: number): Promise<void>;
+  /** Pauses until an instant of the wall clock. One in the past is over at once. */
+  sleepUntil(name: string, date: Date | string): Promise<void>;
+  /**
+   * Prepares a wait without pausing on it, so that its id can be handed out first. A signal that comes before the run
+   * pauses is kept. On a replay it is the same wait, with its first deadline.
+   *
+   * @returns The wait as it was prepared.
+   */
+  prepareWait(name: string, options?: WaitForSignalOptions): Promise<Wait>;
+  /** Pauses until a signal or the deadline ends a wait. */
+  waitFor<Payload = Json>(wait: Pick<Wait, "id">, options?: PayloadOptions<Payload>): Promise<WaitResult<Payload>>;
+  /** Prepares a wait and pauses on it. */
+  wait<Payload = Json>(
+    name: string,
+    options?: WaitForSignalOptions & PayloadOptions<Payload>,
+  ): Promise<WaitResult<Payload>>;
   /**
    * Tells how far the run has come. It is kept with the run's next write; a crash may lose it. Silent while a
    * replay passes what was told before.
@@ -63,6 +115,8 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly input: Schema<Input, unknown>;
   /** Checks what the function returns. */
   readonly output: Schema | null;
+  /** How often and when its steps are tried again, unless they say otherwise. */
+  readonly retry: RetryPolicy;
   /** The function. It receives the parsed input as it was stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
   /** Only a type: it has no value. */
@@ -77,6 +131,8 @@ export interface JobDefinition<S extends Schema, Output> {
   input: S;
   /** A Standard Schema. A run whose function returns something else fails. */
   output?: Schema<Output, unknown>;
+  /** How often and when its steps are tried again, unless they say otherwise. Default: not at all. */
+  retry?: RetryPolicy;
   /** Does the work, in steps. */
   run: (step: StepContext, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
 }
@@ -100,15 +156,19 @@ export interface JobDefinition<S extends Schema, Output> {
  * ```
  *
  * @throws {ValidationError} The name cannot be one.
+ * @throws {RangeError} A number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
   definition: JobDefinition<S, Output>,
 ): Job<SchemaInput<S>, Jsonify<Output>> {
   checkName(definition.name, "The name of a job");
+  const { retry = {} } = definition;
+  checkRetryPolicy(retry);
   return {
     name: definition.name,
     input: definition.input as Schema<SchemaInput<S>, unknown>,
     output: definition.output ?? null,
+    retry: { ...retry },
     // What was stored is what the schema answered, so it has the type that the function asks for.
     run: definition.run as Job["run"],
   };

@@ -1,4 +1,6 @@
-import type { Json, JsonText } from "./json.ts";
+import { ValidationError } from "./error.ts";
+import { encode, type Json, type JsonText } from "./json.ts";
+import { checkName } from "./name.ts";
 
 /** How a wait stands: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -33,12 +35,31 @@ export interface Wait {
   firstResumedAt: string | null;
 }
 
+/** What ended a wait. A timeout is an outcome of its own, so that a signal may carry `null`. */
+export type WaitResult<Payload = Json> =
+  | { outcome: "signal"; payload: Payload; signalId: string }
+  | { outcome: "timeout" };
+
 /** A message from outside that ends a wait. */
 export interface Signal {
   /** Makes a repeated signal recognisable: 1 to 255 characters. */
   signalId: string;
   /** What the job receives. */
   payload: Json;
+}
+
+/**
+ * Checks a signal and copies its payload, so that nobody can change it later.
+ *
+ * @throws {ValidationError} Its id is not a text of 1 to 255 characters with one that is not white space, or it has no payload.
+ * @throws {SerializationError} The payload cannot be kept as JSON.
+ */
+export function checkSignal({ signalId, payload }: Signal, maxBytes: number): Signal {
+  checkName(signalId, "signalId");
+  if (signalId.trim() === "") throw new ValidationError("signalId must have a character that is not white space");
+  const text = encode(payload, { subject: "The payload", maxBytes });
+  if (text === null) throw new ValidationError("A signal must have a payload; null is one");
+  return { signalId, payload: JSON.parse(text) };
 }
 
 /** The answer to a signal: a `duplicate` gets the wait as it was when the signal was first accepted. */

@@ -8,6 +8,7 @@ import type { LogEntry } from "../log.ts";
 import { isTerminal, type Run, type RunFilter, type RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
+import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { ExecutionDeps } from "./execution.ts";
 import { type Following, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
@@ -120,6 +121,19 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
   getRuns(filter?: RunFilter): Promise<RunPage>;
   /** The recorded steps of a run, in the order of their index. */
   getSteps(runId: string): Promise<Step[]>;
+  /** The waits of a run, in the order in which they were prepared. */
+  getWaits(runId: string): Promise<Wait[]>;
+  /** A wait, or `null` if there is none. */
+  getWait(waitId: string): Promise<Wait | null>;
+  /**
+   * Ends a wait by a signal. The same signal again (`signalId` and payload) gets the same receipt, at any time.
+   *
+   * @throws {ValidationError} There is no `signalId` of 1 to 255 characters, or the payload is not JSON.
+   * @throws {NotFoundError} There is no such wait.
+   * @throws {ConflictError} Another signal came first, or the run has ended.
+   * @throws {WaitExpiredError} The deadline passed before any signal came.
+   */
+  signal(waitId: string, signal: Signal): Promise<SignalReceipt>;
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
@@ -281,6 +295,25 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async getSteps(runId: string): Promise<Step[]> {
     await this.#runOf(runId);
     return await this.#store.getSteps(runId);
+  }
+
+  async getWaits(runId: string): Promise<Wait[]> {
+    await this.#runOf(runId);
+    return await this.#store.getWaits(runId);
+  }
+
+  async getWait(waitId: string): Promise<Wait | null> {
+    await this.migrate();
+    return await this.#store.getWait(waitId);
+  }
+
+  async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
+    const checked = checkSignal(signal, this.#deps.maxValueBytes);
+    await this.migrate();
+    const { run, ...receipt } = await this.#store.signal(waitId, checked);
+    this.#worker.nudge(run.id);
+    this.#worker.wake();
+    return receipt;
   }
 
   async getLogs(runId: string): Promise<LogEntry[]> {

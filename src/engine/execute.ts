@@ -19,7 +19,9 @@ export interface Executed {
 export async function execute(execution: Execution, job: Job): Promise<Executed> {
   // Outside of any step, whoever's trigger it was that woke the worker.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
-  const outcome = await execution.unlessInterrupted(body).catch((): Outcome => ({ kind: "interrupted" }));
+  const parked = execution.parked.then((): Outcome => ({ kind: "waiting" }));
+  const outcome = await execution.unlessInterrupted(Promise.race([body, parked]))
+    .catch((): Outcome => ({ kind: "interrupted" }));
   const bodyEnded = body.then(() => execution.attemptsSettled());
   return { outcome: await settle(execution, outcome), bodyEnded };
 }
@@ -33,6 +35,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   } catch (error) {
     outcome = failedOutcome(error);
   }
+  execution.noteReturn();
   // Steps that nobody awaited, or that lost a race, end first: their results are not thrown away.
   await execution.attemptsSettled();
   return outcome;
@@ -50,7 +53,7 @@ async function checkOutput(job: Job, output: unknown): Promise<void> {
 
 /** The only place where an ending is saved and told. Answers how the run really ended. */
 async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> {
-  if (outcome.kind === "interrupted") return outcome;
+  if (outcome.kind === "interrupted" || outcome.kind === "waiting") return outcome;
   const { claim, deps, abortSignal } = execution;
   try {
     const ending = outcome.kind === "completed"

@@ -4,6 +4,7 @@ import type { RunHappening } from "../event.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Progress } from "../run.ts";
+import type { RetryPolicy } from "../retry.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
@@ -29,6 +30,8 @@ export interface ExecutionDeps {
 export class Execution {
   /** The claimed run with its history. */
   readonly claim: Claim;
+  /** How often and when its steps are tried again, unless they say otherwise. */
+  readonly retry: RetryPolicy;
   /** What executions share. */
   readonly deps: ExecutionDeps;
   /** The steps that are being executed, by name. */
@@ -37,12 +40,18 @@ export class Execution {
   /** Rejects what waits for something that an interruption ends. */
   readonly #waiting = new Set<(reason: unknown) => void>();
   readonly #attempts = new Set<Promise<unknown>>();
+  readonly #listeners = new Set<() => void>();
+  readonly #parked = Promise.withResolvers<void>();
+  #parking: Promise<unknown> | null = null;
+  #isParked = false;
+  #hasReturned = false;
   #isStopping = false;
   #progress: JsonText | null = null;
 
   /** Begins with nothing executed. */
-  constructor(claim: Claim, deps: ExecutionDeps) {
+  constructor(claim: Claim, retry: RetryPolicy, deps: ExecutionDeps) {
     this.claim = claim;
+    this.retry = retry;
     this.deps = deps;
   }
 
@@ -61,6 +70,7 @@ export class Execution {
     this.#interruption.abort(reason);
     for (const reject of this.#waiting) reject(this.abortSignal.reason);
     this.#waiting.clear();
+    this.#tellChange();
   }
 
   /** The same promise, but rejected as soon as the execution is interrupted. */
@@ -83,7 +93,71 @@ export class Execution {
     this.#interruptWhenQuiet(reason);
   }
 
-  /** Whether no new step may begin. */
+  /** Calls back when something may have changed for what the job pauses on. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  #tellChange(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Makes it look at once whether a pause is over. */
+  nudge(): void {
+    this.#tellChange();
+  }
+
+  /** Notes that the job's function has returned or thrown: what it left behind begins nothing more. */
+  noteReturn(): void {
+    this.#hasReturned = true;
+    this.#tellChange();
+  }
+
+  /** Whether the job's function has returned or thrown. */
+  get hasReturned(): boolean {
+    return this.#hasReturned;
+  }
+
+  /** Whether the job's function has returned, or nothing that it does counts any more. */
+  get isOver(): boolean {
+    return this.#hasReturned || this.isInterrupted || this.#isParked;
+  }
+
+  /** Whether no attempt at a step is under way. */
+  get isQuiet(): boolean {
+    return this.#attempts.size === 0;
+  }
+
+  /** Holds back new steps while the store is asked to park the run; for ever, if it does. */
+  async park<T extends { parked: boolean }>(asking: Promise<T>): Promise<T> {
+    this.#parking = asking.catch(() => {});
+    try {
+      const answer = await this.track(asking);
+      this.#isParked = answer.parked;
+      if (answer.parked) this.#parked.resolve();
+      return answer;
+    } finally {
+      this.#parking = null;
+    }
+  }
+
+  /** Resolves when the run has parked. */
+  get parked(): Promise<void> {
+    return this.#parked.promise;
+  }
+
+  /**
+   * Resolves when a new step may begin. Never, if the run has parked or its function has returned: nothing of the job
+   * goes on after that. While the engine stops, the interruption that is to come ends it.
+   */
+  async mayBegin(): Promise<void> {
+    while (this.#parking !== null) await this.#parking;
+    if (this.#isParked || this.#hasReturned) await new Promise<never>(() => {});
+    if (this.#isStopping) await this.unlessInterrupted(new Promise<never>(() => {}));
+    this.abortSignal.throwIfAborted();
+  }
+
+  /** Whether the engine stops. */
   get isStopping(): boolean {
     return this.#isStopping;
   }
@@ -99,7 +173,10 @@ export class Execution {
 
   /** Keeps track of an attempt at a step until it has settled. */
   track<T>(attempt: Promise<T>): Promise<T> {
-    const settled = attempt.catch(() => {}).finally(() => this.#attempts.delete(settled));
+    const settled = attempt.then(() => {}, () => {}).finally(() => {
+      this.#attempts.delete(settled);
+      if (this.isQuiet) this.#tellChange();
+    });
     this.#attempts.add(settled);
     return attempt;
   }
@@ -140,6 +217,7 @@ export class Execution {
 export type Outcome =
   | { kind: "completed"; text: JsonText | null }
   | { kind: "failed"; error: string; failedStepName: string | null }
+  | { kind: "waiting" }
   | { kind: "interrupted" };
 
 /** The failure of a run whose function threw. */

@@ -104,6 +104,11 @@ export class Worker {
     return this.#executions.has(runId);
   }
 
+  /** Looks at once whether a run that it executes can go on. */
+  nudge(runId: string): void {
+    this.#executions.get(runId)?.nudge();
+  }
+
   /** The steps of a run that it executes at this moment. */
   executingSteps(runId: string): ExecutingStep[] {
     return [...this.#executions.get(runId)?.executing.values() ?? []];
@@ -211,7 +216,7 @@ export class Worker {
 
   #begin(claim: Claim, claimedAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
-    const execution = new Execution(claim, this.#deps);
+    const execution = new Execution(claim, this.#jobs.get(run.jobName)!.retry, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution, claimedAt);
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });

@@ -1,0 +1,182 @@
+import { ValidationError } from "../error.ts";
+import type { WaitForSignalOptions } from "../job.ts";
+import { decode } from "../json.ts";
+import { parse, type Schema } from "../schema.ts";
+import { isoTime } from "../time.ts";
+import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
+import type { Execution } from "./execution.ts";
+import { type OverPause, Pauses } from "./pauses.ts";
+import type { Replay } from "./replay.ts";
+import { StepNames } from "./step_names.ts";
+import { describeIssues } from "./trigger.ts";
+
+// The last instant that a date can show (ECMAScript, "Time Values and Time Range").
+const LAST_INSTANT = 8_640_000_000_000_000;
+
+/** Carries out the pauses of a job: answers those that are over, and pauses on the others. */
+export class PauseCalls {
+  readonly #execution: Execution;
+  readonly #replay: Replay;
+  readonly #pauses: Pauses;
+  readonly #waitNames = new StepNames("wait");
+  readonly #sleepNames = new StepNames("sleep");
+  /** Those of the claim, and those that were prepared since. */
+  readonly #known = new Map<string, PauseRecord>();
+
+  /** Begins with what the claim brought. */
+  constructor(execution: Execution, replay: Replay) {
+    this.#execution = execution;
+    this.#replay = replay;
+    this.#pauses = new Pauses(execution);
+    for (const record of execution.claim.pauses) this.#known.set(record.id, record);
+  }
+
+  /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
+  async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
+    this.#check();
+    const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
+    const name = this.#sleepNames.begin(givenName);
+    try {
+      await this.#over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+    } finally {
+      this.#sleepNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.prepareWait()`. */
+  async prepareWait(givenName: string, options: WaitForSignalOptions): Promise<Wait> {
+    this.#check();
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const record = this.#find("wait", name) ?? await this.#prepare(name, deadline, options.metadata);
+      return this.#toPreparedWait(record);
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.waitFor()`. */
+  async waitFor(waitId: string, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+    this.#check();
+    const record = this.#known.get(waitId);
+    if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
+    return await toResult(await this.#over(record), schema);
+  }
+
+  /** See `StepContext.wait()`. The wait is made by the transaction that parks the run. */
+  async wait(
+    givenName: string,
+    options: WaitForSignalOptions,
+    schema: Schema | undefined,
+  ): Promise<WaitResult<unknown>> {
+    this.#check();
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const pause = this.#find("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
+      return await toResult(await this.#over(pause), schema);
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /** Resolves when it is time for another attempt at a step. */
+  untilRetry(stepName: string, retryAt: number): Promise<void> {
+    return this.#pauses.askRetry(stepName, retryAt);
+  }
+
+  /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
+  async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
+    const known = "deadline" in pause ? undefined : pause;
+    if (known !== undefined && isOver(known)) {
+      await this.#replay.deliver(known.resolution.recordedNo);
+      return known;
+    }
+    this.#replay.end();
+    const execution = this.#execution;
+    const asked = this.#pauses.ask(known === undefined ? pause as NewPause : toNewPause(known));
+    const over = await execution.unlessInterrupted(asked);
+    this.#known.set(over.id, over);
+    return over;
+  }
+
+  async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
+    const execution = this.#execution;
+    this.#replay.end();
+    const pause = this.#newPause("wait", name, deadline, metadata);
+    await execution.mayBegin();
+    const record = await execution.unlessInterrupted(this.#pauses.prepare(pause));
+    this.#known.set(record.id, record);
+    return record;
+  }
+
+  #find(kind: PauseKind, name: string): PauseRecord | undefined {
+    return this.#execution.claim.pauses.find((pause) => pause.kind === kind && pause.name === name);
+  }
+
+  #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
+    const id = this.#execution.deps.host.newId();
+    return { id, kind, name, deadline, metadata: this.#execution.encode(metadata, `The metadata of wait "${name}"`) };
+  }
+
+  #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
+    if (timeout !== undefined && deadline !== undefined) {
+      throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
+    }
+    if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
+  }
+
+  #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {
+    const at = "at" in deadline ? deadline.at : this.#execution.deps.host.now() + deadline.afterMs;
+    if (!(Math.abs(at) <= LAST_INSTANT)) throw new RangeError(`The end of ${subject} is no date`);
+    return deadline;
+  }
+
+  #check(): void {
+    this.#execution.abortSignal.throwIfAborted();
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
+  }
+
+  /** The wait as it was prepared, so that a replay sees the same. */
+  #toPreparedWait({ id, name, metadata, createdAt, deadlineAt }: PauseRecord): Wait {
+    return {
+      id,
+      runId: this.#execution.claim.run.id,
+      name,
+      metadata: decode(metadata) ?? null,
+      status: "pending",
+      outcome: null,
+      payload: null,
+      signalId: null,
+      createdAt: isoTime(createdAt),
+      deadlineAt: isoTime(deadlineAt),
+      suspendedAt: null,
+      resolvedAt: null,
+      firstResumedAt: null,
+    };
+  }
+}
+
+function isOver(record: PauseRecord): record is OverPause {
+  return record.resolution !== null;
+}
+
+function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {
+  return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt } };
+}
+
+async function toResult({ name, resolution }: OverPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+  if (resolution.outcome === "timeout") return { outcome: "timeout" };
+  const { signalId } = resolution;
+  const payload = decode(resolution.payload) ?? null;
+  if (schema === undefined) return { outcome: "signal", payload, signalId };
+  const parsed = await parse(schema, payload);
+  if (parsed.ok) return { outcome: "signal", payload: parsed.value, signalId };
+  throw new ValidationError(
+    `The payload of wait "${name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
+    { code: "invalid_input", issues: parsed.issues },
+  );
+}

@@ -1,0 +1,195 @@
+import { describeFailure, type Failure, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { pause } from "../host.ts";
+import type { StepOptions, StepTools } from "../job.ts";
+import { decode, type Json, type JsonText } from "../json.ts";
+import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../retry.ts";
+import { stepId, type StepRecord } from "../step.ts";
+import { isoTime } from "../time.ts";
+import type { Execution } from "./execution.ts";
+import type { PauseCalls } from "./pause_calls.ts";
+import { persist } from "./persist.ts";
+import type { Replay } from "./replay.ts";
+import { StepNames } from "./step_names.ts";
+
+type Work = (tools: StepTools) => unknown;
+
+/** A step at which attempts are made. */
+interface Attempted {
+  name: string;
+  index: number;
+  work: Work;
+  retry: RetryPolicy;
+  timeout: number | undefined;
+}
+
+/** How an attempt at a step ended; after a failure with a `retryAt` another one follows. */
+type Ended = { text: JsonText | null } | { failure: Failure; retryAt: number | null };
+
+// A shorter delay is waited for where the run is: parking it would take longer than it brings.
+const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
+
+/** Carries out `step.run()`: answers what was recorded, and executes and records what was not. */
+export class StepCalls {
+  readonly #execution: Execution;
+  readonly #replay: Replay;
+  readonly #pauses: PauseCalls;
+  readonly #names = new StepNames("step");
+  readonly #recorded: Map<string, StepRecord>;
+  #nextIndex: number;
+
+  /** Begins with what the claim brought. */
+  constructor(execution: Execution, replay: Replay, pauses: PauseCalls) {
+    const { steps } = execution.claim;
+    this.#execution = execution;
+    this.#replay = replay;
+    this.#pauses = pauses;
+    this.#recorded = new Map(steps.map((step) => [step.name, step]));
+    this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
+  }
+
+  /** See `StepContext.run()`. */
+  async run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer !== undefined) {
+      throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
+    }
+    this.#execution.abortSignal.throwIfAborted();
+    const { retry = this.#execution.retry, timeout } = options;
+    checkRetryPolicy(retry);
+    checkTimeout(timeout);
+    const name = this.#names.begin(givenName);
+    try {
+      const recorded = this.#recorded.get(name);
+      if (recorded !== undefined && recorded.result.status !== "retrying") return await this.#answer(recorded);
+      const index = recorded?.index ?? this.#nextIndex++;
+      return await this.#execute({ name, index, work, retry, timeout }, recorded);
+    } finally {
+      this.#names.end(givenName);
+    }
+  }
+
+  async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
+    await this.#replay.deliver(recordedNo);
+    if (result.status === "completed") return decode(result.output);
+    throw new StepError(result.failure, { name, attempts });
+  }
+
+  /** Makes attempts at a step until one succeeds or none is left. */
+  async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
+    const execution = this.#execution;
+    this.#replay.end();
+    let retryAt = recorded?.result.status === "retrying" ? recorded.result.retryAt : null;
+    for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
+      if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
+      await execution.mayBegin();
+      const ended = await execution.unlessInterrupted(execution.track(this.#attempt(step, attempt)));
+      if ("text" in ended) return decode(ended.text);
+      if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
+      retryAt = ended.retryAt;
+    }
+  }
+
+  async #untilRetry(stepName: string, retryAt: number): Promise<void> {
+    const execution = this.#execution;
+    const { host } = execution.deps;
+    const leftMs = retryAt - host.now();
+    if (leftMs <= 0) return;
+    await execution.unlessInterrupted(
+      leftMs <= LONGEST_DELAY_IN_MEMORY_MS
+        ? execution.track(pause(host, leftMs, execution.abortSignal))
+        : this.#pauses.untilRetry(stepName, retryAt),
+    );
+  }
+
+  /** Makes one attempt and records how it ended. Goes on when the run is interrupted: its result may still count. */
+  async #attempt(step: Attempted, attempt: number): Promise<Ended> {
+    const execution = this.#execution;
+    const { claim, deps } = execution;
+    const { name, index } = step;
+    const executing = { name, index, attempts: attempt, startedAt: deps.host.now() };
+    const since = deps.host.monotonic();
+    execution.executing.set(name, executing);
+    execution.publish({ type: "step:start", stepName: name, stepIndex: index, attempt });
+    try {
+      const ended = await this.#perform(step, attempt);
+      const delayMs = "delayMs" in ended ? ended.delayMs : null;
+      const result = "text" in ended
+        ? { status: "completed" as const, output: ended.text }
+        : delayMs === null
+        ? { status: "failed" as const, failure: ended.failure }
+        : { status: "retrying" as const, failure: ended.failure, delayMs };
+      await persist(
+        () => deps.store.saveStep(claim.lease, { ...executing, result }, execution.progress),
+        deps,
+        execution.abortSignal,
+      );
+      const told = { stepName: name, stepIndex: index };
+      if ("text" in ended) {
+        const duration = Math.round(deps.host.monotonic() - since);
+        execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
+        return ended;
+      }
+      const retryAt = delayMs === null ? null : deps.host.now() + delayMs;
+      const { message: error } = ended.failure;
+      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retryAt) });
+      return { failure: ended.failure, retryAt };
+    } catch (error) {
+      execution.noteRefusal(error);
+      throw error;
+    } finally {
+      execution.executing.delete(name);
+    }
+  }
+
+  /** Calls a step's function. What it throws after an interruption is no outcome, and is thrown on. */
+  async #perform(
+    step: Attempted,
+    attempt: number,
+  ): Promise<{ text: JsonText | null } | { failure: Failure; delayMs: number | null }> {
+    const { abortSignal } = this.#execution;
+    let value: unknown;
+    try {
+      value = await this.#call(step, attempt);
+    } catch (error) {
+      if (abortSignal.aborted) throw abortSignal.reason;
+      return { failure: describeFailure(error), delayMs: this.#delayAfter(error, step.retry, attempt) };
+    }
+    try {
+      return { text: this.#execution.encode(value, `The result of step "${step.name}"`) };
+    } catch (error) {
+      return { failure: describeFailure(error), delayMs: null };
+    }
+  }
+
+  async #call({ name, work, timeout }: Attempted, attempt: number): Promise<unknown> {
+    const { claim, deps, abortSignal } = this.#execution;
+    const tools = { idempotencyKey: stepId(claim.run.id, name), attempt };
+    const call = (abortSignal: AbortSignal) =>
+      deps.currentStep.run(name, async () => await work({ ...tools, abortSignal }));
+    if (timeout === undefined) return await call(abortSignal);
+
+    const late = new AbortController();
+    const { promise: timedOut, reject } = Promise.withResolvers<never>();
+    const cancel = deps.host.schedule(timeout, () => {
+      const error = new TimeoutError(`Step "${name}" took longer than ${timeout} ms`);
+      late.abort(error);
+      reject(error);
+    });
+    try {
+      return await Promise.race([call(AbortSignal.any([abortSignal, late.signal])), timedOut]);
+    } finally {
+      cancel();
+    }
+  }
+
+  #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
+    if (thrown instanceof NonRetryableError || attempts >= (policy.maxAttempts ?? 1)) return null;
+    return retryAfter(thrown) ?? retryDelay(policy, attempts, this.#execution.deps.host);
+  }
+}
+
+function checkTimeout(timeout: number | undefined): void {
+  if (timeout !== undefined && !(timeout > 0 && timeout < Infinity)) {
+    throw new RangeError(`The timeout of a step must be a positive number of milliseconds, not ${timeout}`);
+  }
+}

@@ -1,0 +1,62 @@
+import type { Host } from "./host.ts";
+
+/** How often and when a step whose function threw is tried again. */
+export interface RetryPolicy {
+  /** How many attempts at the most, the first one included. Default 1. */
+  maxAttempts?: number;
+  /** How long to wait before the second attempt, in milliseconds. Default 1,000. */
+  delay?: number;
+  /** Whether each further delay is the same, or twice as long as the one before. Default `fixed`. */
+  backoff?: "fixed" | "exponential";
+  /** The longest delay, in milliseconds. Default: none is too long. */
+  maxDelay?: number;
+  /**
+   * Which part of a delay is left to chance, so that those who failed together do not come back together: from 0
+   * (none) to 1 (all); `true` is 0.5. A delay is never longer for it. Default 0.
+   */
+  jitter?: boolean | number;
+}
+
+/**
+ * Checks a policy, when a job is defined and when a step begins.
+ *
+ * @throws {RangeError} A number is out of range.
+ */
+export function checkRetryPolicy(policy: RetryPolicy): void {
+  const { maxAttempts = 1, delay = 0, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
+  if (!Number.isInteger(maxAttempts) || maxAttempts < 1) {
+    throw new RangeError(`retry.maxAttempts must be a positive integer, not ${maxAttempts}`);
+  }
+  if (!(delay >= 0 && delay < Infinity)) {
+    throw new RangeError(`retry.delay must be 0 or more milliseconds, not ${delay}`);
+  }
+  if (backoff !== "fixed" && backoff !== "exponential") {
+    throw new RangeError(`retry.backoff must be "fixed" or "exponential", not ${backoff}`);
+  }
+  if (!(maxDelay >= 0)) throw new RangeError(`retry.maxDelay must be 0 or more milliseconds, not ${maxDelay}`);
+  if (!(Number(jitter) >= 0 && Number(jitter) <= 1)) {
+    throw new RangeError(`retry.jitter must be from 0 to 1, not ${jitter}`);
+  }
+}
+
+/** How long to wait after so many attempts, in whole milliseconds. */
+export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Host, "random">): number {
+  const { delay = 1_000, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
+  const grown = backoff === "exponential" ? delay * 2 ** (attempts - 1) : delay;
+  const chance = jitter === true ? 0.5 : Number(jitter);
+  const longest = Math.min(grown, maxDelay, MAX_DELAY_MS);
+  return Math.round(longest * (1 - chance * host.random()));
+}
+
+// Some hundred years: an instant after this delay is still a date.
+const MAX_DELAY_MS = 2 ** 42;
+
+/** What an error says about the next delay by its member `retryAfter`, in milliseconds; `null` if nothing. */
+export function retryAfter(thrown: unknown): number | null {
+  try {
+    const value = (thrown as { retryAfter?: unknown } | null | undefined)?.retryAfter;
+    return typeof value === "number" && value >= 0 ? Math.min(Math.ceil(value), MAX_DELAY_MS) : null;
+  } catch {
+    return null;
+  }
+}
