@@ -185,7 +185,7 @@ test("claim() leaves out of a repeated call what is no longer held", async ({ st
   const request = aClaimRequest();
   const { claims } = await store.claim(request);
   await store.release(claims[0]!.lease);
-  await store.finish(claims[1]!.lease, { status: "completed", output: null }, null);
+  await complete(store, claims[1]!.lease);
 
   const repeated = await store.claim(request);
 
