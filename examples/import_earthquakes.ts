@@ -92,6 +92,7 @@ function openTarget(database: string): DatabaseSync {
   return db;
 }
 
+/** Reads the whole file, which is small, each time that a step needs it: a step relies on nothing in memory. */
 async function readEarthquakes(path: string): Promise<Earthquake[]> {
   const [header, ...lines] = (await Deno.readTextFile(path)).trimEnd().split(/\r?\n/);
   const columns = parseLine(header!);

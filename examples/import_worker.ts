@@ -3,6 +3,7 @@
 // Executes imports until SIGTERM or until its standard input ends, so it never outlives whoever started it.
 // Every line that it prints is an event, as JSON.
 
+import process from "node:process";
 import { createEngine, SqliteStore } from "@holdfast/jobs";
 import { importEarthquakes } from "./import_earthquakes.ts";
 
@@ -10,7 +11,7 @@ const [database] = Deno.args;
 if (database === undefined) throw new TypeError("Which database? Give its path as an argument");
 
 const stop = new AbortController();
-Deno.addSignalListener("SIGTERM", () => stop.abort());
+process.once("SIGTERM", () => stop.abort());
 
 await using store = await SqliteStore.open(database);
 await using engine = createEngine({

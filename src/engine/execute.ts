@@ -33,6 +33,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   } catch (error) {
     outcome = failedOutcome(error);
   }
+  execution.noteReturn();
   // Steps that nobody awaited, or that lost a race, end first: their results are not thrown away.
   await execution.attemptsSettled();
   return outcome;

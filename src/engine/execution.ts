@@ -1,5 +1,5 @@
 import type { AsyncLocalStorage } from "node:async_hooks";
-import { describeFailure, LeaseLostError, type StepError } from "../error.ts";
+import { describeFailure, isInstance, LeaseLostError, StepError } from "../error.ts";
 import type { RunHappening } from "../event.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
@@ -37,6 +37,7 @@ export class Execution {
   /** Rejects what waits for something that an interruption ends. */
   readonly #waiting = new Set<(reason: unknown) => void>();
   readonly #attempts = new Set<Promise<unknown>>();
+  #hasReturned = false;
   #isStopping = false;
   #progress: JsonText | null = null;
 
@@ -81,6 +82,22 @@ export class Execution {
     if (this.#isStopping) return;
     this.#isStopping = true;
     this.#interruptWhenQuiet(reason);
+  }
+
+  /** Notes that the job's function has returned or thrown: what it left behind begins nothing more. */
+  noteReturn(): void {
+    this.#hasReturned = true;
+  }
+
+  /** Whether the job's function has returned, or nothing that it does counts any more. */
+  get isOver(): boolean {
+    return this.#hasReturned || this.isInterrupted;
+  }
+
+  /** Throws if the job is not to begin anything any more. */
+  throwIfOver(): void {
+    this.abortSignal.throwIfAborted();
+    if (this.#hasReturned) throw new TypeError(`The function of run "${this.claim.run.id}" has returned`);
   }
 
   /** Whether no new step may begin. */
@@ -145,10 +162,9 @@ export type Outcome =
 /** The failure of a run whose function threw. */
 export function failedOutcome(thrown: unknown): Outcome {
   const { name, message } = describeFailure(thrown);
-  const failedStepName = (thrown as Partial<StepError> | null)?.stepName;
   return {
     kind: "failed",
     error: message === "" ? name : message,
-    failedStepName: typeof failedStepName === "string" ? failedStepName : null,
+    failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
   };
 }

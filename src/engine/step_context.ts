@@ -54,7 +54,7 @@ class Steps {
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
-    this.#execution.abortSignal.throwIfAborted();
+    this.#execution.throwIfOver();
     const name = this.#names.begin(givenName);
     try {
       const recorded = this.#recorded.get(name);
@@ -164,7 +164,7 @@ class Steps {
 
   /** What a replay passes was told before; what comes after an interruption is no longer true. */
   #isSilent(): boolean {
-    return this.#replay.isUnderWay || this.#execution.isInterrupted;
+    return this.#replay.isUnderWay || this.#execution.isOver;
   }
 }
 

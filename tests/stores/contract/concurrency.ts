@@ -255,6 +255,15 @@ test("cancel() keeps the key of a leased run from others", async ({ store }) => 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
+test("cancel() keeps the key up to the last moment of the lease", async ({ store, host }) => {
+  const { lease } = await queueBehindStarted(store);
+  host.advance(999);
+
+  await store.cancel(lease.runId, "c1", []);
+
+  assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
+});
+
 test("cancel() lets go of the key of a run without a lease", async ({ store, host }) => {
   const { lease, next } = await queueBehindStarted(store);
   await parkUntilRetry(store, lease, host.now() + 500);

@@ -255,17 +255,30 @@ test("pause() can be repeated after the run was woken", async ({ store }) => {
   assert.equal((await store.getRun(lease.runId))!.status, "waiting");
 });
 
-test("pause() refuses another pause under the lease that it gave up", async ({ store }) => {
+test("pause() refuses anything but the same call under the lease that it gave up", async ({ store }) => {
   const { lease } = await startRun(store);
-  await park(store, lease, aPause());
+  const review = aPause({ name: "review" });
+  await park(store, lease, review);
   const before = await look(store, lease.runId);
 
-  const preparing = prepare(store, lease, aPause({ name: "other" }));
-  const parking = store.pause(lease, { ...NO_PAUSE, pauses: [aPause({ name: "other" })], park: true });
+  const preparing = prepare(store, lease, review);
+  const parking = store.pause(lease, { ...NO_PAUSE, pauses: [review, aPause({ name: "other" })], park: true });
 
   await assert.rejects(preparing, LeaseLostError);
   await assert.rejects(parking, LeaseLostError);
   assert.deepEqual(await look(store, lease.runId), before);
+});
+
+test("pause() refuses a former worker though the run waits for the same", async ({ store, host }) => {
+  const stale = await startRun(store);
+  host.advance(1_000);
+  const { lease } = await claimOne(store, { workerId: "worker-b" });
+  const review = aPause();
+  await park(store, lease, review);
+
+  const parking = store.pause(stale.lease, { ...NO_PAUSE, pauses: [review], park: true });
+
+  await assert.rejects(parking, LeaseLostError);
 });
 
 test("pause() refuses a worker whose lease has passed on, without a trace", async ({ store, host }) => {

@@ -254,10 +254,10 @@ test("appendLogs() keeps lines in the order in which they came", async ({ store 
 
 test("appendLogs() keeps no line twice when it is repeated", async ({ store }) => {
   const { run } = await add(store);
-  const lines = [aLine(run.id), aLine(run.id, { message: "second" })];
-  await store.appendLogs(lines);
+  const first = aLine(run.id, { message: "hello" });
+  await store.appendLogs([first, aLine(run.id, { message: "second" })]);
 
-  await store.appendLogs([...lines, aLine(run.id, { message: "third" })]);
+  await store.appendLogs([{ ...first, message: "again" }, aLine(run.id, { message: "third" })]);
 
   assert.deepEqual((await store.getLogs(run.id)).map(({ message }) => message), ["hello", "second", "third"]);
 });
