@@ -75,6 +75,7 @@ async function demo(directory: string, cleanup: AsyncDisposableStack): Promise<b
   const killedAt = performance.now();
   // What counts is what was recorded: the process may have died before it could tell of its last step.
   const recordedBy1 = (await engine.getSteps(runId)).map(({ name }) => name);
+  if (!recordedBy1.includes(LAST_BEFORE_KILL)) throw new Error("Worker 1 has ended before it was killed");
   const cutShort = startedBy1.find((name) => !recordedBy1.includes(name));
   tell(
     "SIGKILL",
@@ -94,7 +95,10 @@ async function demo(directory: string, cleanup: AsyncDisposableStack): Promise<b
       tell("worker 2", `takes the run ${seconds(killedAt)} after the kill: execution ${event.execution}`);
     }
   });
-  const run = await engine.waitForRun(runId);
+  const endedEarly = watching.then<never>(() => {
+    throw new Error("Worker 2 has ended before the run");
+  });
+  const run = await Promise.race([engine.waitForRun(runId), endedEarly]);
   await worker2.stop();
   const startedBy2 = await watching;
   const steps = await engine.getSteps(runId);
