@@ -194,19 +194,27 @@ const MAX_MESSAGE_LENGTH = 8_192;
 
 /** Describes anything that was thrown, however odd: never throws itself. */
 export function describeFailure(thrown: unknown): Failure {
+  const error = isInstance(thrown, Error) ? thrown : null;
   return {
-    name: readText(() => (thrown as Error).name, thrown instanceof Error) ?? "Error",
-    message: readText(() => (thrown as Error).message, thrown instanceof Error) ??
-      readText(() => String(thrown), true) ?? "An error that cannot be described",
+    name: (error && readText(() => error.name)) ?? "Error",
+    message: (error && readText(() => error.message)) ?? readText(() => String(thrown)) ??
+      "An error that cannot be described",
   };
 }
 
-function readText(read: () => unknown, applies: boolean): string | null {
-  if (!applies) return null;
+/** Whether something is an instance of a class. Never throws, as `instanceof` may for a proxy. */
+export function isInstance<T>(value: unknown, type: abstract new (...parameters: never[]) => T): value is T {
+  try {
+    return value instanceof type;
+  } catch {
+    return false;
+  }
+}
+
+function readText(read: () => unknown): string | null {
   try {
     const text = read();
-    if (typeof text !== "string") return null;
-    return tidyText(text, MAX_MESSAGE_LENGTH);
+    return typeof text === "string" ? tidyText(text, MAX_MESSAGE_LENGTH) : null;
   } catch {
     return null;
   }

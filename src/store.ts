@@ -257,6 +257,8 @@ export interface PauseResult {
 export interface RunState {
   /** The run. */
   run: Run;
+  /** Its input as it was given; `null` for `undefined`, which the run itself cannot tell from a JSON `null`. */
+  payload: JsonText | null;
   /** How often it was taken up: 1 before and during its first execution, one more after each interruption. */
   execution: number;
   /** The step that made it fail. */

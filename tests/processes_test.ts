@@ -204,7 +204,7 @@ for (const replacement of ["nothing", "another database"]) {
   Deno.test(`a replaced file is noticed: ${replacement} is in its place`, async () => {
     await using place = await aPlace();
     const { host, advance } = movableHost();
-    const store = await SqliteStore.open(place.database, { host });
+    await using store = await SqliteStore.open(place.database, { host });
     await store.migrate();
     await store.enqueue([aRun()]);
     // With its log: SQLite takes a log that is left behind for that of the file that comes after.

@@ -212,6 +212,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   /** Ends what `start()` began; `null` while the engine is not started. */
   #stopStarted: (() => Promise<void>) | null = null;
   #stopping: Promise<unknown> = Promise.resolve();
+  /** How often it was stopped: a `start()` that is under way then starts nothing. */
+  #stopCount = 0;
 
   constructor(options: EngineOptions<J>) {
     const host = options.host ?? systemHost;
@@ -245,9 +247,10 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async start(): Promise<void> {
+    const stopCount = this.#stopCount;
     await this.#stopping;
     await this.migrate();
-    if (this.#stopStarted !== null) return;
+    if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     const worker = this.#worker;
     const wake = () => worker.wake();
     const upkeep = new AbortController();
@@ -262,6 +265,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async stop({ timeout = DEFAULT_STOP_TIMEOUT_MS }: { timeout?: number } = {}): Promise<void> {
+    this.#stopCount += 1;
     const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
     this.#stopStarted = null;
     const worker = this.#worker;
@@ -322,11 +326,14 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async retrigger(runId: string, { from = "start" }: RetriggerOptions = {}): Promise<TriggerResult> {
-    const old = await this.#runOf(runId);
+    await this.migrate();
+    const state = await this.#store.getRunState(runId);
+    if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
+    const old = state.run;
     if (!isTerminal(old.status)) {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
-    const run = await this.#newRun(this.#findJob(old.jobName), old.payload, {
+    const run = await this.#newRun(this.#findJob(old.jobName), decode(state.payload), {
       labels: old.labels,
       ...(old.concurrencyKey === null ? {} : { concurrencyKey: old.concurrencyKey }),
       copyStepsOf: from === "failure" ? runId : null,

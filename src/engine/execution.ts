@@ -1,5 +1,5 @@
 import type { AsyncLocalStorage } from "node:async_hooks";
-import { describeFailure, LeaseLostError, type StepError } from "../error.ts";
+import { describeFailure, isInstance, LeaseLostError, StepError } from "../error.ts";
 import type { RunHappening } from "../event.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
@@ -113,11 +113,6 @@ export class Execution {
     this.#tellChange();
   }
 
-  /** Whether the job's function has returned or thrown. */
-  get hasReturned(): boolean {
-    return this.#hasReturned;
-  }
-
   /** Whether the job's function has returned, or nothing that it does counts any more. */
   get isOver(): boolean {
     return this.#hasReturned || this.isInterrupted || this.#isParked;
@@ -146,15 +141,26 @@ export class Execution {
     return this.#parked.promise;
   }
 
+  /** Throws if the job is not to do anything any more. */
+  throwIfOver(): void {
+    this.abortSignal.throwIfAborted();
+    if (this.#hasReturned) throw new TypeError(`The function of run "${this.claim.run.id}" has returned`);
+  }
+
+  /** The same promise, or one that never settles if the run has parked: what is left of the job is not to go on. */
+  async unlessParked<T>(promise: Promise<T>): Promise<T> {
+    return await (this.#isParked ? new Promise<never>(() => {}) : promise);
+  }
+
   /**
-   * Resolves when a new step may begin. Never, if the run has parked or its function has returned: nothing of the job
-   * goes on after that. While the engine stops, the interruption that is to come ends it.
+   * Resolves when something new may begin; never, if the run has parked. While the engine stops, the interruption
+   * that is to come ends it.
    */
   async mayBegin(): Promise<void> {
     while (this.#parking !== null) await this.#parking;
-    if (this.#isParked || this.#hasReturned) await new Promise<never>(() => {});
+    if (this.#isParked) await new Promise<never>(() => {});
     if (this.#isStopping) await this.unlessInterrupted(new Promise<never>(() => {}));
-    this.abortSignal.throwIfAborted();
+    this.throwIfOver();
   }
 
   /** Whether the engine stops. */
@@ -223,10 +229,9 @@ export type Outcome =
 /** The failure of a run whose function threw. */
 export function failedOutcome(thrown: unknown): Outcome {
   const { name, message } = describeFailure(thrown);
-  const failedStepName = (thrown as Partial<StepError> | null)?.stepName;
   return {
     kind: "failed",
     error: message === "" ? name : message,
-    failedStepName: typeof failedStepName === "string" ? failedStepName : null,
+    failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
   };
 }

@@ -90,7 +90,7 @@ export class PauseCalls {
   async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
-      await this.#replay.deliver(known.resolution.recordedNo);
+      await this.#execution.unlessParked(Promise.resolve(this.#replay.deliver(known.resolution.recordedNo)));
       return known;
     }
     this.#replay.end();
@@ -135,7 +135,7 @@ export class PauseCalls {
   }
 
   #check(): void {
-    this.#execution.abortSignal.throwIfAborted();
+    this.#execution.throwIfOver();
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
   }

@@ -1,4 +1,4 @@
-import { describeFailure, type Failure, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { describeFailure, type Failure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
@@ -53,14 +53,16 @@ export class StepCalls {
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
-    this.#execution.abortSignal.throwIfAborted();
+    this.#execution.throwIfOver();
     const { retry = this.#execution.retry, timeout } = options;
     checkRetryPolicy(retry);
     checkTimeout(timeout);
     const name = this.#names.begin(givenName);
     try {
       const recorded = this.#recorded.get(name);
-      if (recorded !== undefined && recorded.result.status !== "retrying") return await this.#answer(recorded);
+      if (recorded !== undefined && recorded.result.status !== "retrying") {
+        return await this.#execution.unlessParked(this.#answer(recorded));
+      }
       const index = recorded?.index ?? this.#nextIndex++;
       return await this.#execute({ name, index, work, retry, timeout }, recorded);
     } finally {
@@ -183,7 +185,7 @@ export class StepCalls {
   }
 
   #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
-    if (thrown instanceof NonRetryableError || attempts >= (policy.maxAttempts ?? 1)) return null;
+    if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
     return retryAfter(thrown) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
 }

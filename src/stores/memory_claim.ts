@@ -78,15 +78,15 @@ function takeDueRuns(
   now: number,
 ): { claims: Claim[]; hasMoreRuns: boolean } {
   const jobNames = new Set(request.jobNames);
-  const spokenFor = new Set<string>(); // free keys of which some live worker can take an older run
+  const spokenFor = new Set<string>(); // keys of which some live worker can take an older run
   const claims: Claim[] = [];
   for (const run of runs.open) {
     if (run.status !== "pending" && !run.parking?.isWoken) continue;
     const key = run.concurrencyKey;
-    const holder = key === null ? undefined : runs.keys.get(key);
-    if (holder !== undefined && holder.runId !== run.id) continue;
-    // Who kept the key over a retry delay passes older runs: they cannot start before it lets go.
-    if (key !== null && holder === undefined) {
+    if (key !== null) {
+      // Only its holder can go on while a key is held: after a retry delay it passes older runs.
+      const holder = runs.keys.get(key);
+      if (holder !== undefined && holder.runId !== run.id) continue;
       if (spokenFor.has(key)) continue;
       if (liveJobNames.has(run.jobName)) spokenFor.add(key);
     }

@@ -144,6 +144,7 @@ export function toRun(run: KeptRun): Run {
 export function toRunState(run: KeptRun): RunState {
   return {
     run: toRun(run),
+    payload: run.payload,
     execution: run.interruptions + 1,
     failedStepName: run.failedStepName,
     steps: toSteps(run),

@@ -366,7 +366,7 @@ export class MemoryStore implements Store {
 
 function matches(run: KeptRun, { jobName, status, labels = {} }: RunFilter): boolean {
   return isOneOf(run.jobName, jobName) && isOneOf(run.status, status) &&
-    Object.entries(labels).every(([key, value]) => Object.hasOwn(run.labels, key) && run.labels[key] === value);
+    Object.entries(labels).every(([key, value]) => run.labels[key] === value);
 }
 
 function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {

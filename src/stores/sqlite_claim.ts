@@ -30,7 +30,8 @@ export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number):
 /** Claims due runs. See `Store.claim()`. */
 export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number): ClaimedRows {
   const repeated = findClaimed(db, request);
-  if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: false };
+  // Whether there is more is for the next call to see: this one is a repetition, and does nothing.
+  if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
 
   const failed = takeExpiredLeases(db, request.maxAbandonments, now);
   freeExpiredKeys(db, now);

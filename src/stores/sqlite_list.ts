@@ -55,6 +55,7 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
   const retries = row.status !== "waiting" ? [] : steps.filter(({ status }) => status === "retrying");
   return {
     run: toRun(row),
+    payload: row.payload as string | null,
     execution: Number(row.interruptions) + 1,
     failedStepName: row.failed_step as string | null,
     steps: steps.map((step) => toStep(runId, step)),

@@ -25,7 +25,8 @@ export class Child implements AsyncDisposable {
     this.#process = new Deno.Command(Deno.execPath(), {
       args: ["run", "--allow-all", "--no-lock", new URL(program, import.meta.url).href, ...args],
       // What is killed cannot finish writing down which of its lines were covered.
-      env: { DENO_COVERAGE_DIR: "" },
+      clearEnv: true,
+      env: without("DENO_COVERAGE_DIR", Deno.env.toObject()),
       stdin: "piped",
       stdout: "piped",
       stderr: "inherit",
@@ -86,4 +87,9 @@ export class Child implements AsyncDisposable {
     await this.#reading;
     await this.#input.abort().catch(() => {});
   }
+}
+
+function without(name: string, variables: Record<string, string>): Record<string, string> {
+  const { [name]: _left, ...others } = variables;
+  return others;
 }

@@ -180,12 +180,23 @@ test("claim() answers a repeated call with the same claims, and takes nothing ne
   assert.equal(second.now, host.now());
 });
 
+test("claim() answers a repeated call without what the worker claimed before", async ({ store }) => {
+  await store.enqueue([aRun(), aRun()]);
+  await store.claim(aClaimRequest({ limit: 1 }));
+  const request = aClaimRequest({ limit: 1 });
+  const first = await store.claim(request);
+
+  const second = await store.claim(request);
+
+  assert.deepEqual(second.claims, first.claims);
+});
+
 test("claim() leaves out of a repeated call what is no longer held", async ({ store }) => {
   const [first, second, third] = await store.enqueue([aRun(), aRun(), aRun()]);
   const request = aClaimRequest();
   const { claims } = await store.claim(request);
   await store.release(claims[0]!.lease);
-  await store.finish(claims[1]!.lease, { status: "completed", output: null }, null);
+  await complete(store, claims[1]!.lease);
 
   const repeated = await store.claim(request);
 

@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { LeaseLostError } from "../../../src/error.ts";
+import { uuidV7 } from "../../../src/host.ts";
+import { stepId } from "../../../src/step.ts";
+import { isoTime } from "../../../src/time.ts";
+import { FAKE_START } from "../../support/fake_host.ts";
+import { aClaimRequest, aPause, aStep } from "../../support/fixtures.ts";
+import {
+  add,
+  addCompleted,
+  aRetry,
+  complete,
+  look,
+  NO_PAUSE,
+  park,
+  parkUntilRetry,
+  prepare,
+  startRun,
+} from "./arrange.ts";
+import { newCases } from "./case.ts";
+
+const { cases, test } = newCases();
+
+/** What `Store.cancel()` promises. */
+export const cancelCases = cases;
+
+test("cancel() ends a pending run and answers it", async ({ store, host }) => {
+  const { run } = await add(store);
+  host.advance(40);
+
+  const cancelled = await store.cancel(run.id, "c1", []);
+
+  assert.deepEqual(cancelled, {
+    ...run,
+    status: "cancelled",
+    updatedAt: isoTime(FAKE_START + 40),
+    completedAt: isoTime(FAKE_START + 40),
+  });
+  assert.deepEqual(await store.getRun(run.id), cancelled);
+});
+
+test("cancel() ends a running run, whose worker can write nothing more", async ({ store }) => {
+  const { lease } = await startRun(store);
+
+  const cancelled = await store.cancel(lease.runId, "c1", []);
+
+  assert.equal(cancelled!.status, "cancelled");
+  assert.equal(cancelled!.leaseOwner, null);
+  assert.equal(cancelled!.leaseExpiresAt, null);
+  await assert.rejects(store.saveStep(lease, aStep(), null), LeaseLostError);
+  await assert.rejects(store.pause(lease, { ...NO_PAUSE, pauses: [aPause()] }), LeaseLostError);
+  await assert.rejects(complete(store, lease), LeaseLostError);
+  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+});
+
+test("cancel() ends a run that waits, for good", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await park(store, lease, aPause({ deadline: { afterMs: 500 } }));
+
+  const cancelled = await store.cancel(lease.runId, "c1", []);
+
+  host.advance(500);
+  const { claims, nextTimerAt } = await store.claim(aClaimRequest());
+  assert.deepEqual(claims, []);
+  assert.equal(nextTimerAt, null);
+  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+});
+
+test("cancel() ends a run that waits for a retry", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await parkUntilRetry(store, lease, host.now() + 500);
+
+  await store.cancel(lease.runId, "c1", []);
+
+  host.advance(500);
+  const { claims, nextTimerAt } = await store.claim(aClaimRequest());
+  assert.deepEqual(claims, []);
+  assert.equal(nextTimerAt, null);
+});
+
+test("cancel() ends a run that was woken and is not claimed yet", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const review = aPause();
+  await park(store, lease, review);
+  await store.signal(review.id, { signalId: "s1", payload: null });
+
+  await store.cancel(lease.runId, "c1", []);
+
+  assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
+});
+
+test("cancel() leaves a run that its worker gives back afterwards", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const cancelled = await store.cancel(lease.runId, "c1", []);
+
+  await store.release(lease);
+
+  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+  assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
+});
+
+test("cancel() answers null if there is no such run or it had ended", async ({ store }) => {
+  const completed = await addCompleted(store);
+  const failed = await startRun(store);
+  await store.finish(failed.lease, { status: "failed", error: "no", failedStepName: null }, null);
+  const cancelled = await add(store);
+  await store.cancel(cancelled.run.id, "c1", []);
+
+  for (const runId of [uuidV7(FAKE_START), completed.id, failed.run.id, cancelled.run.id]) {
+    const before = await look(store, runId);
+
+    const answer = await store.cancel(runId, "c2", [aStep()]);
+
+    assert.equal(answer, null);
+    assert.deepEqual(await look(store, runId), before);
+  }
+});
+
+test("cancel() answers the run again when it is repeated", async ({ store, host }) => {
+  const { run } = await add(store);
+  const first = await store.cancel(run.id, "c1", []);
+  host.advance(10);
+
+  const second = await store.cancel(run.id, "c1", []);
+
+  assert.deepEqual(second, first);
+});
+
+test("cancel() records the steps that are being executed as cancelled", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  host.advance(60);
+
+  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAt: FAKE_START + 20 }]);
+
+  assert.deepEqual(await store.getSteps(lease.runId), [{
+    id: stepId(lease.runId, "write"),
+    runId: lease.runId,
+    name: "write",
+    index: 3,
+    status: "cancelled",
+    output: null,
+    error: null,
+    attempts: 1,
+    startedAt: isoTime(FAKE_START + 20),
+    completedAt: isoTime(FAKE_START + 60),
+  }]);
+});
+
+test("cancel() leaves steps that have ended", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const failure = { name: "Error", message: "no" };
+  await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
+  await store.saveStep(lease, aStep({ name: "check", index: 1, result: { status: "failed", failure } }), null);
+  const before = await store.getSteps(lease.runId);
+
+  await store.cancel(lease.runId, "c1", [
+    { name: "read", index: 0, attempts: 1, startedAt: FAKE_START },
+    { name: "check", index: 1, attempts: 2, startedAt: FAKE_START },
+  ]);
+
+  assert.deepEqual(await store.getSteps(lease.runId), before);
+});
+
+test("cancel() records steps between two attempts as cancelled, executing or not", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await store.saveStep(lease, aRetry(100, { name: "send", index: 0 }), null);
+  await store.saveStep(lease, aRetry(100, { name: "post", index: 1 }), null);
+  host.advance(60);
+
+  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAt: FAKE_START + 50 }]);
+
+  const steps = await store.getSteps(lease.runId);
+  assert.deepEqual(steps.map(({ name, status, startedAt, completedAt }) => [name, status, startedAt, completedAt]), [
+    ["send", "cancelled", isoTime(FAKE_START), isoTime(FAKE_START + 60)],
+    ["post", "cancelled", isoTime(FAKE_START), isoTime(FAKE_START + 60)],
+  ]);
+});
+
+test("cancel() cancels pending waits, after it has committed the deadlines that passed", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const signalled = aPause({ name: "signalled" });
+  await prepare(store, lease, signalled);
+  await store.signal(signalled.id, { signalId: "s1", payload: null });
+  await park(
+    store,
+    lease,
+    aPause({ name: "late", deadline: { afterMs: 100 } }),
+    aPause({ name: "open", deadline: { afterMs: 101 } }),
+  );
+  host.advance(100);
+
+  await store.cancel(lease.runId, "c1", []);
+
+  const waits = await store.getWaits(lease.runId);
+  assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [
+    ["signalled", "resolved", "signal", isoTime(FAKE_START)],
+    ["late", "resolved", "timeout", isoTime(FAKE_START + 100)],
+    ["open", "cancelled", null, null],
+  ]);
+});

@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { LeaseLostError } from "../../../src/error.ts";
+import { uuidV7 } from "../../../src/host.ts";
+import type { Ending } from "../../../src/store.ts";
+import { isoTime } from "../../../src/time.ts";
+import { FAKE_START } from "../../support/fake_host.ts";
+import { aClaimRequest, aPause } from "../../support/fixtures.ts";
+import { aRetry, claimOne, complete, look, park, prepare, startRun } from "./arrange.ts";
+import { newCases } from "./case.ts";
+
+const { cases, test } = newCases();
+
+/** What `Store.finish()` promises. */
+export const finishCases = cases;
+
+const COMPLETED: Ending = { status: "completed", output: '{"rows":3}' };
+const FAILED: Ending = { status: "failed", error: "no such file", failedStepName: "read" };
+
+test("finish() completes a run", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const before = await store.getRun(lease.runId);
+  host.advance(70);
+
+  await store.finish(lease, COMPLETED, null);
+
+  assert.deepEqual(await store.getRun(lease.runId), {
+    ...before,
+    status: "completed",
+    output: { rows: 3 },
+    leaseOwner: null,
+    leaseExpiresAt: null,
+    updatedAt: isoTime(FAKE_START + 70),
+    completedAt: isoTime(FAKE_START + 70),
+  });
+});
+
+test("finish() shows an output that is undefined as null", async ({ store }) => {
+  const { lease } = await startRun(store);
+
+  await store.finish(lease, { status: "completed", output: null }, null);
+
+  assert.equal((await store.getRun(lease.runId))!.output, null);
+});
+
+test("finish() fails a run", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+
+  await store.finish(lease, FAILED, null);
+
+  const state = await store.getRunState(lease.runId);
+  assert.equal(state!.run.status, "failed");
+  assert.equal(state!.run.error, "no such file");
+  assert.equal(state!.run.output, null);
+  assert.equal(state!.run.completedAt, isoTime(host.now()));
+  assert.equal(state!.failedStepName, "read");
+});
+
+test("finish() keeps the progress that comes along", async ({ store }) => {
+  const { lease } = await startRun(store);
+
+  await store.finish(lease, COMPLETED, '{"current":3,"total":3}');
+
+  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 3, total: 3 });
+});
+
+test("finish() closes open waits, after it has committed the deadlines that passed", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const signalled = aPause({ name: "signalled" });
+  await prepare(
+    store,
+    lease,
+    signalled,
+    aPause({ name: "late", deadline: { afterMs: 100 } }),
+    aPause({ name: "open" }),
+  );
+  await store.signal(signalled.id, { signalId: "s1", payload: null });
+  host.advance(100);
+
+  await store.finish(lease, COMPLETED, null);
+
+  const waits = await store.getWaits(lease.runId);
+  assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [
+    ["signalled", "resolved", "signal", isoTime(FAKE_START)],
+    ["late", "resolved", "timeout", isoTime(FAKE_START + 100)],
+    ["open", "closed", null, null],
+  ]);
+});
+
+test("finish() leaves a step between two attempts as it is", async ({ store }) => {
+  const { lease } = await startRun(store);
+  await store.saveStep(lease, aRetry(100), null);
+  const before = await store.getSteps(lease.runId);
+
+  await store.finish(lease, FAILED, null);
+
+  assert.deepEqual(await store.getSteps(lease.runId), before);
+});
+
+test("finish() ends a run for good", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await prepare(store, lease, aPause({ deadline: { afterMs: 5_000 } }));
+  await store.finish(lease, COMPLETED, null);
+  const before = await look(store, lease.runId);
+  host.advance(60_000);
+
+  const result = await store.claim(aClaimRequest());
+
+  assert.deepEqual(result, { claims: [], failed: [], nextTimerAt: null, hasMore: false, now: host.now() });
+  assert.deepEqual(await look(store, lease.runId), before);
+});
+
+for (const ending of [COMPLETED, FAILED]) {
+  test(`finish() changes nothing when it is repeated for a run that has ${ending.status}`, async ({ store, host }) => {
+    const { lease } = await startRun(store);
+    await store.finish(lease, ending, null);
+    const before = await look(store, lease.runId);
+    host.advance(50);
+
+    await store.finish(lease, ending, null);
+
+    assert.deepEqual(await look(store, lease.runId), before);
+  });
+}
+
+test("finish() refuses another ending than the one that was", async ({ store }) => {
+  const { lease } = await startRun(store);
+  await store.finish(lease, COMPLETED, null);
+  const before = await look(store, lease.runId);
+
+  const other = store.finish(lease, FAILED, null);
+
+  await assert.rejects(other, LeaseLostError);
+  assert.deepEqual(await look(store, lease.runId), before);
+});
+
+test("finish() refuses a worker whose lease has passed on, without a trace", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  host.advance(1_000);
+  await claimOne(store, { workerId: "worker-b" });
+  const before = await look(store, lease.runId);
+
+  const ending = store.finish(lease, COMPLETED, '{"current":1}');
+
+  await assert.rejects(ending, LeaseLostError);
+  assert.deepEqual(await look(store, lease.runId), before);
+});
+
+test("finish() refuses a worker after another one has ended the run", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  host.advance(1_000);
+  const second = await claimOne(store, { workerId: "worker-b" });
+  await complete(store, second.lease);
+
+  const ending = store.finish(lease, { status: "completed", output: null }, null);
+
+  await assert.rejects(ending, LeaseLostError);
+});
+
+test("finish() refuses a run that was cancelled, failed as abandoned, waits, or is unknown", async ({ store, host }) => {
+  const abandoned = await startRun(store);
+  host.advance(1_000);
+  await store.claim(aClaimRequest({ maxAbandonments: 1 }));
+  const cancelled = await startRun(store);
+  await store.cancel(cancelled.run.id, "c1", []);
+  const waiting = await startRun(store);
+  await park(store, waiting.lease, aPause());
+  const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+
+  for (const lease of [abandoned.lease, cancelled.lease, waiting.lease, unknown]) {
+    const before = await look(store, lease.runId);
+
+    await assert.rejects(store.finish(lease, COMPLETED, null), LeaseLostError);
+    await assert.rejects(store.finish(lease, FAILED, null), LeaseLostError);
+
+    assert.deepEqual(await look(store, lease.runId), before);
+  }
+});
