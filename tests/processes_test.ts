@@ -146,9 +146,13 @@ Deno.test("a worker is told of a cancel in another process within a heartbeat", 
 
   await engine.cancel(deaf.id);
   const aborted = await worker.hear("aborted");
-  // While the body of the cancelled run goes on, the worker claims another run, but not the next one of the key.
-  const other = await engine.trigger("hold", { holds: false, heedsAbort: false });
-  await inTime(engine.waitForRun(other.id), "the worker was to take another run");
+  // While the body of the cancelled run goes on, the worker takes other runs, but not the next one of the key.
+  const others = new Set<string>();
+  for (const since = performance.now(); performance.now() - since < 1_000;) {
+    const { id } = await engine.trigger("hold", { holds: false, heedsAbort: false });
+    await inTime(engine.waitForRun(id), "the worker was to take another run");
+    others.add(id);
+  }
   const nextMeanwhile = await engine.getRun(next.id);
   await worker.tell("go");
   await inTime(engine.waitForRun(next.id), "the worker was to take the next run of the key");
@@ -157,7 +161,7 @@ Deno.test("a worker is told of a cancel in another process within a heartbeat", 
   assert.equal(nextMeanwhile!.status, "pending");
   assert.equal((await engine.getRun(deaf.id))!.status, "cancelled");
   assert.deepEqual(await engine.getSteps(deaf.id), []);
-  const ofKey = place.ledger.read().filter(([, runId]) => runId !== other.id);
+  const ofKey = place.ledger.read().filter(([, runId]) => !others.has(runId!));
   assert.deepEqual(ofKey, [
     ["begin", deaf.id],
     ["end", deaf.id],

@@ -5,9 +5,13 @@ const hasColour = isTerminal && !Deno.noColor;
 
 const paint = (code: number) => (text: string) => hasColour ? `\x1b[${code}m${text}\x1b[0m` : text;
 
+/** Text in bold, if standard output is a terminal that wants colours. */
 export const bold = paint(1);
+/** Text in a fainter shade, if standard output is a terminal that wants colours. */
 export const dim = paint(2);
+/** Text in red, if standard output is a terminal that wants colours. */
 export const red = paint(31);
+/** Text in green, if standard output is a terminal that wants colours. */
 export const green = paint(32);
 
 /** Shows how far something has come: in one line that changes, or in a line per 10 % where lines cannot change. */

@@ -29,6 +29,7 @@ export class WorkerProcess implements AsyncDisposable {
       unfinished = lines.pop()!;
       for (const line of lines) yield JSON.parse(line);
     }
+    await this.#child.status;
   }
 
   /** Kills it, without any chance to tidy up. */

@@ -439,7 +439,7 @@ forEachStore("waitForRun() ends when another engine on the same store finishes t
   const { id } = await waiting.trigger("echo", 7);
   let output: unknown;
   const waited = waiting.waitForRun(id).then((run) => void (output = run.output));
-  await host.settle();
+  await pass(host, 200, 20);
 
   await working.runUntilIdle();
   await pass(host, 2_000, 20);
@@ -1035,7 +1035,7 @@ forEachStore("subscribe() of a run that another engine executes shows what the s
   const { id } = await working.trigger("echo", 1);
   let types: string[] | undefined;
   const reading = readAll(following.subscribe(id)).then((events) => void (types = typesOf(events)));
-  await host.settle();
+  await pass(host, 200, 20);
 
   await working.runUntilIdle();
   await pass(host, 2_000, 20);
