@@ -42,7 +42,8 @@ export function checkRetryPolicy(policy: RetryPolicy): void {
 /** How long to wait after so many attempts, in whole milliseconds. */
 export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Host, "random">): number {
   const { delay = 1_000, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
-  const grown = backoff === "exponential" ? delay * 2 ** (attempts - 1) : delay;
+  // The factor is limited too: no delay times infinity would be no number.
+  const grown = backoff === "exponential" ? delay * Math.min(2 ** (attempts - 1), MAX_DELAY_MS) : delay;
   const chance = jitter === true ? 0.5 : Number(jitter);
   const longest = Math.min(grown, maxDelay, MAX_DELAY_MS);
   return Math.round(longest * (1 - chance * host.random()));

@@ -56,6 +56,8 @@ export function workerSettings(options: WorkerOptions = {}): Required<WorkerOpti
   return settings;
 }
 
+// How many runs are claimed at once, so that no claim holds the event loop or the lock for long.
+const MAX_CLAIMS = 40;
 // How long an interrupted job is given to return before its lease is handed back all the same.
 const GRACE_MS = 250;
 
@@ -198,7 +200,7 @@ export class Worker {
       workerId: this.id,
       claimId: host.newId(),
       jobNames: [...this.#jobs.keys()],
-      limit: Math.max(0, this.#freeSlots()),
+      limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };

@@ -4,7 +4,7 @@ import { earliest, type KeptRun, toClaim, toIdentity } from "./memory_records.ts
 import type { MemoryRuns } from "./memory_runs.ts";
 
 // How many leases, keys and sleepers one claim works off at most, each: so that it is short however many are due.
-const MAX_TIMERS = 100;
+const MAX_TIMERS = 40;
 
 /** What a worker said of itself in its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {

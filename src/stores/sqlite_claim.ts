@@ -7,7 +7,7 @@ import { toRunIdentity } from "./sqlite_rows.ts";
 
 // How many runs of each kind one claim takes time's hand to, so that a thousand deadlines at once are worked off in
 // several short transactions.
-const MAX_TIMERS = 100;
+const MAX_TIMERS = 40;
 
 /** What a claim brought, before the histories are read. */
 export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
