@@ -1,11 +1,12 @@
 // deno task demo
 //
 // An import in 26 steps, whose worker is killed a third of the way. A second worker goes on where the first one was.
+// In the end the run waits for a signal before it sums up.
 
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
-import { createEngine, type RunEvent, SqliteStore } from "@holdfast/jobs";
+import { createEngine, type Engine, type RunEvent, SqliteStore } from "@holdfast/jobs";
 import type { z } from "zod";
 import { bold, dim, green, ProgressBar, red } from "./demo/terminal.ts";
 import { WorkerProcess } from "./demo/worker_process.ts";
@@ -18,6 +19,7 @@ const CHUNKS = Math.ceil(ROWS / CHUNK_SIZE);
 const STEPS = CHUNKS + 2; // The first one counts the rows, the last one sums up.
 const LAST_BEFORE_KILL = `chunk ${Math.floor(CHUNKS / 3)}`;
 const PAUSE_MS = 200;
+const PERSON_MS = 500;
 const TIMEOUT_MS = 30_000;
 const LABEL_WIDTH = 8;
 
@@ -91,15 +93,21 @@ async function demo(directory: string, cleanup: AsyncDisposableStack): Promise<b
   say("");
   const worker2 = cleanup.use(new WorkerProcess(jobs));
   tell("worker 2", `process ${worker2.pid} waits until the dead worker's lease expires`);
+  let isTaken = false;
   const watching = watch(worker2, "worker 2", (event) => {
-    if (event.type === "run:start") {
-      tell("worker 2", `takes the run ${seconds(killedAt)} after the kill: execution ${event.execution}`);
-    }
+    if (event.type !== "run:start") return;
+    const text = isTaken
+      ? "takes it up again, as part of the same execution"
+      : `takes the run ${seconds(killedAt)} after the kill: execution ${event.execution}`;
+    tell("worker 2", text);
+    isTaken = true;
   });
+  const released = release(engine, runId);
   const endedEarly = watching.then<never>(() => {
     throw new Error("Worker 2 has ended before the run");
   });
   const run = await Promise.race([engine.waitForRun(runId), endedEarly]);
+  await released;
   await worker2.stop();
   const startedBy2 = await watching;
   const steps = await engine.getSteps(runId);
@@ -133,6 +141,18 @@ async function demo(directory: string, cleanup: AsyncDisposableStack): Promise<b
   showStrongest(ImportSummary.parse(run.output));
   say(`\n  ${isAllWell ? green("Done") : red("Failed")} in ${seconds(startedAt)}.\n`);
   return isAllWell;
+}
+
+/** Answers the question that the run asks in the end, as a person would do by hand, hours later. */
+async function release(engine: Engine, runId: string): Promise<void> {
+  for await (const event of engine.subscribe(runId)) {
+    if (event.type !== "run:waiting" || event.waitId === null) continue;
+    say("");
+    tell("waiting", `for a person's "${event.waitName}": the run holds no worker and no lease`);
+    await new Promise((resolve) => setTimeout(resolve, PERSON_MS));
+    const { disposition } = await engine.signal(event.waitId, { signalId: "demo", payload: { by: "the demo itself" } });
+    tell("signal", `${disposition}: the run goes on`);
+  }
 }
 
 /** Shows what a worker tells, until its process has ended. Answers the steps that it has called, in order. */
