@@ -135,6 +135,27 @@ Deno.test("several processes open and migrate a new file at the same moment", as
   }
 });
 
+Deno.test("a worker whose lease ended while it was blocked starts no step that another has recorded", async () => {
+  await using place = await aPlace();
+  await using store = await SqliteStore.open(place.database);
+  const engine = anEngine(store, "block");
+  const { id } = await engine.trigger("block", {});
+  await using blocked = new Child("blocking_worker.ts", place.database, place.ledgerPath);
+  await blocked.hear("blocked");
+
+  await using other = new Child("blocking_worker.ts", place.database, place.ledgerPath);
+  const run = await inTime(engine.waitForRun(id), "the other worker was to take the run over");
+  await blocked.hear("unblocked");
+
+  assert.equal(run.output, other.pid);
+  assert.deepEqual(place.ledger.read(), [
+    ["start", id, "first", String(blocked.pid)],
+    ["ack", id, "first"],
+    ["start", id, "second", String(other.pid)],
+    ["ack", id, "second"],
+  ]);
+});
+
 Deno.test("a worker is told of a cancel in another process within a heartbeat", async () => {
   await using place = await aPlace();
   await using store = await SqliteStore.open(place.database);

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
+const DIRECTIONS: Record<string, readonly string[]> = {
+  "mod": ["http", "engine", "stores", "noun"],
+  "http": ["http", "engine", "noun"],
+  "engine": ["engine", "noun"],
+  "stores": ["stores", "noun"],
+  "noun": ["noun"],
+};
+
+/** Every source file, with what it imports: paths from the root of the project, or names of packages. */
+function readImports(): Map<string, string[]> {
+  const files = ["mod.ts"];
+  const visit = (folder: string) => {
+    for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
+      if (isDirectory) visit(`${folder}/${name}`);
+      else if (name.endsWith(".ts")) files.push(`${folder}/${name}`);
+    }
+  };
+  visit("src");
+  return new Map(files.map((file) => {
+    // Without comments: docstrings show imports, too.
+    const code = Deno.readTextFileSync(join(ROOT, file)).replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
+    const targets = [...code.matchAll(IMPORT)].map(([, from, bare, dynamic]) => (from ?? bare ?? dynamic)!);
+    const paths = targets.map((target) =>
+      target.startsWith(".") ? relative(ROOT, join(ROOT, dirname(file), target)).replaceAll("\\", "/") : target
+    );
+    return [file, paths];
+  }));
+}
+
+function layerOf(file: string): string {
+  if (file === "mod.ts") return "mod";
+  return /^src\/(http|engine|stores)\//.exec(file)?.[1] ?? "noun";
+}
+
+const imports = readImports();
+const pairs = [...imports].flatMap(([file, targets]) => targets.map((target) => [file, target] as const));
+const local = pairs.filter(([, target]) => imports.has(target));
+
+Deno.test("imports are found at all, and lead to files that exist", () => {
+  assert.ok(local.length > 100);
+  const missing = pairs.filter(([, target]) => target.endsWith(".ts") && !imports.has(target));
+  assert.deepEqual(missing, []);
+});
+
+Deno.test("imports point from mod.ts over http and the engine to the nouns, and from the stores to them", () => {
+  const wrong = local.filter(([file, target]) => !DIRECTIONS[layerOf(file)]!.includes(layerOf(target)));
+
+  assert.deepEqual(wrong, []);
+});
+
+Deno.test("imports make no cycles, not even of types", () => {
+  const done = new Set<string>();
+  const cycles: string[][] = [];
+  const visit = (file: string, path: readonly string[]) => {
+    if (path.includes(file)) return void cycles.push([...path.slice(path.indexOf(file)), file]);
+    if (done.has(file)) return;
+    for (const target of imports.get(file) ?? []) visit(target, [...path, file]);
+    done.add(file);
+  };
+
+  for (const file of imports.keys()) visit(file, []);
+
+  assert.deepEqual(cycles, []);
+});
+
+Deno.test("imports go to the file itself: nothing but mod.ts passes names on", () => {
+  const barrels = [...imports.keys()].filter((file) =>
+    file !== "mod.ts" && /^export\b[^;=]*\bfrom\s+"/m.test(Deno.readTextFileSync(join(ROOT, file)))
+  );
+
+  assert.deepEqual(barrels, []);
+  assert.deepEqual(local.filter(([, target]) => target === "mod.ts"), []);
+});
+
+Deno.test("imports of the core are those of the runtime: nobody's code, and no database driver until it is asked for", () => {
+  const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
+  assert.deepEqual(foreign, []);
+
+  const drivers = [...imports.keys()].filter((file) =>
+    /^import\b[^;]*"node:sqlite"/m.test(Deno.readTextFileSync(join(ROOT, file)))
+  );
+  assert.deepEqual(drivers, []);
+});

@@ -1,0 +1,202 @@
+import { type } from "arktype";
+import * as v from "valibot";
+import { z } from "zod";
+import { createEngine, type Engine } from "../src/engine/engine.ts";
+import { defineJob, type StepContext } from "../src/job.ts";
+import type { Json, Jsonify } from "../src/json.ts";
+import type { Run } from "../src/run.ts";
+import type { SchemaInput, SchemaOutput } from "../src/schema.ts";
+import { MemoryStore } from "../src/stores/memory_store.ts";
+
+// What is said here is checked by the compiler: `deno check` fails where a type is not as it should be.
+
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
+
+/** Checks that a value has exactly this type. */
+function typeOf<Actual>(
+  _value: Actual,
+): { is: <Expected>(...same: Same<Actual, Expected> extends true ? [] : [never]) => void } {
+  return { is: () => {} };
+}
+
+/** Code that is only checked, and never executed. */
+function compiles(_code: (...given: never[]) => unknown): void {}
+
+Deno.test("Jsonify tells what JSON leaves of a type", () => {
+  compiles((value: {
+    date: Jsonify<Date>;
+    object: Jsonify<{ at: Date; list: (Date | undefined)[]; optional?: Date; readonly fixed: 1 }>;
+    nothing: Jsonify<undefined>;
+    voids: Jsonify<void>;
+    union: Jsonify<Date | number | null | undefined>;
+    tuple: Jsonify<readonly [Date, undefined, 1]>;
+    map: Jsonify<Map<string, number>>;
+    bigint: Jsonify<bigint>;
+    work: Jsonify<() => void>;
+    json: Jsonify<Json>;
+    open: Jsonify<unknown>;
+    // deno-lint-ignore no-explicit-any -- `any` is what is asked about
+    any: Jsonify<any>;
+    custom: Jsonify<{ toJSON(): { at: Date } }>;
+  }) => {
+    typeOf(value.date).is<string>();
+    typeOf(value.object).is<{ at: string; list: (string | null)[]; optional?: string; readonly fixed: 1 }>();
+    typeOf(value.nothing).is<undefined>();
+    typeOf(value.voids).is<void>();
+    typeOf(value.union).is<string | number | null | undefined>();
+    typeOf(value.tuple).is<[string, null, 1]>();
+    typeOf(value.map).is<never>();
+    typeOf(value.bigint).is<never>();
+    typeOf(value.work).is<never>();
+    typeOf(value.json).is<Json>();
+    typeOf(value.open).is<unknown>();
+    // deno-lint-ignore no-explicit-any -- as above
+    typeOf(value.any).is<any>();
+    typeOf(value.custom).is<{ at: string }>();
+  });
+});
+
+const withZod = defineJob({
+  name: "with-zod",
+  input: z.object({ size: z.coerce.number<string>(), day: z.string().transform((text) => new Date(text)).optional() }),
+  run(step, input) {
+    typeOf(step).is<StepContext>();
+    typeOf(input.size).is<number>();
+    typeOf(input.day).is<string | undefined>();
+    return { at: new Date(input.size), rows: 1 };
+  },
+});
+
+const withValibot = defineJob({
+  name: "with-valibot",
+  input: v.object({ size: v.pipe(v.string(), v.transform(Number)), note: v.optional(v.string(), "none") }),
+  async run(step, input) {
+    typeOf(input).is<{ size: number; note: string }>();
+    return await step.run("size", () => input.size);
+  },
+});
+
+const withArktype = defineJob({
+  name: "with-arktype",
+  input: type({ size: "string.numeric.parse", "note?": "string" }),
+  run: (_step, input) => {
+    typeOf(input.size).is<number>();
+    typeOf(input.note).is<string | undefined>();
+    return input.note;
+  },
+});
+
+const withOutput = defineJob({
+  name: "with-output",
+  input: z.void(),
+  output: z.object({ rows: z.number() }),
+  run: () => ({ rows: 1 }),
+});
+
+const jobs = { withZod, withValibot, withArktype, withOutput };
+
+function anEngine(): Engine<typeof jobs> {
+  return createEngine({ store: new MemoryStore(), jobs });
+}
+
+Deno.test("SchemaInput and SchemaOutput tell both sides of a schema", () => {
+  const schema = z.object({ size: z.string().transform(Number) });
+
+  compiles((given: SchemaInput<typeof schema>, made: SchemaOutput<typeof schema>) => {
+    typeOf(given).is<{ size: string }>();
+    typeOf(made).is<{ size: number }>();
+  });
+});
+
+Deno.test("trigger() takes what the schema of a job takes", () => {
+  compiles(() => {
+    const engine = anEngine();
+    engine.jobs.withZod.trigger({ size: "1" });
+    engine.jobs.withZod.trigger({ size: "1", day: "2026-01-01" });
+    engine.jobs.withValibot.trigger({ size: "1" });
+    engine.jobs.withArktype.trigger({ size: "1" });
+    engine.jobs.withOutput.trigger(undefined);
+    engine.trigger(withZod, { size: "1" });
+    engine.trigger(withArktype, { size: "1", note: "n" });
+    engine.trigger("with-zod", { whatever: 1 });
+    engine.jobs.withZod.batchTrigger([{ input: { size: "1" }, labels: { a: "b" } }]);
+
+    // @ts-expect-error the schema takes a text
+    engine.jobs.withZod.trigger({ size: 1 });
+    // @ts-expect-error the schema takes a text
+    engine.jobs.withValibot.trigger({ size: 1 });
+    // @ts-expect-error the schema takes a text
+    engine.jobs.withArktype.trigger({ size: 1 });
+    // @ts-expect-error the schema takes a text
+    engine.trigger(withZod, { size: 1 });
+    // @ts-expect-error something is missing
+    engine.trigger(withValibot, {});
+    // @ts-expect-error an input has to be given
+    engine.jobs.withZod.trigger();
+    // @ts-expect-error the schema takes a text
+    engine.jobs.withZod.batchTrigger([{ input: { size: 1 } }]);
+    // @ts-expect-error there is no such handle
+    engine.jobs.unknown;
+    // @ts-expect-error there is no such way to coalesce
+    engine.jobs.withZod.trigger({ size: "1" }, { coalesce: "sometimes" });
+    // @ts-expect-error labels are texts
+    engine.jobs.withZod.trigger({ size: "1" }, { labels: { a: 1 } });
+  });
+});
+
+Deno.test("triggerAndWait() answers the output as JSON leaves it", () => {
+  compiles(async () => {
+    const engine = anEngine();
+
+    typeOf((await engine.jobs.withZod.triggerAndWait({ size: "1" })).output).is<{ at: string; rows: number }>();
+    typeOf((await engine.jobs.withValibot.triggerAndWait({ size: "1" })).output).is<number>();
+    typeOf((await engine.jobs.withArktype.triggerAndWait({ size: "1" })).output).is<string | undefined>();
+    typeOf((await engine.jobs.withOutput.triggerAndWait(undefined)).output).is<{ rows: number }>();
+    typeOf(await engine.jobs.withZod.getRun("id")).is<Run | null>();
+  });
+});
+
+Deno.test("step.run() answers its value as JSON leaves it", () => {
+  compiles(async (step: StepContext) => {
+    typeOf(await step.run("date", () => new Date())).is<string>();
+    typeOf(await step.run("async", () => Promise.resolve({ at: new Date() }))).is<{ at: string }>();
+    typeOf(await step.run("nothing", () => {})).is<void>();
+    typeOf(await step.run("maybe", () => undefined as Date | undefined)).is<string | undefined>();
+    typeOf(await step.run("list", () => [new Date()])).is<string[]>();
+    typeOf(await step.run("tools", (tools) => tools.attempt)).is<number>();
+    typeOf(await step.run("map", () => new Map<string, number>())).is<never>();
+
+    const date = await step.run("date", () => new Date());
+    // @ts-expect-error a date is text by now
+    date.getTime();
+  });
+});
+
+Deno.test("defineJob() refuses what does not fit together", () => {
+  compiles(() => {
+    const input = z.object({ size: z.number() });
+    const output = z.object({ rows: z.number() });
+
+    defineJob({ name: "fits", input, output, run: (_step, { size }) => ({ rows: size }) });
+    // @ts-expect-error the function answers something else than the output schema takes
+    defineJob({ name: "misfits", input, output, run: () => ({ rows: "1" }) });
+    // @ts-expect-error the input has no such member
+    defineJob({ name: "misfits", input, run: (_step, { missing }) => missing });
+    // @ts-expect-error a schema is needed
+    defineJob({ name: "misfits", run: () => 1 });
+    // @ts-expect-error what is no schema is refused
+    defineJob({ name: "misfits", input: {}, run: () => 1 });
+  });
+});
+
+Deno.test("createEngine() takes jobs of different types", () => {
+  const engine = anEngine();
+
+  typeOf(Object.keys(engine.jobs)).is<string[]>();
+  compiles(() => {
+    // @ts-expect-error what is no job is refused
+    createEngine({ store: new MemoryStore(), jobs: { one: { name: "one" } } });
+    const general: Engine = createEngine({ store: new MemoryStore(), jobs: {} });
+    return general;
+  });
+});
