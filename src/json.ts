@@ -84,8 +84,9 @@ function canonical(value: Json): string {
 function stringify(value: unknown, subject: string): JsonText {
   let text: string | undefined;
   try {
-    text = JSON.stringify(value, (_key, item) => {
+    text = JSON.stringify(value, function (this: unknown, key, item) {
       if (reasonToRefuse(item) !== null) throw new TypeError("refused");
+      if (item === null && isInvalidDate((this as Record<string, unknown>)[key])) throw new TypeError("refused");
       return item;
     });
   } catch (cause) {
@@ -102,17 +103,8 @@ function stringify(value: unknown, subject: string): JsonText {
   return text;
 }
 
-/** The kinds of objects that JSON writes as an empty or a different object. */
-const LOST_OBJECTS = [
-  Map,
-  Set,
-  WeakMap,
-  WeakSet,
-  Promise,
-  RegExp,
-  Error,
-  ArrayBuffer,
-] as const;
+/** What JSON writes as it is. Of others (a `Map`, an `Error`, a `Uint8Array`) it would write less, or nothing. */
+const PLAIN_KINDS = new Set(["Object", "String", "Boolean"]);
 
 function reasonToRefuse(value: unknown): string | null {
   switch (typeof value) {
@@ -126,11 +118,9 @@ function reasonToRefuse(value: unknown): string | null {
       return "a symbol";
     case "object": {
       if (value === null || Array.isArray(value)) return null;
-      const prototype = Object.getPrototypeOf(value);
-      if (prototype === Object.prototype || prototype === null) return null;
-      if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}`;
-      const lost = LOST_OBJECTS.find((type) => value instanceof type);
-      return lost === undefined ? null : `a ${lost.name}`;
+      if (value instanceof Number) return reasonToRefuse(value.valueOf());
+      const kind = Object.prototype.toString.call(value).slice("[object ".length, -1);
+      return PLAIN_KINDS.has(kind) ? null : `a ${kind}`;
     }
     default:
       return null;
@@ -145,6 +135,7 @@ function findCulprit(root: unknown): string | null {
     let { value } = next;
     try {
       const toJson = (value as { toJSON?: unknown } | null | undefined)?.toJSON;
+      if (isInvalidDate(value)) return `an invalid Date at ${path}`;
       if (typeof toJson === "function") value = toJson.call(value, path);
       const reason = reasonToRefuse(value);
       if (reason !== null) return `${reason} at ${path}`;
@@ -162,6 +153,10 @@ function findCulprit(root: unknown): string | null {
     }
   }
   return null;
+}
+
+function isInvalidDate(value: unknown): boolean {
+  return value instanceof Date && Number.isNaN(value.getTime());
 }
 
 function isLongerThan(text: string, maxBytes: number): boolean {

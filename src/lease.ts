@@ -19,4 +19,6 @@ export interface Lease {
 export interface SeenLease extends Lease {
   /** When it ends unless it is renewed: an instant of the store's clock. */
   expiresAt: number;
+  /** How long its worker's leases last, in milliseconds; `null` if that is not known. */
+  leaseMs: number | null;
 }

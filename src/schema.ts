@@ -58,7 +58,7 @@ export async function parse(schema: Schema, value: unknown): Promise<Parsed> {
 }
 
 function toIssue(issue: SchemaIssue): Issue {
-  const path = (issue.path ?? []).map((part) => {
+  const path = Array.from(issue.path ?? [], (part) => {
     const key = typeof part === "object" ? part.key : part;
     return typeof key === "number" ? key : String(key);
   });

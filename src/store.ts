@@ -46,7 +46,9 @@ export interface Store extends AsyncDisposable {
   claim(request: ClaimRequest): Promise<ClaimResult>;
 
   /**
-   * Extends leases to `leaseMs` from now, never shortening one, and keeps the progress that comes along.
+   * Extends leases to `leaseMs` from now, and keeps the progress that comes along. A lease is never shortened, and
+   * always ends later than before, if only by a millisecond: so that others can see that it was renewed even after
+   * the clock was set back.
    *
    * @returns When the leases end, in the order of the renewals; `null` for a lease that is lost.
    */

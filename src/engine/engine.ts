@@ -1,5 +1,13 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { ConflictError, NotFoundError, RunCancelledError, RunFailedError, TimeoutError } from "../error.ts";
+import {
+  ConflictError,
+  NotFoundError,
+  RunCancelledError,
+  RunFailedError,
+  StoreError,
+  TimeoutError,
+  ValidationError,
+} from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import { type Host, systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
@@ -108,7 +116,7 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
    * @throws {NotFoundError} This engine knows no job of that name.
    * @throws {ValidationError} The input does not fit, or an option is wrong.
    */
-  trigger<Input>(job: Job<Input>, input: Input, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult>;
   /** Asks for a run of the job with this name. */
   trigger(jobName: string, input: unknown, options?: TriggerOptions): Promise<TriggerResult>;
   /** A run, or `null` if there is none. */
@@ -189,7 +197,7 @@ const DEFAULT_STOP_TIMEOUT_MS = 30_000;
  * Makes an engine.
  *
  * @throws {TypeError} Two jobs have the same name.
- * @throws {RangeError} A setting of the worker is out of range.
+ * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs>(options: EngineOptions<J>): Engine<J> {
   return new JobEngine(options);
@@ -220,16 +228,16 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     const hub = new Hub(host);
     this.#store = options.store;
     this.#jobs = byName(options.jobs);
-    this.#retention = options.retention ?? {};
+    this.#retention = checkRetention(options.retention ?? {});
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
       hub,
       host,
       currentStep: new AsyncLocalStorage(),
-      maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
+      maxValueBytes: checkMaxValueBytes(options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES),
     };
-    this.#pulse = new Pulse(options.store, this.#deps);
+    this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
     this.on = hub.on.bind(hub);
     // Each handle passes on what it is given, so it has the types of its job.
@@ -314,7 +322,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await this.#store.signal(waitId, checked);
+    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked));
     this.#worker.nudge(run.id);
     this.#worker.wake();
     return receipt;
@@ -326,6 +334,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async retrigger(runId: string, { from = "start" }: RetriggerOptions = {}): Promise<TriggerResult> {
+    if (from !== "start" && from !== "failure") throw new ValidationError('from must be "start" or "failure"');
     await this.migrate();
     const state = await this.#store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
@@ -346,7 +355,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async cancel(runId: string): Promise<Run> {
     await this.migrate();
     const executing = this.#worker.executingSteps(runId);
-    const run = await this.#store.cancel(runId, this.#deps.host.newId(), executing);
+    const requestId = this.#deps.host.newId();
+    const run = await surely(() => this.#store.cancel(runId, requestId, executing));
     if (run === null) {
       const { status } = await this.#runOf(runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
@@ -472,7 +482,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
 
   async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
-    const enqueued = await this.#store.enqueue(runs);
+    const enqueued = await surely(() => this.#store.enqueue(runs));
     enqueued.forEach((one, position) => this.#tellTrigger(one, runs[position]!));
     return enqueued.map(({ run, disposition }) => ({ ...run, disposition }));
   }
@@ -502,6 +512,33 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       .finally(() => this.#pending.delete(settled));
     this.#pending.add(settled);
   }
+}
+
+const MAX_REPEATS = 3;
+
+/** Repeats a call whose outcome is unknown: a store recognises it, and its own success is not taken for a conflict. */
+async function surely<T>(call: () => Promise<T>): Promise<T> {
+  for (let repeats = 0;; repeats++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof StoreError && error.outcomeUnknown) || repeats === MAX_REPEATS) throw error;
+    }
+  }
+}
+
+function checkRetention(retention: Retention): Retention {
+  for (const [status, ms] of Object.entries(retention)) {
+    if (ms !== undefined && !(ms >= 0)) throw new RangeError(`retention.${status} must be 0 or more ms, not ${ms}`);
+  }
+  return retention;
+}
+
+function checkMaxValueBytes(bytes: number): number {
+  if (!Number.isInteger(bytes) || bytes < 1) {
+    throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
+  }
+  return bytes;
 }
 
 function byName(jobs: Jobs): Map<string, Job> {

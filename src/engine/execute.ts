@@ -11,7 +11,7 @@ import { describeIssues } from "./trigger.ts";
 export interface Executed {
   /** How it ended. */
   outcome: Outcome;
-  /** Resolves when nothing of the job runs any more; after an interruption that may be never. */
+  /** Resolves when no function of a step runs any more; after an interruption that may be never. */
   bodyEnded: Promise<void>;
 }
 
@@ -19,16 +19,19 @@ export interface Executed {
 export async function execute(execution: Execution, job: Job): Promise<Executed> {
   // Outside of any step, whoever's trigger it was that woke the worker.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
-  const parked = execution.parked.then((): Outcome => ({ kind: "waiting" }));
-  const outcome = await execution.unlessInterrupted(Promise.race([body, parked]))
-    .catch((): Outcome => ({ kind: "interrupted" }));
-  const bodyEnded = body.then(() => execution.attemptsSettled());
+  const outcome = await Promise.race([
+    body,
+    execution.parked.then((): Outcome => ({ kind: "waiting" })),
+    execution.interrupted.then((): Outcome => ({ kind: "interrupted" })),
+  ]);
+  const bodyEnded = execution.attemptsSettled();
   return { outcome: await settle(execution, outcome), bodyEnded };
 }
 
 async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   let outcome: Outcome;
   try {
+    await execution.mayBegin();
     const output = await job.run(stepContext(execution), decode(execution.claim.input));
     await checkOutput(job, output);
     outcome = { kind: "completed", text: execution.encode(output, "The output") };

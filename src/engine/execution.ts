@@ -23,6 +23,16 @@ export interface ExecutionDeps {
   maxValueBytes: number;
 }
 
+/** What an execution is begun with. */
+export interface ExecutionOptions {
+  /** How often and when steps are tried again, unless they say otherwise. */
+  retry: RetryPolicy;
+  /** Until when the lease is surely ours, on the monotonic clock. */
+  leaseSureUntil: number;
+  /** Renews the lease, or interrupts the execution. */
+  renewLease: () => Promise<void>;
+}
+
 /**
  * What a claimed run, its steps and its worker know of each other while it is executed: whether it was interrupted,
  * which steps are being executed, and how far the job has come.
@@ -37,10 +47,12 @@ export class Execution {
   /** The steps that are being executed, by name. */
   readonly executing = new Map<string, ExecutingStep>();
   readonly #interruption = new AbortController();
-  /** Rejects what waits for something that an interruption ends. */
-  readonly #waiting = new Set<(reason: unknown) => void>();
   readonly #attempts = new Set<Promise<unknown>>();
+  /** Until when the lease is surely ours, on the monotonic clock. */
+  leaseSureUntil: number;
+  readonly #renewLease: () => Promise<void>;
   readonly #listeners = new Set<() => void>();
+  readonly #interrupted = Promise.withResolvers<void>();
   readonly #parked = Promise.withResolvers<void>();
   #parking: Promise<unknown> | null = null;
   #isParked = false;
@@ -49,9 +61,11 @@ export class Execution {
   #progress: JsonText | null = null;
 
   /** Begins with nothing executed. */
-  constructor(claim: Claim, retry: RetryPolicy, deps: ExecutionDeps) {
+  constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
-    this.retry = retry;
+    this.retry = options.retry;
+    this.leaseSureUntil = options.leaseSureUntil;
+    this.#renewLease = options.renewLease;
     this.deps = deps;
   }
 
@@ -68,22 +82,13 @@ export class Execution {
   /** Ends the execution now. Nothing of it is recorded any more, unless a step returns while the lease holds. */
   interrupt(reason: Error): void {
     this.#interruption.abort(reason);
-    for (const reject of this.#waiting) reject(this.abortSignal.reason);
-    this.#waiting.clear();
+    this.#interrupted.resolve();
     this.#tellChange();
   }
 
-  /** The same promise, but rejected as soon as the execution is interrupted. */
-  unlessInterrupted<T>(promise: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      if (this.isInterrupted) return reject(this.abortSignal.reason);
-      this.#waiting.add(reject);
-      const settled = <V>(settle: (value: V) => void) => (value: V) => {
-        this.#waiting.delete(reject);
-        settle(value);
-      };
-      promise.then(settled(resolve), settled(reject));
-    });
+  /** Resolves when the execution is interrupted. */
+  get interrupted(): Promise<void> {
+    return this.#interrupted.promise;
   }
 
   /** Ends the execution as soon as no step is being executed: what runs may end, nothing new begins. */
@@ -141,26 +146,26 @@ export class Execution {
     return this.#parked.promise;
   }
 
-  /** Throws if the job is not to do anything any more. */
-  throwIfOver(): void {
-    this.abortSignal.throwIfAborted();
-    if (this.#hasReturned) throw new TypeError(`The function of run "${this.claim.run.id}" has returned`);
-  }
-
-  /** The same promise, or one that never settles if the run has parked: what is left of the job is not to go on. */
-  async unlessParked<T>(promise: Promise<T>): Promise<T> {
-    return await (this.#isParked ? new Promise<never>(() => {}) : promise);
-  }
-
   /**
-   * Resolves when something new may begin; never, if the run has parked. While the engine stops, the interruption
-   * that is to come ends it.
+   * The same promise for the job. It never settles once the run has parked, was interrupted, or its function has
+   * returned: what is left of the job does not go on, and cannot fail where nobody listens.
    */
+  async forJob<T>(promise: Promise<T>): Promise<T> {
+    try {
+      const value = await promise;
+      if (!this.isOver) return value;
+    } catch (error) {
+      if (!this.isOver) throw error;
+    }
+    return await new Promise<never>(() => {});
+  }
+
+  /** Resolves when something new may begin: never, if the job is over or the engine stops. */
   async mayBegin(): Promise<void> {
     while (this.#parking !== null) await this.#parking;
-    if (this.#isParked) await new Promise<never>(() => {});
-    if (this.#isStopping) await this.unlessInterrupted(new Promise<never>(() => {}));
-    this.throwIfOver();
+    // After the event loop was blocked, or the process suspended, the run may be another worker's.
+    while (!this.isOver && this.deps.host.monotonic() >= this.leaseSureUntil) await this.#renewLease();
+    if (this.isOver || this.#isStopping) await new Promise<never>(() => {});
   }
 
   /** Whether the engine stops. */

@@ -167,7 +167,7 @@ class Follower {
         await this.#tellChanges();
       }
     } catch {
-      // The store cannot answer now; the next change is another chance.
+      // The store cannot answer now; the next look is another chance.
     } finally {
       this.#isReading = false;
     }

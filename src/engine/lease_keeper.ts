@@ -11,20 +11,15 @@ export interface LeaseTiming {
   staleThreshold: number;
 }
 
-interface Kept {
-  execution: Execution;
-  /** When the lease was last known to be ours, on the monotonic clock: before the call was sent. */
-  confirmedAt: number;
-}
-
 /** Renews the leases of everything that is executed, and interrupts what has lost its lease. */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
   readonly #timing: LeaseTiming;
   readonly #owner: string;
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, Execution>();
+  #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
-  #isRenewing = false;
+  #renewing: Promise<void> | null = null;
 
   /** Keeps nothing yet. */
   constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string) {
@@ -34,8 +29,9 @@ export class LeaseKeeper {
   }
 
   /** Keeps the lease of an execution until {@linkcode LeaseKeeper.drop}. */
-  keep(execution: Execution, claimedAt: number): void {
-    this.#kept.set(execution.claim.run.id, { execution, confirmedAt: claimedAt });
+  keep(execution: Execution): void {
+    this.#kept.set(execution.claim.run.id, execution);
+    this.#clockOffset = this.#readClockOffset();
     if (this.#cancelTimer === null) this.#beatIn(this.#timing.heartbeatInterval);
   }
 
@@ -48,12 +44,19 @@ export class LeaseKeeper {
   }
 
   /**
-   * Renews leases that should have been renewed before: after the event loop was blocked, a claim would else take
-   * away the leases of this very worker.
+   * Renews leases that should have been renewed before: after the event loop was blocked, or the wall clock set
+   * forward, a claim would else take away the leases of this very worker.
    */
   async renewOverdue(): Promise<void> {
-    const limit = this.#deps.host.monotonic() - this.#timing.staleThreshold / 2;
-    for (const { confirmedAt } of this.#kept.values()) if (confirmedAt < limit) return await this.#beat();
+    const { host } = this.#deps;
+    const margin = this.#timing.staleThreshold / 2;
+    const isOverdue = [...this.#kept.values()].some(({ leaseSureUntil }) => leaseSureUntil - host.monotonic() < margin);
+    const hasJumped = this.#readClockOffset() - this.#clockOffset > margin;
+    if (this.#kept.size > 0 && (isOverdue || hasJumped)) await this.renew();
+  }
+
+  #readClockOffset(): number {
+    return this.#deps.host.now() - this.#deps.host.monotonic();
   }
 
   #beatIn(ms: number): void {
@@ -66,37 +69,44 @@ export class LeaseKeeper {
     });
   }
 
-  async #beat(): Promise<void> {
+  #beat(): void {
     if (this.#kept.size === 0) return;
-    if (this.#isRenewing) {
-      // The last renewal has not been answered yet.
-      this.#giveUpExpired();
-      return this.#beatIn(this.#timing.heartbeatInterval);
-    }
-    this.#isRenewing = true;
     this.#beatIn(this.#timing.heartbeatInterval);
+    // If the last renewal has not been answered yet, there is only this to do.
+    if (this.#renewing === null) this.renew();
+    else this.#giveUpExpired();
+  }
+
+  /** Renews all leases now, unless that is under way; those that are lost end their executions. Never throws. */
+  renew(): Promise<void> {
+    this.#renewing ??= this.#renewAll().finally(() => this.#renewing = null);
+    return this.#renewing;
+  }
+
+  async #renewAll(): Promise<void> {
+    const { host, hub, store } = this.#deps;
     const kept = [...this.#kept.values()];
-    const sentAt = this.#deps.host.monotonic();
+    const sentAt = host.monotonic();
+    const clockOffset = this.#readClockOffset();
     try {
-      const renewals = kept.map(({ execution }): Renewal => ({
+      const renewals = kept.map((execution): Renewal => ({
         lease: execution.claim.lease,
         progress: execution.progress,
       }));
-      const ends = await this.#deps.store.renew(renewals, this.#timing.staleThreshold);
-      kept.forEach((one, position) => this.#note(one, ends[position] ?? null, sentAt));
+      const ends = await store.renew(renewals, this.#timing.staleThreshold);
+      this.#clockOffset = clockOffset;
+      kept.forEach((execution, position) => this.#note(execution, ends[position] ?? null, sentAt));
     } catch (error) {
-      this.#deps.hub.publishError(error);
+      hub.publishError(error);
       this.#giveUpExpired();
-      if (this.#kept.size > 0) this.#beatIn(this.#timing.heartbeatInterval * (0.1 + this.#deps.host.random() / 10));
-    } finally {
-      this.#isRenewing = false;
+      if (this.#kept.size > 0) this.#beatIn(this.#timing.heartbeatInterval * (0.1 + host.random() / 10));
     }
   }
 
-  #note(kept: Kept, leaseExpiresAt: number | null, sentAt: number): void {
-    const { execution } = kept;
+  #note(execution: Execution, leaseExpiresAt: number | null, sentAt: number): void {
     if (leaseExpiresAt === null) return execution.interrupt(new LeaseLostError(execution.claim.lease));
-    kept.confirmedAt = sentAt;
+    // Counted from before the call was sent: the store's own time began later.
+    execution.leaseSureUntil = sentAt + this.#timing.staleThreshold;
     execution.publish({
       type: "run:lease-renewed",
       leaseOwner: this.#owner,
@@ -106,21 +116,18 @@ export class LeaseKeeper {
 
   /** A lease that could not be renewed for its whole length may be another worker's by now. */
   #giveUpExpired(): void {
-    const limit = this.#deps.host.monotonic() - this.#timing.staleThreshold;
-    for (const { execution, confirmedAt } of this.#kept.values()) {
-      if (confirmedAt < limit) execution.interrupt(new LeaseLostError(execution.claim.lease));
+    const now = this.#deps.host.monotonic();
+    for (const execution of this.#kept.values()) {
+      if (execution.leaseSureUntil <= now) execution.interrupt(new LeaseLostError(execution.claim.lease));
     }
   }
 
   /** While the event loop is blocked no lease can be renewed: whoever blocks it should hear of it. */
   #reportDelay(ms: number): void {
-    if (ms < this.#timing.staleThreshold / 3) return;
+    const { staleThreshold } = this.#timing;
+    if (ms < staleThreshold / 3) return;
     this.#deps.hub.publishError(
-      new Error(
-        `The event loop was blocked for ${
-          Math.round(ms)
-        } ms, which endangers leases of ${this.#timing.staleThreshold} ms`,
-      ),
+      new Error(`The event loop was blocked for ${Math.round(ms)} ms, which endangers leases of ${staleThreshold} ms`),
     );
   }
 }

@@ -11,7 +11,7 @@ export class LeaseWatch {
   #firstSeen = new Map<string, { lease: SeenLease; at: number }>();
   #nextLookAt = -Infinity;
 
-  /** @param leaseMs How long a lease may stay unchanged, in milliseconds. */
+  /** @param leaseMs How long a lease may stay unchanged, in milliseconds; those of a worker with longer ones, longer. */
   constructor(store: Store, leaseMs: number) {
     this.#store = store;
     this.#leaseMs = leaseMs;
@@ -27,7 +27,9 @@ export class LeaseWatch {
       seen.set(key, this.#firstSeen.get(key) ?? { lease, at: monotonicNow });
     }
     this.#firstSeen = seen;
-    const stale = [...seen.values()].filter(({ at }) => monotonicNow - at >= this.#leaseMs);
+    const stale = [...seen.values()].filter(({ lease, at }) =>
+      monotonicNow - at >= Math.max(this.#leaseMs, lease.leaseMs ?? 0)
+    );
     if (stale.length > 0) await this.#store.revoke(stale.map(({ lease }) => lease));
   }
 }

@@ -61,7 +61,7 @@ export class PauseCalls {
     this.#check();
     const record = this.#known.get(waitId);
     if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
-    return await toResult(await this.#over(record), schema);
+    return await this.#result(record, schema);
   }
 
   /** See `StepContext.wait()`. The wait is made by the transaction that parks the run. */
@@ -75,7 +75,7 @@ export class PauseCalls {
     const name = this.#waitNames.begin(givenName);
     try {
       const pause = this.#find("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
-      return await toResult(await this.#over(pause), schema);
+      return await this.#result(pause, schema);
     } finally {
       this.#waitNames.end(givenName);
     }
@@ -86,17 +86,27 @@ export class PauseCalls {
     return this.#pauses.askRetry(stepName, retryAt);
   }
 
+  /** What ended a wait. The run does not park while a schema checks the payload. */
+  async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+    const over = await this.#over(pause);
+    return schema === undefined ? toResult(over) : await this.#execution.track(toCheckedResult(over, schema));
+  }
+
   /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
   async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
-      await this.#execution.unlessParked(Promise.resolve(this.#replay.deliver(known.resolution.recordedNo)));
+      const turn = this.#replay.deliver(known.resolution.recordedNo);
+      // What waits for its turn keeps the run from parking: the job goes on after it.
+      if (turn !== undefined) await this.#execution.track(turn);
       return known;
     }
     this.#replay.end();
     const execution = this.#execution;
-    const asked = this.#pauses.ask(known === undefined ? pause as NewPause : toNewPause(known));
-    const over = await execution.unlessInterrupted(asked);
+    const asked = () => this.#pauses.ask(known === undefined ? pause as NewPause : toNewPause(known));
+    await execution.mayBegin();
+    const over = await asked();
+    await this.#replay.caughtUp();
     this.#known.set(over.id, over);
     return over;
   }
@@ -106,7 +116,7 @@ export class PauseCalls {
     this.#replay.end();
     const pause = this.#newPause("wait", name, deadline, metadata);
     await execution.mayBegin();
-    const record = await execution.unlessInterrupted(this.#pauses.prepare(pause));
+    const record = await this.#pauses.prepare(pause);
     this.#known.set(record.id, record);
     return record;
   }
@@ -135,7 +145,6 @@ export class PauseCalls {
   }
 
   #check(): void {
-    this.#execution.throwIfOver();
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
   }
@@ -168,15 +177,18 @@ function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewP
   return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt } };
 }
 
-async function toResult({ name, resolution }: OverPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+function toResult({ resolution }: OverPause): WaitResult {
   if (resolution.outcome === "timeout") return { outcome: "timeout" };
-  const { signalId } = resolution;
-  const payload = decode(resolution.payload) ?? null;
-  if (schema === undefined) return { outcome: "signal", payload, signalId };
-  const parsed = await parse(schema, payload);
-  if (parsed.ok) return { outcome: "signal", payload: parsed.value, signalId };
+  return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
+}
+
+async function toCheckedResult(over: OverPause, schema: Schema): Promise<WaitResult<unknown>> {
+  const result = toResult(over);
+  if (result.outcome === "timeout") return result;
+  const parsed = await parse(schema, result.payload);
+  if (parsed.ok) return { ...result, payload: parsed.value };
   throw new ValidationError(
-    `The payload of wait "${name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
+    `The payload of wait "${over.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
     { code: "invalid_input", issues: parsed.issues },
   );
 }

@@ -4,6 +4,7 @@ import type { ExecutionDeps } from "./execution.ts";
 // A look costs a few microseconds, and what another process has written is noticed after half of this on average.
 const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
+const PAUSE_AFTER_ERROR_MS = 1_000;
 
 /**
  * Notices that somebody else has written to the store: several processes can share one. It looks only while somebody
@@ -12,14 +13,22 @@ const REST_MS = 100;
 export class Pulse {
   readonly #store: Store;
   readonly #deps: Pick<ExecutionDeps, "host" | "hub">;
+  readonly #pollingInterval: number;
   readonly #listeners = new Set<() => void>();
   #version: number | null = null;
+  #toldAt = 0;
   #cancelTimer: (() => void) | null = null;
   #isLooking = false;
 
-  /** Makes a pulse that rests. */
-  constructor(store: Store, deps: Pick<ExecutionDeps, "host" | "hub">) {
+  /**
+   * Makes a pulse that rests.
+   *
+   * @param pollingInterval After so many milliseconds it calls back although nothing seems to have changed: a store
+   * may not see what was written through the same connection.
+   */
+  constructor(store: Store, pollingInterval: number, deps: Pick<ExecutionDeps, "host" | "hub">) {
     this.#store = store;
+    this.#pollingInterval = pollingInterval;
     this.#deps = deps;
   }
 
@@ -59,27 +68,35 @@ export class Pulse {
     };
   }
 
-  #schedule(): void {
+  #schedule(ms = LOOK_EVERY_MS): void {
     if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
-    this.#cancelTimer = this.#deps.host.schedule(LOOK_EVERY_MS, () => {
+    this.#cancelTimer = this.#deps.host.schedule(ms, () => {
       this.#cancelTimer = null;
       this.#look();
     });
   }
 
   async #look(): Promise<void> {
+    const { host, hub } = this.#deps;
     this.#isLooking = true;
+    let nextMs = LOOK_EVERY_MS;
     try {
       const version = await this.#store.getVersion();
       // At the first look, too: what its listeners have read may be older.
-      const hasChanged = this.#version !== version;
+      const isDue = this.#version !== version || host.monotonic() - this.#toldAt >= this.#pollingInterval;
       this.#version = version;
-      if (hasChanged) { for (const listener of [...this.#listeners]) listener(); }
+      if (isDue) this.#tell();
     } catch (error) {
-      this.#deps.hub.publishError(error);
+      hub.publishError(error);
+      nextMs = PAUSE_AFTER_ERROR_MS;
     } finally {
       this.#isLooking = false;
-      this.#schedule();
+      this.#schedule(nextMs);
     }
+  }
+
+  #tell(): void {
+    this.#toldAt = this.#deps.host.monotonic();
+    for (const listener of [...this.#listeners]) listener();
   }
 }

@@ -32,6 +32,11 @@ export class Replay {
     this.#hasEnded = true;
   }
 
+  /** Resolves when everything that was asked for is delivered: what is recorded comes before what is new. */
+  async caughtUp(): Promise<void> {
+    while (this.#asked.size > 0) await new Promise<void>((resolve) => this.#host.defer(resolve));
+  }
+
   /** Resolves when it is the turn of this result. */
   deliver(recordedNo: number): Promise<void> | undefined {
     const turn = this.#order[this.#next];
@@ -59,10 +64,11 @@ export class Replay {
   }
 
   #deliverFirst(): void {
-    const first = Math.min(...this.#asked.keys());
+    while (!this.#asked.has(this.#order[this.#next]!)) this.#next += 1;
+    const first = this.#order[this.#next]!;
     const resolve = this.#asked.get(first)!;
     this.#asked.delete(first);
-    this.#next = this.#order.indexOf(first, this.#next) + 1;
+    this.#next += 1;
     resolve();
   }
 }

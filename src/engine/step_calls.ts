@@ -48,12 +48,15 @@ export class StepCalls {
   }
 
   /** See `StepContext.run()`. */
-  async run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+  run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+    return this.#execution.forJob(this.#run(givenName, work, options));
+  }
+
+  async #run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
-    this.#execution.throwIfOver();
     const { retry = this.#execution.retry, timeout } = options;
     checkRetryPolicy(retry);
     checkTimeout(timeout);
@@ -61,7 +64,7 @@ export class StepCalls {
     try {
       const recorded = this.#recorded.get(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
-        return await this.#execution.unlessParked(this.#answer(recorded));
+        return await this.#answer(recorded);
       }
       const index = recorded?.index ?? this.#nextIndex++;
       return await this.#execute({ name, index, work, retry, timeout }, recorded);
@@ -71,7 +74,9 @@ export class StepCalls {
   }
 
   async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
-    await this.#replay.deliver(recordedNo);
+    const turn = this.#replay.deliver(recordedNo);
+    // What waits for its turn keeps the run from parking: the job goes on after it.
+    if (turn !== undefined) await this.#execution.track(turn);
     if (result.status === "completed") return decode(result.output);
     throw new StepError(result.failure, { name, attempts });
   }
@@ -84,7 +89,8 @@ export class StepCalls {
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
       if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
       await execution.mayBegin();
-      const ended = await execution.unlessInterrupted(execution.track(this.#attempt(step, attempt)));
+      const ended = await execution.track(this.#attempt(step, attempt));
+      await this.#replay.caughtUp();
       if ("text" in ended) return decode(ended.text);
       if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
       retryAt = ended.retryAt;
@@ -96,11 +102,9 @@ export class StepCalls {
     const { host } = execution.deps;
     const leftMs = retryAt - host.now();
     if (leftMs <= 0) return;
-    await execution.unlessInterrupted(
-      leftMs <= LONGEST_DELAY_IN_MEMORY_MS
-        ? execution.track(pause(host, leftMs, execution.abortSignal))
-        : this.#pauses.untilRetry(stepName, retryAt),
-    );
+    await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
+      ? execution.track(pause(host, leftMs, execution.abortSignal))
+      : this.#pauses.untilRetry(stepName, retryAt));
   }
 
   /** Makes one attempt and records how it ended. Goes on when the run is interrupted: its result may still count. */

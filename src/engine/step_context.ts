@@ -39,11 +39,12 @@ export function stepContext(execution: Execution): StepContext {
     abortSignal,
     // What was recorded has the type that the function returns: it is the same step.
     run: (name, work, options) => settleQuietly(steps.run(name, work, options ?? {})) as never,
-    sleep: (name, ms) => settleQuietly(pauses.sleep(name, { afterMs: ms })),
-    sleepUntil: (name, date) => settleQuietly(pauses.sleep(name, { at: new Date(date).getTime() })),
-    prepareWait: (name, options) => settleQuietly(pauses.prepareWait(name, options ?? {})),
-    waitFor: (wait, options) => settleQuietly(pauses.waitFor(wait.id, options?.schema)) as never,
-    wait: (name, { schema, ...options } = {}) => settleQuietly(pauses.wait(name, options, schema)) as never,
+    sleep: (name, ms) => settleQuietly(execution.forJob(pauses.sleep(name, { afterMs: ms }))),
+    sleepUntil: (name, date) => settleQuietly(execution.forJob(pauses.sleep(name, { at: new Date(date).getTime() }))),
+    prepareWait: (name, options) => settleQuietly(execution.forJob(pauses.prepareWait(name, options ?? {}))),
+    waitFor: (wait, options) => settleQuietly(execution.forJob(pauses.waitFor(wait.id, options?.schema))) as never,
+    wait: (name, { schema, ...options } = {}) =>
+      settleQuietly(execution.forJob(pauses.wait(name, options, schema))) as never,
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;

@@ -1,4 +1,4 @@
-import { HoldfastError, RunCancelledError } from "../error.ts";
+import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { ExecutingStep } from "../step.ts";
@@ -75,6 +75,7 @@ export class Worker {
   readonly #keeper: LeaseKeeper;
   readonly #watch: LeaseWatch;
   readonly #stopping = new AbortController();
+  readonly #stopped = new Promise<void>((resolve) => this.#stopping.signal.addEventListener("abort", () => resolve()));
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
@@ -124,12 +125,18 @@ export class Worker {
   /** Works off everything that is due, and resolves with how many runs it took up. */
   async drain(): Promise<number> {
     let executed = 0;
+    let isLastLook = false;
     while (!this.#stopping.signal.aborted) {
-      const { claims, hasMore } = await this.#claim();
+      const { claims, hasMore } = await persist(() => this.#claim(), this.#deps, this.#stopping.signal);
       executed += claims.length;
-      if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) continue;
-      if (this.#executions.size === 0) break;
-      await Promise.race(this.#running);
+      if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) isLastLook = false;
+      else if (this.#executions.size > 0) await Promise.race(this.#running);
+      else if (isLastLook) break;
+      else {
+        // What an interrupted run still holds may be let go of in a moment.
+        isLastLook = true;
+        await this.#within(GRACE_MS, this.#allEnded());
+      }
     }
     return executed;
   }
@@ -141,20 +148,31 @@ export class Worker {
    * @param timeout How long steps may go on, in milliseconds.
    */
   async stop(timeout: number): Promise<void> {
-    const { host } = this.#deps;
     const reason = new HoldfastError("unavailable", "The engine is stopping");
     this.#stopping.abort(reason);
     this.#nap.wake();
+    await this.#within(timeout, this.#endSteps(reason));
+    for (const execution of this.#executions.values()) execution.interrupt(reason);
+    await this.#within(2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
+  }
+
+  async #endSteps(reason: Error): Promise<void> {
     await this.#loop;
     await this.#claiming.catch(() => {});
     for (const execution of this.#executions.values()) execution.stop(reason);
-    const deadline = new AbortController();
-    await Promise.race([this.#allEnded(), pause(host, timeout, deadline.signal)]);
-    for (const execution of this.#executions.values()) execution.interrupt(reason);
-    await Promise.race([this.#allEnded(), pause(host, 2 * GRACE_MS, deadline.signal)]);
-    deadline.abort();
+    await this.#allEnded();
+  }
+
+  async #forget(): Promise<void> {
     if (!this.#hasClaimed) return;
     await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
+  }
+
+  /** Waits for something, but not longer than so many milliseconds. */
+  async #within(ms: number, work: Promise<unknown>): Promise<void> {
+    const enough = new AbortController();
+    await Promise.race([work, pause(this.#deps.host, ms, enough.signal)]);
+    enough.abort();
   }
 
   async #allEnded(): Promise<void> {
@@ -218,9 +236,15 @@ export class Worker {
 
   #begin(claim: Claim, claimedAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
-    const execution = new Execution(claim, this.#jobs.get(run.jobName)!.retry, this.#deps);
+    // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
+    this.#executions.get(run.id)?.interrupt(new LeaseLostError(claim.lease));
+    const execution = new Execution(claim, {
+      retry: this.#jobs.get(run.jobName)!.retry,
+      leaseSureUntil: claimedAt + this.#settings.staleThreshold,
+      renewLease: () => this.#keeper.renew(),
+    }, this.#deps);
     this.#executions.set(run.id, execution);
-    this.#keeper.keep(execution, claimedAt);
+    this.#keeper.keep(execution);
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
     const running = this.#execute(execution).finally(() => this.#running.delete(running));
@@ -230,12 +254,8 @@ export class Worker {
   async #execute(execution: Execution): Promise<void> {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await execute(execution, this.#jobs.get(run.jobName)!);
-    if (outcome.kind === "interrupted") {
-      // What a step returns right after the signal still counts.
-      const grace = new AbortController();
-      await Promise.race([bodyEnded, pause(this.#deps.host, GRACE_MS, grace.signal)]);
-      grace.abort();
-    }
+    // What a step returns right after the signal still counts.
+    if (outcome.kind === "interrupted") await this.#within(GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
@@ -245,12 +265,12 @@ export class Worker {
   }
 
   /**
-   * Lets go of the lease. Unless the engine stops, the job has to end first: a run that was cancelled keeps its
-   * concurrency key as long as its job still runs here and its lease lasts.
+   * Lets go of the lease. Unless the engine stops, the functions of its steps have to end first: a run that was
+   * cancelled keeps its concurrency key as long as they still run here and its lease lasts.
    */
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
-    if (!execution.isStopping) await bodyEnded;
+    if (!execution.isStopping) await Promise.race([bodyEnded, this.#stopped]);
     await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
     this.#nap.wake();
   }

@@ -169,7 +169,7 @@ function toAwaitedPauses({ parking, pauses, steps }: KeptRun): AwaitedPause[] {
 
 /** Who a run is. */
 export function toIdentity(run: KeptRun): RunIdentity {
-  return { id: run.id, jobName: run.jobName, labels: { ...run.labels } };
+  return { id: run.id, jobName: run.jobName, labels: Object.freeze({ ...run.labels }) };
 }
 
 /** A running run with all that a replay needs. */

@@ -117,7 +117,7 @@ export class MemoryStore implements Store {
       renewals.map(({ lease, progress }) => {
         const run = this.#runs.findUnder(lease);
         if (run === undefined) return null;
-        run.lease!.expiresAt = Math.max(run.lease!.expiresAt, now + leaseMs);
+        run.lease!.expiresAt = Math.max(run.lease!.expiresAt + 1, now + leaseMs);
         this.#runs.touch(run, now, progress);
         return run.lease!.expiresAt;
       })
@@ -138,10 +138,13 @@ export class MemoryStore implements Store {
     return this.#perform(() => {
       const leases: SeenLease[] = [];
       for (const { id, generation, concurrencyKey, lease } of this.#runs.open) {
-        if (lease !== null) leases.push({ runId: id, generation, concurrencyKey, expiresAt: lease.expiresAt });
+        if (lease === null) continue;
+        const leaseMs = this.#workers.get(lease.owner)?.leaseMs ?? null;
+        leases.push({ runId: id, generation, concurrencyKey, expiresAt: lease.expiresAt, leaseMs });
       }
       for (const [concurrencyKey, { runId, generation, keptUntil }] of this.#runs.keys) {
-        if (keptUntil !== null) leases.push({ runId, generation, concurrencyKey, expiresAt: keptUntil });
+        if (keptUntil === null) continue;
+        leases.push({ runId, generation, concurrencyKey, expiresAt: keptUntil, leaseMs: null });
       }
       return leases;
     });

@@ -33,7 +33,16 @@ export function toRun(row: SqliteRow): Run {
 
 /** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
 export function toRunIdentity(row: SqliteRow): RunIdentity {
-  return { id: row.id as string, jobName: row.job as string, labels: JSON.parse(row.labels as string) as Labels };
+  return { id: row.id as string, jobName: row.job as string, labels: toLabels(row.labels as string) };
+}
+
+/** Labels that a damaged row does not have are none: one row must not stop the others. Nobody can change them. */
+function toLabels(text: string): Labels {
+  try {
+    return Object.freeze(JSON.parse(text));
+  } catch {
+    return Object.freeze({});
+  }
 }
 
 /** A row of `holdfast_steps` as a step of the run. */

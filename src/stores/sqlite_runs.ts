@@ -115,7 +115,7 @@ export function renewLeases(
 ): (number | null)[] {
   return renewals.map(({ lease, progress }) => {
     const row = db.get(
-      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at, ?), updated_at = ?,
+      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?,
          progress = coalesce(?, progress)
        WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING lease_expires_at`,
       now + leaseMs,
@@ -160,9 +160,9 @@ function isKeptAfterCancel(db: SqliteDatabase, key: string, runId: string): bool
 /** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
   const rows = db.all(
-    `SELECT id, lease_generation AS generation, concurrency_key, lease_expires_at AS expires_at
-     FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
-     UNION ALL SELECT run_id, generation, concurrency_key, expires_at
+    `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
+     FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
+     UNION ALL SELECT run_id, generation, concurrency_key, expires_at, NULL
      FROM holdfast_keys WHERE expires_at IS NOT NULL`,
   );
   return rows.map((row) => ({
@@ -170,6 +170,7 @@ export function readLeases(db: SqliteDatabase): SeenLease[] {
     generation: Number(row.generation),
     concurrencyKey: row.concurrency_key as string | null,
     expiresAt: Number(row.expires_at),
+    leaseMs: row.lease_ms === null ? null : Number(row.lease_ms),
   }));
 }
 

@@ -26,6 +26,8 @@ export class WriteBatch {
   readonly #host: Host;
   #urgent: Write[] = [];
   #queue: Write[] = [];
+  /** Writes of a batch that failed: each is tried again alone. */
+  #alone: Write[] = [];
   #flush: Promise<void> | null = null;
   #closed = false;
 
@@ -69,7 +71,7 @@ export class WriteBatch {
       } else {
         await pause(this.#host, 1 + this.#host.random() * MAX_BUSY_PAUSE_MS);
       }
-    } while (this.#urgent.length + this.#queue.length > 0);
+    } while (this.#alone.length + this.#urgent.length + this.#queue.length > 0);
     this.#flush = null;
   }
 
@@ -86,37 +88,22 @@ export class WriteBatch {
     const taken: Write[] = [];
     const answers: (() => void)[] = [];
     const startedAt = this.#host.monotonic();
+    const isAlone = this.#alone.length > 0;
     try {
       for (let write = this.#take(); write !== undefined; write = this.#take()) {
         taken.push(write);
         answers.push(perform(write));
-        if (this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
+        if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
       }
       this.#database.run("COMMIT");
     } catch (error) {
       this.#rollBack();
       if (taken.length === 1) taken[0]!.reject(storeError(error, { outcomeUnknown: true }));
-      else for (const write of taken) this.#commitAlone(write);
+      else this.#alone.push(...taken);
       return true;
     }
     for (const answer of answers) answer();
     return true;
-  }
-
-  #commitAlone(write: Write): void {
-    try {
-      this.#database.run("BEGIN IMMEDIATE");
-    } catch (error) {
-      return write.reject(storeError(error));
-    }
-    try {
-      const answer = perform(write);
-      this.#database.run("COMMIT");
-      answer();
-    } catch (error) {
-      this.#rollBack();
-      write.reject(storeError(error, { outcomeUnknown: true }));
-    }
   }
 
   #rollBack(): void {
@@ -128,14 +115,15 @@ export class WriteBatch {
   }
 
   #rejectAll(error: StoreError): void {
-    const all = [...this.#urgent, ...this.#queue];
+    const all = [...this.#alone, ...this.#urgent, ...this.#queue];
+    this.#alone = [];
     this.#urgent = [];
     this.#queue = [];
     for (const write of all) write.reject(error);
   }
 
   #take(): Write | undefined {
-    return this.#urgent.shift() ?? this.#queue.shift();
+    return this.#alone.shift() ?? this.#urgent.shift() ?? this.#queue.shift();
   }
 }
 

@@ -22,7 +22,7 @@ function aPulse() {
   const host = new FakeHost();
   const store = new Versions({ host });
   const hub = new Hub(host);
-  return { host, store, hub, pulse: new Pulse(store, { host, hub }) };
+  return { host, store, hub, pulse: new Pulse(store, 1_000, { host, hub }) };
 }
 
 Deno.test("Pulse.on() calls back after each change, and not without one", async () => {
