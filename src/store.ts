@@ -73,8 +73,12 @@ export interface Store extends AsyncDisposable {
   /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
   forgetWorker(workerId: string): Promise<void>;
 
-  /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void>;
+  /**
+   * Records how an attempt at a step ended.
+   *
+   * @returns Its place among everything that was recorded in the run.
+   */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them

@@ -8,6 +8,7 @@ import type { RetryPolicy } from "../retry.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
+import { Turns } from "./turns.ts";
 
 /** What executions share. */
 export interface ExecutionDeps {
@@ -48,6 +49,8 @@ export class Execution {
   readonly executing = new Map<string, ExecutingStep>();
   readonly #interruption = new AbortController();
   readonly #attempts = new Set<Promise<unknown>>();
+  /** Orders results that are recorded at about the same time. */
+  readonly turns: Turns;
   /** Until when the lease is surely ours, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
@@ -63,6 +66,7 @@ export class Execution {
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
+    this.turns = new Turns(deps.host);
     this.retry = options.retry;
     this.leaseSureUntil = options.leaseSureUntil;
     this.#renewLease = options.renewLease;
@@ -125,7 +129,12 @@ export class Execution {
 
   /** Whether no attempt at a step is under way. */
   get isQuiet(): boolean {
-    return this.#attempts.size === 0;
+    return this.#attempts.size === 0 && !this.turns.isHolding;
+  }
+
+  /** Whether one attempt at a step is all that goes on. */
+  get isAlone(): boolean {
+    return this.#attempts.size === 1 && !this.turns.isHolding;
   }
 
   /** Holds back new steps while the store is asked to park the run; for ever, if it does. */

@@ -5,7 +5,7 @@ import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
-import { type OverPause, Pauses } from "./pauses.ts";
+import { isOver, type OverPause, Pauses } from "./pauses.ts";
 import type { Replay } from "./replay.ts";
 import { StepNames } from "./step_names.ts";
 import { describeIssues } from "./trigger.ts";
@@ -79,6 +79,17 @@ export class PauseCalls {
     } finally {
       this.#waitNames.end(givenName);
     }
+  }
+
+  /**
+   * Resolves when it is the turn of a step that was recorded: what was recorded before it, by a signal or a deadline
+   * that nobody here has looked at yet, comes first.
+   */
+  async untilTurn(recordedNo: number): Promise<void> {
+    if (!this.#pauses.isAsking && this.#execution.isAlone) return;
+    const turn = this.#execution.turns.wait(recordedNo);
+    if (this.#pauses.isAsking) await this.#pauses.look();
+    await turn;
   }
 
   /** Resolves when it is time for another attempt at a step. */
@@ -167,10 +178,6 @@ export class PauseCalls {
       firstResumedAt: null,
     };
   }
-}
-
-function isOver(record: PauseRecord): record is OverPause {
-  return record.resolution !== null;
 }
 
 function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {

@@ -8,6 +8,11 @@ import { persist } from "./persist.ts";
 /** A pause that is over. */
 export type OverPause = PauseRecord & { resolution: NonNullable<PauseRecord["resolution"]> };
 
+/** Whether a pause is over. */
+export function isOver(record: PauseRecord): record is OverPause {
+  return record.resolution !== null;
+}
+
 interface Asked {
   pause: NewPause;
   promise: Promise<OverPause>;
@@ -38,6 +43,11 @@ export class Pauses {
     this.#execution = execution;
     this.#nap = new Nap(execution.deps.host);
     execution.onChange(() => this.#nap.wake());
+  }
+
+  /** Whether the job waits for a pause. */
+  get isAsking(): boolean {
+    return this.#asked.size > 0;
   }
 
   /** Keeps a pause without pausing on it. */
@@ -73,8 +83,8 @@ export class Pauses {
       while (this.#asked.size + this.#retries.size > 0 && !this.#execution.isOver) {
         // Everything that the job asks for together is looked at together.
         await new Promise<void>((resolve) => host.defer(resolve));
-        if (this.#execution.isOver || await this.#look()) return;
-        if (!await this.#deliver()) await this.#nap.sleep(this.#msToNext());
+        if (this.#execution.isOver || await this.look()) return;
+        if (!this.#resumeRetries() && !this.#execution.turns.isHolding) await this.#nap.sleep(this.#msToNext());
       }
     } catch (error) {
       this.#execution.noteRefusal(error);
@@ -83,17 +93,20 @@ export class Pauses {
     }
   }
 
-  #over: OverPause[] = [];
-
-  /** Asks the store which pauses are over, and to park the run if nothing else is left. Answers whether it did. */
-  async #look(): Promise<boolean> {
+  /**
+   * Asks the store which pauses are over, and lets the job go on with them in their turn. Asks it to park the run if
+   * nothing else is left, and answers whether it did.
+   */
+  async look(): Promise<boolean> {
     const execution = this.#execution;
     const asked = [...this.#asked.values()].map(({ pause }) => pause);
     const retries = [...this.#retries];
     const retryAt = retries.length === 0 ? null : Math.min(...retries.map(([, retry]) => retry.retryAt));
     const isLast = execution.isQuiet;
     const saving = this.#save(asked, retryAt, isLast);
-    const { parked, pauses } = await (isLast ? execution.park(saving) : execution.track(saving));
+    const { parked, pauses } = await execution.turns.expect(
+      isLast ? execution.park(saving) : execution.track(saving),
+    );
     if (parked) {
       for (const { id, kind, name, deadlineAt } of pauses) {
         this.#announce(kind === "wait" ? id : null, name, deadlineAt);
@@ -101,31 +114,25 @@ export class Pauses {
       for (const [name, retry] of retries) this.#announce(null, name, retry.retryAt);
       return true;
     }
-    for (const { id, deadlineAt: at } of pauses) {
-      const asked = this.#asked.get(id);
-      if (asked !== undefined && at !== null) asked.pause = { ...asked.pause, deadline: { at } };
+    for (const pause of pauses) {
+      const asked = this.#asked.get(pause.id);
+      if (asked === undefined) continue;
+      if (isOver(pause)) {
+        this.#asked.delete(pause.id);
+        execution.turns.wait(pause.resolution.recordedNo).then(() => asked.resolve(pause));
+      } else if (pause.deadlineAt !== null) asked.pause = { ...asked.pause, deadline: { at: pause.deadlineAt } };
     }
-    this.#over = pauses.filter((pause): pause is OverPause => pause.resolution !== null);
     return false;
   }
 
-  /** Lets the job go on with what is over, one after another in the order in which it was recorded. */
-  async #deliver(): Promise<boolean> {
+  #resumeRetries(): boolean {
     const { host } = this.#execution.deps;
-    const over = this.#over.toSorted((a, b) => a.resolution.recordedNo - b.resolution.recordedNo);
-    this.#over = [];
-    for (const pause of over) {
-      const asked = this.#asked.get(pause.id);
-      this.#asked.delete(pause.id);
-      asked?.resolve(pause);
-      await new Promise<void>((resolve) => host.defer(resolve));
-    }
     const due = [...this.#retries].filter(([, { retryAt }]) => retryAt <= host.now());
     for (const [stepName, { resolve }] of due) {
       this.#retries.delete(stepName);
       resolve();
     }
-    return over.length + due.length > 0;
+    return due.length > 0;
   }
 
   #save(

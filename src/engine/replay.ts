@@ -4,9 +4,9 @@ import type { Host } from "../host.ts";
  * Delivers recorded results in the order in which they were committed, so that `Promise.race` and interleaved
  * branches go as they went.
  *
- * A result whose turn it is is delivered at once. One that is asked for out of turn waits until the job asks for
- * nothing more; then the first of those that were asked for is delivered, and what came before it is passed over:
- * new code may not ask for it any more.
+ * A result that is asked for alone and in its turn is delivered at once. Otherwise it waits until the job asks for
+ * nothing more; then the first of those that were asked for is delivered, and what came before it is passed over: new
+ * code may not ask for it any more. So the job has gone on with one result before it gets the next.
  */
 export class Replay {
   readonly #host: Host;
@@ -15,6 +15,8 @@ export class Replay {
   #next = 0;
   #hasEnded = false;
   #isWaitingForQuiet = false;
+  /** Whether a result is on its way to the job. */
+  #isDelivering = false;
 
   /** @param recordedNos The places of all recorded results in the order of their commits. */
   constructor(recordedNos: readonly number[], host: Host) {
@@ -32,6 +34,11 @@ export class Replay {
     this.#hasEnded = true;
   }
 
+  /** Says that what was delivered has reached the job. */
+  noteArrival(): void {
+    this.#isDelivering = false;
+  }
+
   /** Resolves when everything that was asked for is delivered: what is recorded comes before what is new. */
   async caughtUp(): Promise<void> {
     while (this.#asked.size > 0) await new Promise<void>((resolve) => this.#host.defer(resolve));
@@ -40,10 +47,11 @@ export class Replay {
   /** Resolves when it is the turn of this result. */
   deliver(recordedNo: number): Promise<void> | undefined {
     const turn = this.#order[this.#next];
-    if (turn === undefined || recordedNo < turn) return;
-    if (recordedNo === turn) {
+    // What was passed over, or was recorded only since, has no turn to wait for.
+    if (turn === undefined || recordedNo < turn || recordedNo > this.#order.at(-1)!) return;
+    if (recordedNo === turn && this.#asked.size === 0 && !this.#isDelivering) {
       this.#next += 1;
-      this.#waitForQuiet();
+      this.#isDelivering = true;
       return;
     }
     return new Promise((resolve) => {
@@ -69,6 +77,7 @@ export class Replay {
     const resolve = this.#asked.get(first)!;
     this.#asked.delete(first);
     this.#next += 1;
+    this.#isDelivering = true;
     resolve();
   }
 }

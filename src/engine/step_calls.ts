@@ -48,11 +48,7 @@ export class StepCalls {
   }
 
   /** See `StepContext.run()`. */
-  run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
-    return this.#execution.forJob(this.#run(givenName, work, options));
-  }
-
-  async #run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+  async run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
@@ -124,20 +120,22 @@ export class StepCalls {
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      await persist(
+      const recordedNo = await execution.turns.expect(persist(
         () => deps.store.saveStep(claim.lease, { ...executing, result }, execution.progress),
         deps,
         execution.abortSignal,
-      );
+      ));
       const told = { stepName: name, stepIndex: index };
       if ("text" in ended) {
         const duration = Math.round(deps.host.monotonic() - since);
         execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
+        await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
       const retryAt = delayMs === null ? null : deps.host.now() + delayMs;
       const { message: error } = ended.failure;
       execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retryAt) });
+      if (retryAt === null) await this.#pauses.untilTurn(recordedNo);
       return { failure: ended.failure, retryAt };
     } catch (error) {
       execution.noteRefusal(error);

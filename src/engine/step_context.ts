@@ -23,6 +23,12 @@ export function stepContext(execution: Execution): StepContext {
   const steps = new StepCalls(execution, replay, pauses);
   /** What a replay passes was told before; what comes after the end is no longer true. */
   const isSilent = () => replay.isUnderWay || execution.isOver;
+  const forJob = <T>(call: Promise<T>): Promise<T> => {
+    const promise = execution.forJob(call);
+    // Heard before the job hears it. And a failed step that nobody awaits must not end the process.
+    promise.then(() => replay.noteArrival(), () => replay.noteArrival());
+    return promise;
+  };
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
     execution.publish({
@@ -38,13 +44,12 @@ export function stepContext(execution: Execution): StepContext {
     execution: claim.execution,
     abortSignal,
     // What was recorded has the type that the function returns: it is the same step.
-    run: (name, work, options) => settleQuietly(steps.run(name, work, options ?? {})) as never,
-    sleep: (name, ms) => settleQuietly(execution.forJob(pauses.sleep(name, { afterMs: ms }))),
-    sleepUntil: (name, date) => settleQuietly(execution.forJob(pauses.sleep(name, { at: new Date(date).getTime() }))),
-    prepareWait: (name, options) => settleQuietly(execution.forJob(pauses.prepareWait(name, options ?? {}))),
-    waitFor: (wait, options) => settleQuietly(execution.forJob(pauses.waitFor(wait.id, options?.schema))) as never,
-    wait: (name, { schema, ...options } = {}) =>
-      settleQuietly(execution.forJob(pauses.wait(name, options, schema))) as never,
+    run: (name, work, options) => forJob(steps.run(name, work, options ?? {})) as never,
+    sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
+    sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
+    prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
+    waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options?.schema)) as never,
+    wait: (name, { schema, ...options } = {}) => forJob(pauses.wait(name, options, schema)) as never,
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;
@@ -56,12 +61,6 @@ export function stepContext(execution: Execution): StepContext {
     },
     log: { info: log("info"), warn: log("warn"), error: log("error") },
   };
-}
-
-/** A failed step that nobody awaits must not end the process. */
-function settleQuietly<T>(promise: Promise<T>): Promise<T> {
-  promise.catch(() => {});
-  return promise;
 }
 
 function checkProgress(...numbers: (number | undefined)[]): void {

@@ -1,11 +1,18 @@
 import type { ExecutingStep, StepWrite } from "../step.ts";
 import { type KeptRun, nextRecordedNo } from "./memory_records.ts";
 
-/** Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already. */
-export function recordAttempt(run: KeptRun, step: StepWrite, now: number): void {
+/**
+ * Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already.
+ *
+ * @returns Its place among everything that was recorded in the run.
+ */
+export function recordAttempt(run: KeptRun, step: StepWrite, now: number): number {
   const earlier = run.steps.get(step.name);
-  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) return;
+  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
+    return earlier.recordedNo;
+  }
   const { result } = step;
+  const recordedNo = nextRecordedNo(run);
   run.steps.set(step.name, {
     name: step.name,
     index: earlier?.index ?? step.index,
@@ -13,10 +20,11 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): void 
     result: result.status === "retrying"
       ? { status: "retrying", failure: { ...result.failure }, retryAt: now + result.delayMs }
       : structuredClone(result),
-    recordedNo: nextRecordedNo(run),
+    recordedNo,
     startedAt: earlier?.startedAt ?? step.startedAt,
     completedAt: result.status === "retrying" ? null : now,
   });
+  return recordedNo;
 }
 
 /** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */

@@ -168,13 +168,14 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void> {
+  /** Records how an attempt at a step ended, and answers its place among everything that was recorded in the run. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number> {
     return this.#perform((now) => {
       const run = this.#runs.getUnder(lease);
-      recordAttempt(run, step, now);
+      const recordedNo = recordAttempt(run, step, now);
       run.abandonments = 0;
       this.#runs.touch(run, now, progress);
+      return recordedNo;
     });
   }
 

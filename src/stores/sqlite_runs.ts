@@ -195,7 +195,7 @@ export function recordStep(
   step: StepWrite,
   progress: JsonText | null,
   now: number,
-): void {
+): number {
   const run = db.get(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
        progress = coalesce(?, progress)
@@ -230,7 +230,14 @@ export function recordStep(
     step.startedAt,
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (!isRecorded) db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq!);
+  if (isRecorded) return Number(run.recorded);
+  db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq!);
+  const earlier = db.get(
+    "SELECT recorded_no FROM holdfast_steps WHERE run_seq = ? AND name = ?",
+    run.seq!,
+    step.name,
+  );
+  return Number(earlier!.recorded_no);
 }
 
 /** Ends a run. See `Store.finish()`. */

@@ -263,8 +263,8 @@ export class SqliteStore implements Store {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
 
-  /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<void> {
+  /** Records how an attempt at a step ended, and answers its place among everything that was recorded in the run. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number> {
     return this.#write((now) => recordStep(this.#db, lease, step, progress, now));
   }
 

@@ -22,7 +22,7 @@ function aPulse() {
   const host = new FakeHost();
   const store = new Versions({ host });
   const hub = new Hub(host);
-  return { host, store, hub, pulse: new Pulse(store, 1_000, { host, hub }) };
+  return { host, store, hub, pulse: new Pulse(store, 60_000, { host, hub }) };
 }
 
 Deno.test("Pulse.on() calls back after each change, and not without one", async () => {
@@ -91,7 +91,7 @@ Deno.test("Pulse.on() goes on looking after the store has failed, and tells of i
   await pass(host, 50, 10);
   store.fails = false;
   store.version = 2;
-  await pass(host, 100, 10);
+  await pass(host, 1_100, 10);
   stop();
 
   assert.ok(errors.length > 0 && errors.every((error) => error instanceof StoreError));

@@ -18,7 +18,11 @@ async function order(replay: Replay, asked: readonly number[], host: FakeHost): 
 Deno.test("Replay.deliver() delivers what is asked for one after another at once", () => {
   const replay = new Replay([3, 1, 2], new FakeHost());
 
-  const answers = [1, 2, 3].map((recordedNo) => replay.deliver(recordedNo));
+  const answers = [1, 2, 3].map((recordedNo) => {
+    const answer = replay.deliver(recordedNo);
+    replay.noteArrival();
+    return answer;
+  });
 
   assert.deepEqual(answers, [undefined, undefined, undefined]);
   assert.equal(replay.isUnderWay, false);

@@ -352,7 +352,7 @@ test("getLeases() shows the keys that cancelled runs still hold", async ({ store
 
   const leases = await store.getLeases();
 
-  assert.deepEqual(leases, [{ ...lease, expiresAt: FAKE_START + 1_000 }]);
+  assert.deepEqual(leases, [{ ...lease, expiresAt: FAKE_START + 1_000, leaseMs: null }]);
 });
 
 /** Starts a run of the key, and adds another one to the line. A worker of its own, `worker-x`, has the first. */
