@@ -54,6 +54,10 @@ export interface StepLog {
 /**
  * What a job's function works with. When a run was interrupted the function is called again from the beginning;
  * steps that were recorded answer what they answered then, and are not executed again.
+ *
+ * When the run parks, is cancelled, loses its lease, or the engine stops, what the job awaits here never settles: no
+ * `try` can swallow it, and `finally` does not run. What has to be tidied up belongs into a step, which hears of it by
+ * its `abortSignal`.
  */
 export interface StepContext {
   /** The id of the run. */

@@ -1717,3 +1717,32 @@ forEachStore("progress before a pause is kept by it", async ({ store, host }) =>
   const told = events.filter((event) => event.type === "run:progress").map(({ progress }) => progress.current);
   assert.deepEqual(told, [1, 2]);
 });
+
+forEachStore("a replay of steps and waits asks the store once, however many there are", async ({ store, host }) => {
+  const calls: string[] = [];
+  const counting = new Proxy(store, {
+    get(target, name) {
+      const member = target[name as keyof typeof target] as unknown;
+      if (typeof member !== "function") return member;
+      return (...parameters: unknown[]) => {
+        calls.push(String(name));
+        return member.apply(target, parameters);
+      };
+    },
+  });
+  const job = aJob(async (step) => {
+    for (let i = 0; i < 200; i++) await step.run("step", () => i);
+    for (let i = 0; i < 20; i++) await step.prepareWait("wait");
+    await step.sleep("end", 60_000);
+  });
+  await using engine = createEngine({ store: counting, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  host.advance(60_000);
+  calls.length = 0;
+
+  await engine.runUntilIdle();
+
+  assert.equal((await store.getRun(id))!.status, "completed");
+  assert.deepEqual(calls.filter((name) => name !== "claim"), ["finish"]);
+});
