@@ -237,7 +237,8 @@ export class Worker {
   #begin(claim: Claim, claimedAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
     // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
-    this.#executions.get(run.id)?.interrupt(new LeaseLostError(claim.lease));
+    const former = this.#executions.get(run.id);
+    former?.interrupt(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
       retry: this.#jobs.get(run.jobName)!.retry,
       leaseSureUntil: claimedAt + this.#settings.staleThreshold,
