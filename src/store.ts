@@ -189,6 +189,11 @@ export interface ClaimRequest {
   claimId: string;
   /** The names of the jobs that the worker knows. */
   jobNames: readonly string[];
+  /**
+   * The leases that the worker holds. Those that have expired meanwhile, while it was blocked, are extended instead of
+   * being taken away: it lives.
+   */
+  holding: readonly Lease[];
   /** How many runs at most. */
   limit: number;
   /** How long the leases last unless renewed, in milliseconds. */

@@ -33,7 +33,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   try {
     await execution.mayBegin();
     const output = await job.run(stepContext(execution), decode(execution.claim.input));
-    await checkOutput(job, output);
+    await execution.track(checkOutput(job, output)); // the run does not park meanwhile
     outcome = { kind: "completed", text: execution.encode(output, "The output") };
   } catch (error) {
     outcome = failedOutcome(error);

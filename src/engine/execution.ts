@@ -173,7 +173,9 @@ export class Execution {
   async mayBegin(): Promise<void> {
     while (this.#parking !== null) await this.#parking;
     // After the event loop was blocked, or the process suspended, the run may be another worker's.
-    while (!this.isOver && this.deps.host.monotonic() >= this.leaseSureUntil) await this.#renewLease();
+    while (!this.isOver && this.deps.host.monotonic() >= this.leaseSureUntil) {
+      await this.track(this.#renewLease()); // what is about to begin keeps the run from parking
+    }
     if (this.isOver || this.#isStopping) await new Promise<never>(() => {});
   }
 

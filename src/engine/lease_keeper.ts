@@ -20,6 +20,7 @@ export class LeaseKeeper {
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
   #renewing: Promise<void> | null = null;
+  #sentAt = 0;
 
   /** Keeps nothing yet. */
   constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string) {
@@ -72,9 +73,9 @@ export class LeaseKeeper {
   #beat(): void {
     if (this.#kept.size === 0) return;
     this.#beatIn(this.#timing.heartbeatInterval);
-    // If the last renewal has not been answered yet, there is only this to do.
     if (this.#renewing === null) this.renew();
-    else this.#giveUpExpired();
+    // A renewal that was sent a moment ago, after the event loop was blocked, is still to be answered.
+    else if (this.#deps.host.monotonic() - this.#sentAt >= this.#timing.heartbeatInterval) this.#giveUpExpired();
   }
 
   /** Renews all leases now, unless that is under way; those that are lost end their executions. Never throws. */
@@ -87,6 +88,7 @@ export class LeaseKeeper {
     const { host, hub, store } = this.#deps;
     const kept = [...this.#kept.values()];
     const sentAt = host.monotonic();
+    this.#sentAt = sentAt;
     const clockOffset = this.#readClockOffset();
     try {
       const renewals = kept.map((execution): Renewal => ({

@@ -11,7 +11,7 @@ import type { Host } from "../host.ts";
 export class Replay {
   readonly #host: Host;
   readonly #order: readonly number[];
-  readonly #asked = new Map<number, () => void>();
+  readonly #asked = new Map<number, PromiseWithResolvers<void>>();
   #next = 0;
   #hasEnded = false;
   #isWaitingForQuiet = false;
@@ -54,10 +54,11 @@ export class Replay {
       this.#isDelivering = true;
       return;
     }
-    return new Promise((resolve) => {
-      this.#asked.set(recordedNo, resolve);
-      this.#waitForQuiet();
-    });
+    // Two may ask for one result: a wait can be waited for twice.
+    const asked = this.#asked.get(recordedNo) ?? Promise.withResolvers<void>();
+    this.#asked.set(recordedNo, asked);
+    this.#waitForQuiet();
+    return asked.promise;
   }
 
   #waitForQuiet(): void {
@@ -74,7 +75,7 @@ export class Replay {
   #deliverFirst(): void {
     while (!this.#asked.has(this.#order[this.#next]!)) this.#next += 1;
     const first = this.#order[this.#next]!;
-    const resolve = this.#asked.get(first)!;
+    const { resolve } = this.#asked.get(first)!;
     this.#asked.delete(first);
     this.#next += 1;
     this.#isDelivering = true;

@@ -218,6 +218,8 @@ export class Worker {
       workerId: this.id,
       claimId: host.newId(),
       jobNames: [...this.#jobs.keys()],
+      holding: [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted)
+        .map(({ claim }) => claim.lease),
       limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,

@@ -28,9 +28,18 @@ export function claimRuns(
     return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
   workers.set(workerId, { claimId, jobNames: [...jobNames], leaseMs, seenAt: now });
+  extendHeld(runs, request, now);
   const { failed, hasMoreTimers } = doWhatTimeBrought(runs, request.maxAbandonments, now);
   const { claims, hasMoreRuns } = takeDueRuns(runs, findLiveJobNames(workers, now), request, now);
   return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
+}
+
+/** Extends the expired leases that the claiming worker still holds. */
+function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
+  for (const held of holding) {
+    const lease = runs.findUnder(held)?.lease;
+    if (lease && lease.expiresAt <= now) lease.expiresAt = now + leaseMs;
+  }
 }
 
 function findNextTimer(runs: MemoryRuns): number | null {

@@ -33,6 +33,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   // Whether there is more is for the next call to see: this one is a repetition, and does nothing.
   if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
 
+  extendHeld(db, request, now);
   const failed = takeExpiredLeases(db, request.maxAbandonments, now);
   freeExpiredKeys(db, now);
   wakeSleepers(db, now);
@@ -72,6 +73,19 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | n
       )
     )
     .filter((row) => row !== undefined);
+}
+
+/** Extends the expired leases that the claiming worker still holds. */
+function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
+  for (const { runId, generation } of holding) {
+    db.run(
+      "UPDATE holdfast_runs SET lease_expires_at = ? WHERE id = ? AND lease_generation = ? AND lease_expires_at <= ?",
+      now + leaseMs,
+      runId,
+      generation,
+      now,
+    );
+  }
 }
 
 function takeExpiredLeases(

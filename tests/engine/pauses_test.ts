@@ -1,3 +1,4 @@
+import type { Schema } from "../../src/schema.ts";
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { createEngine, type Engine } from "../../src/engine/engine.ts";
@@ -1745,4 +1746,45 @@ forEachStore("a replay of steps and waits asks the store once, however many ther
 
   assert.equal((await store.getRun(id))!.status, "completed");
   assert.deepEqual(calls.filter((name) => name !== "claim"), ["finish"]);
+});
+
+forEachStore("waitFor() answers both who wait for one wait, on a replay too", async ({ store, host }) => {
+  const job = aJob(async (step) => {
+    const wait = await step.prepareWait("review");
+    const all = await Promise.all([step.run("a", () => 1), step.waitFor(wait), step.waitFor(wait)]);
+    await step.sleep("end", 1_000);
+    return all.map((one) => typeof one);
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  await engine.signal((await engine.getWaits(id))[0]!.id, { signalId: "s", payload: null });
+  await engine.runUntilIdle();
+  host.advance(1_000);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual((await engine.getRun(id))!.output, ["number", "object", "object"]);
+});
+
+forEachStore("a run does not park while a schema checks its output", async ({ store, host }) => {
+  const checked = Promise.withResolvers<void>();
+  const output: Schema<unknown, unknown> = {
+    "~standard": { version: 1, vendor: "test", validate: (value) => checked.promise.then(() => ({ value })) },
+  };
+  const job = defineJob({
+    name: "job",
+    input: z.null(),
+    output,
+    run: (step) => Promise.race([step.wait("never"), step.run("fast", () => "fast")]),
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  const idle = engine.runUntilIdle();
+  await host.settle();
+  checked.resolve();
+  await idle;
+
+  assert.equal((await engine.getRun(id))!.status, "completed");
 });

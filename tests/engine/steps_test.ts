@@ -42,6 +42,7 @@ async function beginElsewhere(store: Store, job: Job<unknown>): Promise<string> 
 
 /** Takes over what a dead process has left, and answers how the run stands then. */
 async function takeOver({ store, host }: StoreTest, job: Job<unknown>, runId: string) {
+  await host.settle(); // until the other process does nothing more
   host.advance(LEASE_MS);
   await using engine = createEngine({ store, host, jobs: { job } });
   await engine.runUntilIdle();
@@ -644,6 +645,7 @@ forEachStore("step.execution counts interruptions, by a crash as by a stop", asy
   );
   const runId = await beginElsewhere(store, job);
   await reached[0]!.promise;
+  await host.settle();
   host.advance(LEASE_MS);
   const stopped = createEngine({ store, host, jobs: { job } });
   await stopped.start();

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { z } from "zod";
 import { createEngine, type Engine } from "../../src/engine/engine.ts";
 import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
+import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import {
   anything,
@@ -833,4 +835,30 @@ forEachStore("a clock that is set forward ends leases early, and the old holder 
   await host.settle();
 
   assert.equal((await engine.getRun(id))!.output, "second");
+});
+
+Deno.test("a job that has blocked the event loop beyond its lease goes on, and does not park before", async () => {
+  await using store = await SqliteStore.open(":memory:");
+  const job = defineJob({
+    name: "job",
+    input: z.null(),
+    run: (step) =>
+      Promise.all([
+        step.wait("never"),
+        (async () => {
+          await step.run("before", () => {});
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400); // blocks: it is not in a step
+          await step.run("after", () => {});
+        })(),
+      ]),
+  });
+  await using engine = createEngine({ store, jobs: { job }, worker: { heartbeatInterval: 100, staleThreshold: 300 } });
+  await engine.start();
+  const waiting = nextEvent(engine, "run:waiting");
+
+  const { id } = await engine.trigger(job, null);
+  await waiting;
+
+  assert.deepEqual((await engine.getSteps(id)).map(({ name }) => name), ["before", "after"]);
+  assert.equal((await engine.getRun(id))!.leaseGeneration, 1);
 });

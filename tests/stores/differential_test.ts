@@ -206,6 +206,7 @@ class Script {
       workerId,
       claimId: this.#claimIds.get(workerId) ?? "first",
       jobNames,
+      holding: this.#chance(0.3) ? this.#leases.slice(-3) : [],
       limit: this.#int(4),
       leaseMs: 100,
       maxAbandonments: 3,

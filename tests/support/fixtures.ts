@@ -46,6 +46,7 @@ export function aClaimRequest(overrides: Partial<ClaimRequest> = {}): ClaimReque
     workerId: "worker-a",
     claimId: uuidV7(FAKE_START),
     jobNames: [A_JOB],
+    holding: [],
     limit: 10,
     leaseMs: 1_000,
     maxAbandonments: 10,

@@ -231,3 +231,13 @@ test("revoke() counts as an abandonment", async ({ store, host }) => {
 
   assert.deepEqual(failed.map((failure) => failure.run.id), [run.id]);
 });
+
+test("claim() extends the expired leases that its worker still holds, and takes those of others", async ({ store, host }) => {
+  const [held, lost] = [await startRun(store), await startRun(store)];
+  host.advance(5_000);
+
+  const { claims } = await store.claim(aClaimRequest({ holding: [held.lease], limit: 5, leaseMs: 700 }));
+
+  assert.deepEqual(claims.map(({ run }) => run.id), [lost.run.id]);
+  assert.equal((await store.getRun(held.run.id))!.leaseExpiresAt, isoTime(FAKE_START + 5_700));
+});
