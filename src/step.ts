@@ -45,6 +45,14 @@ export interface StepWrite {
     | { status: "retrying"; failure: Failure; delayMs: number };
 }
 
+/** What became of an attempt that was recorded. */
+export interface SavedStep {
+  /** Its place among everything that was recorded in the run. */
+  recordedNo: number;
+  /** When the next attempt may begin: an instant of the store's clock; `null` if there is none. */
+  retryAt: number | null;
+}
+
 /** A step that is being executed at this moment. */
 export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAt">;
 

@@ -2,7 +2,7 @@ import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, NewLogEntry } from "./log.ts";
 import type { Coalesce, Disposition, Labels, Run, RunFilter, RunIdentity, RunPage, TerminalStatus } from "./run.ts";
-import type { ExecutingStep, Step, StepRecord, StepWrite } from "./step.ts";
+import type { ExecutingStep, SavedStep, Step, StepRecord, StepWrite } from "./step.ts";
 import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait } from "./wait.ts";
 
 /**
@@ -32,6 +32,7 @@ export interface Store extends AsyncDisposable {
    * the requests, each with the run as it stands.
    *
    * @throws {NotFoundError} The run in `copyStepsOf` does not exist.
+   * @throws {ConflictError} A run was deleted after it was added, and before this call was repeated.
    */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
 
@@ -73,12 +74,8 @@ export interface Store extends AsyncDisposable {
   /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
   forgetWorker(workerId: string): Promise<void>;
 
-  /**
-   * Records how an attempt at a step ended.
-   *
-   * @returns Its place among everything that was recorded in the run.
-   */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number>;
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
@@ -150,6 +147,12 @@ export interface Store extends AsyncDisposable {
   /** A number that changes whenever something was committed elsewhere; it may change at other times too. */
   getVersion(): Promise<number>;
 }
+
+/**
+ * How long a store knows which runs were deleted, in milliseconds: an `enqueue` that is repeated after an unknown
+ * outcome must not make them anew.
+ */
+export const DELETED_RUNS_KNOWN_MS = 600_000;
 
 /** A run to add. */
 export interface NewRun {

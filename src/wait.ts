@@ -94,6 +94,8 @@ export interface NewPause {
   deadline: Deadline;
   /** What the job tells those who may signal. */
   metadata: JsonText | null;
+  /** Whether the job is given it without pausing on it: then that has its place in the order of what is recorded. */
+  prepared: boolean;
 }
 
 /** A pause, as a replay needs it. */
@@ -110,6 +112,8 @@ export interface PauseRecord {
   deadlineAt: number | null;
   /** When it was prepared: an instant of the store's clock. */
   createdAt: number;
+  /** The place of its preparation among everything that was recorded in the run, if it was `prepared`. */
+  preparedNo: number | null;
   /** What ended it, and its place among everything that was recorded in the run; `null` while it lasts. */
   resolution:
     | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }

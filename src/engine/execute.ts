@@ -62,7 +62,8 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text }
       : { status: "failed" as const, error: outcome.error, failedStepName: outcome.failedStepName };
-    await persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
+    const finishing = persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
+    await execution.leave(finishing, () => true);
   } catch (error) {
     execution.noteRefusal(error);
     return { kind: "interrupted" };

@@ -49,7 +49,7 @@ export class Execution {
   readonly executing = new Map<string, ExecutingStep>();
   readonly #interruption = new AbortController();
   readonly #attempts = new Set<Promise<unknown>>();
-  /** Orders results that are recorded at about the same time. */
+  /** Orders the results that reach the job. */
   readonly turns: Turns;
   /** Until when the lease is surely ours, on the monotonic clock. */
   leaseSureUntil: number;
@@ -61,12 +61,16 @@ export class Execution {
   #isParked = false;
   #hasReturned = false;
   #isStopping = false;
+  #isSuperseded = false;
+  /** Calls under way that give the lease up. */
+  #leaving = 0;
+  #isLostUnlessLeft = false;
   #progress: JsonText | null = null;
 
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
-    this.turns = new Turns(deps.host);
+    this.turns = new Turns(recordedNos(claim), deps.host);
     this.retry = options.retry;
     this.leaseSureUntil = options.leaseSureUntil;
     this.#renewLease = options.renewLease;
@@ -88,6 +92,39 @@ export class Execution {
     this.#interruption.abort(reason);
     this.#interrupted.resolve();
     this.#tellChange();
+  }
+
+  /** Ends the execution because of something newer that is told of the run: that it was cancelled, or taken up again. */
+  supersede(reason: Error): void {
+    this.#isSuperseded = true;
+    this.interrupt(reason);
+  }
+
+  /** Whether something newer was told of the run than what this execution may still have to tell. */
+  get isSuperseded(): boolean {
+    return this.#isSuperseded;
+  }
+
+  /**
+   * Notes a call that may give the lease up: while it is under way, nothing else says what became of the lease.
+   *
+   * @param hasLeft Whether it did, according to the answer.
+   */
+  async leave<T>(answer: Promise<T>, hasLeft: (answer: T) => boolean): Promise<T> {
+    this.#leaving += 1;
+    try {
+      const value = await answer;
+      if (this.#isLostUnlessLeft && !hasLeft(value)) this.interrupt(new LeaseLostError(this.claim.lease));
+      return value;
+    } finally {
+      this.#leaving -= 1;
+    }
+  }
+
+  /** Takes note that the lease is gone, or may be: unless the execution gives it up itself at this moment. */
+  noteLostLease(): void {
+    if (this.#leaving > 0) this.#isLostUnlessLeft = true;
+    else this.interrupt(new LeaseLostError(this.claim.lease));
   }
 
   /** Resolves when the execution is interrupted. */
@@ -169,9 +206,15 @@ export class Execution {
     return await new Promise<never>(() => {});
   }
 
+  /** Resolves when the store may be asked about something that is known: never, if the job is over. */
+  async mayAsk(): Promise<void> {
+    while (this.#parking !== null) await this.#parking;
+    if (this.isOver) await new Promise<never>(() => {});
+  }
+
   /** Resolves when something new may begin: never, if the job is over or the engine stops. */
   async mayBegin(): Promise<void> {
-    while (this.#parking !== null) await this.#parking;
+    await this.mayAsk();
     // After the event loop was blocked, or the process suspended, the run may be another worker's.
     while (!this.isOver && this.deps.host.monotonic() >= this.leaseSureUntil) {
       await this.track(this.#renewLease()); // what is about to begin keeps the run from parking
@@ -201,6 +244,11 @@ export class Execution {
     });
     this.#attempts.add(settled);
     return attempt;
+  }
+
+  /** Resolves when it is the turn of something that was recorded before this execution. */
+  untilDelivered(recordedNo: number): Promise<void> {
+    return this.track(this.turns.wait(recordedNo)); // the run does not park meanwhile: the job goes on after it
   }
 
   /** Resolves when no attempt at a step is under way. */
@@ -233,6 +281,14 @@ export class Execution {
   noteRefusal(error: unknown): void {
     if (error instanceof LeaseLostError) this.interrupt(error);
   }
+}
+
+/** The places of everything that a replay may deliver. */
+function recordedNos({ steps, pauses }: Claim): number[] {
+  return [
+    ...steps.filter(({ result }) => result.status !== "retrying").map(({ recordedNo }) => recordedNo),
+    ...pauses.flatMap(({ preparedNo, resolution }) => [preparedNo ?? 0, resolution?.recordedNo ?? 0]),
+  ];
 }
 
 /** How an execution of a run ended. */

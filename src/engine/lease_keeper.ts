@@ -1,4 +1,3 @@
-import { LeaseLostError } from "../error.ts";
 import type { Renewal } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
@@ -106,7 +105,7 @@ export class LeaseKeeper {
   }
 
   #note(execution: Execution, leaseExpiresAt: number | null, sentAt: number): void {
-    if (leaseExpiresAt === null) return execution.interrupt(new LeaseLostError(execution.claim.lease));
+    if (leaseExpiresAt === null) return execution.noteLostLease();
     // Counted from before the call was sent: the store's own time began later.
     execution.leaseSureUntil = sentAt + this.#timing.staleThreshold;
     execution.publish({
@@ -120,7 +119,7 @@ export class LeaseKeeper {
   #giveUpExpired(): void {
     const now = this.#deps.host.monotonic();
     for (const execution of this.#kept.values()) {
-      if (execution.leaseSureUntil <= now) execution.interrupt(new LeaseLostError(execution.claim.lease));
+      if (execution.leaseSureUntil <= now) execution.noteLostLease();
     }
   }
 

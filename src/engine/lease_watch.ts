@@ -1,3 +1,4 @@
+import type { Host } from "../host.ts";
 import type { SeenLease } from "../lease.ts";
 import type { Store } from "../store.ts";
 
@@ -7,28 +8,35 @@ import type { Store } from "../store.ts";
  */
 export class LeaseWatch {
   readonly #store: Store;
+  readonly #host: Host;
   readonly #leaseMs: number;
   #firstSeen = new Map<string, { lease: SeenLease; at: number }>();
   #nextLookAt = -Infinity;
 
   /** @param leaseMs How long a lease may stay unchanged, in milliseconds; those of a worker with longer ones, longer. */
-  constructor(store: Store, leaseMs: number) {
+  constructor(store: Store, leaseMs: number, host: Host) {
     this.#store = store;
+    this.#host = host;
     this.#leaseMs = leaseMs;
   }
 
   /** Looks, a few times during the length of a lease, and takes away what was seen unchanged for all of it. */
-  async look(monotonicNow: number): Promise<void> {
-    if (monotonicNow < this.#nextLookAt) return;
-    this.#nextLookAt = monotonicNow + this.#leaseMs / 3;
+  async look(): Promise<void> {
+    const askedAt = this.#host.monotonic();
+    if (askedAt < this.#nextLookAt) return;
+    this.#nextLookAt = askedAt + this.#leaseMs / 3;
+    const leases = await this.#store.getLeases();
+    // What an answer shows was so at some moment between the question and the answer. Counted is only what surely lies
+    // between two such moments.
+    const answeredAt = this.#host.monotonic();
     const seen = new Map<string, { lease: SeenLease; at: number }>();
-    for (const lease of await this.#store.getLeases()) {
+    for (const lease of leases) {
       const key = `${lease.runId} ${lease.generation} ${lease.expiresAt}`;
-      seen.set(key, this.#firstSeen.get(key) ?? { lease, at: monotonicNow });
+      seen.set(key, this.#firstSeen.get(key) ?? { lease, at: answeredAt });
     }
     this.#firstSeen = seen;
     const stale = [...seen.values()].filter(({ lease, at }) =>
-      monotonicNow - at >= Math.max(this.#leaseMs, lease.leaseMs ?? 0)
+      askedAt - at >= Math.max(this.#leaseMs, lease.leaseMs ?? 0)
     );
     if (stale.length > 0) await this.#store.revoke(stale.map(({ lease }) => lease));
   }

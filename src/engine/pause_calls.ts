@@ -6,7 +6,6 @@ import { isoTime } from "../time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, Pauses } from "./pauses.ts";
-import type { Replay } from "./replay.ts";
 import { StepNames } from "./step_names.ts";
 import { describeIssues } from "./trigger.ts";
 
@@ -16,7 +15,6 @@ const LAST_INSTANT = 8_640_000_000_000_000;
 /** Carries out the pauses of a job: answers those that are over, and pauses on the others. */
 export class PauseCalls {
   readonly #execution: Execution;
-  readonly #replay: Replay;
   readonly #pauses: Pauses;
   readonly #waitNames = new StepNames("wait");
   readonly #sleepNames = new StepNames("sleep");
@@ -24,9 +22,8 @@ export class PauseCalls {
   readonly #known = new Map<string, PauseRecord>();
 
   /** Begins with what the claim brought. */
-  constructor(execution: Execution, replay: Replay) {
+  constructor(execution: Execution) {
     this.#execution = execution;
-    this.#replay = replay;
     this.#pauses = new Pauses(execution);
     for (const record of execution.claim.pauses) this.#known.set(record.id, record);
   }
@@ -49,8 +46,9 @@ export class PauseCalls {
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
-      const record = this.#find("wait", name) ?? await this.#prepare(name, deadline, options.metadata);
-      return this.#toPreparedWait(record);
+      const known = this.#find("wait", name);
+      if (known !== undefined) await this.#execution.untilDelivered(known.preparedNo ?? 0);
+      return this.#toPreparedWait(known ?? await this.#prepare(name, deadline, options.metadata));
     } finally {
       this.#waitNames.end(givenName);
     }
@@ -107,28 +105,39 @@ export class PauseCalls {
   async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
-      const turn = this.#replay.deliver(known.resolution.recordedNo);
-      // What waits for its turn keeps the run from parking: the job goes on after it.
-      if (turn !== undefined) await this.#execution.track(turn);
+      await this.#execution.untilDelivered(known.resolution.recordedNo);
       return known;
     }
-    this.#replay.end();
-    const execution = this.#execution;
-    const asked = () => this.#pauses.ask(known === undefined ? pause as NewPause : toNewPause(known));
-    await execution.mayBegin();
-    const over = await asked();
-    await this.#replay.caughtUp();
+    this.#execution.turns.noteNew();
+    const over = await (known === undefined ? this.#askNew(pause as NewPause) : this.#askKnown(known));
     this.#known.set(over.id, over);
     return over;
   }
 
+  async #askNew(pause: NewPause): Promise<OverPause> {
+    await this.#execution.mayBegin();
+    return await this.#pauses.ask(pause);
+  }
+
+  /** At once, even if the lease has to be renewed first: the store is asked before anything later is delivered. */
+  async #askKnown(record: PauseRecord): Promise<OverPause> {
+    await this.#execution.mayAsk();
+    return await this.#pauses.askKnown(toNewPause(record));
+  }
+
   async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
     const execution = this.#execution;
-    this.#replay.end();
-    const pause = this.#newPause("wait", name, deadline, metadata);
+    execution.turns.noteNew();
+    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
     await execution.mayBegin();
-    const record = await this.#pauses.prepare(pause);
+    const record = await execution.track(this.#prepareInTurn(pause));
     this.#known.set(record.id, record);
+    return record;
+  }
+
+  async #prepareInTurn(pause: NewPause): Promise<PauseRecord> {
+    const record = await this.#execution.turns.expect(this.#pauses.prepare(pause));
+    await this.untilTurn(record.preparedNo ?? 0);
     return record;
   }
 
@@ -138,7 +147,8 @@ export class PauseCalls {
 
   #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
     const id = this.#execution.deps.host.newId();
-    return { id, kind, name, deadline, metadata: this.#execution.encode(metadata, `The metadata of wait "${name}"`) };
+    const text = this.#execution.encode(metadata, `The metadata of wait "${name}"`);
+    return { id, kind, name, deadline, metadata: text, prepared: false };
   }
 
   #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
@@ -181,7 +191,7 @@ export class PauseCalls {
 }
 
 function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {
-  return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt } };
+  return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt }, prepared: false };
 }
 
 function toResult({ resolution }: OverPause): WaitResult {

@@ -37,6 +37,9 @@ export class Pauses {
   readonly #retries = new Map<string, AskedRetry>();
   readonly #nap: Nap;
   #isAttending = false;
+  #looking: Promise<unknown> = Promise.resolve();
+  /** A look that is still to be sent: whoever wants one until then shares it. */
+  #nextLook: Promise<boolean> | null = null;
 
   /** Pauses on nothing yet. */
   constructor(execution: Execution) {
@@ -52,7 +55,7 @@ export class Pauses {
 
   /** Keeps a pause without pausing on it. */
   async prepare(pause: NewPause): Promise<PauseRecord> {
-    const { pauses: [record] } = await this.#execution.track(this.#save([pause], null, false));
+    const { pauses: [record] } = await this.#save([pause], null, false);
     return record!;
   }
 
@@ -63,6 +66,13 @@ export class Pauses {
     const { promise, resolve } = Promise.withResolvers<OverPause>();
     this.#asked.set(pause.id, { pause, promise, resolve });
     this.#attend();
+    return promise;
+  }
+
+  /** The same for a pause that was prepared before: it may be over, and that recorded before what waits for its turn. */
+  askKnown(pause: NewPause): Promise<OverPause> {
+    const promise = this.ask(pause);
+    if (this.#execution.turns.isHolding) this.look().catch(() => {}); // then the job is over
     return promise;
   }
 
@@ -78,36 +88,50 @@ export class Pauses {
     this.#nap.wake();
     if (this.#isAttending) return;
     this.#isAttending = true;
-    const { host } = this.#execution.deps;
     try {
-      while (this.#asked.size + this.#retries.size > 0 && !this.#execution.isOver) {
+      while (this.#hasAsked()) {
         // Everything that the job asks for together is looked at together.
-        await new Promise<void>((resolve) => host.defer(resolve));
-        if (this.#execution.isOver || await this.look()) return;
+        await this.#execution.turns.settled();
+        if (!this.#hasAsked() || await this.look()) return;
         if (!this.#resumeRetries() && !this.#execution.turns.isHolding) await this.#nap.sleep(this.#msToNext());
       }
-    } catch (error) {
-      this.#execution.noteRefusal(error);
+    } catch {
+      // Refused, or interrupted: the job is over.
     } finally {
       this.#isAttending = false;
     }
+  }
+
+  #hasAsked(): boolean {
+    return this.#asked.size + this.#retries.size > 0 && !this.#execution.isOver;
   }
 
   /**
    * Asks the store which pauses are over, and lets the job go on with them in their turn. Asks it to park the run if
    * nothing else is left, and answers whether it did.
    */
-  async look(): Promise<boolean> {
+  look(): Promise<boolean> {
+    // One at a time, so that none is overtaken by one that knows less.
+    this.#nextLook ??= this.#looking.then(() => {
+      this.#nextLook = null;
+      return this.#lookNow();
+    });
+    this.#looking = this.#nextLook.catch(() => {});
+    return this.#execution.turns.expect(this.#nextLook);
+  }
+
+  async #lookNow(): Promise<boolean> {
+    if (!this.#hasAsked()) return false;
     const execution = this.#execution;
     const asked = [...this.#asked.values()].map(({ pause }) => pause);
     const retries = [...this.#retries];
     const retryAt = retries.length === 0 ? null : Math.min(...retries.map(([, retry]) => retry.retryAt));
     const isLast = execution.isQuiet;
     const saving = this.#save(asked, retryAt, isLast);
-    const { parked, pauses } = await execution.turns.expect(
-      isLast ? execution.park(saving) : execution.track(saving),
-    );
+    const { parked, pauses } =
+      await (isLast ? execution.park(execution.leave(saving, ({ parked }) => parked)) : execution.track(saving));
     if (parked) {
+      if (execution.isSuperseded) return true;
       for (const { id, kind, name, deadlineAt } of pauses) {
         this.#announce(kind === "wait" ? id : null, name, deadlineAt);
       }
@@ -119,9 +143,15 @@ export class Pauses {
       if (asked === undefined) continue;
       if (isOver(pause)) {
         this.#asked.delete(pause.id);
-        execution.turns.wait(pause.resolution.recordedNo).then(() => asked.resolve(pause));
+        execution.turns.wait(pause.resolution.recordedNo).then(() => {
+          asked.resolve(pause);
+          this.#nap.wake(); // it may have been the last thing that kept the run from parking
+        });
       } else if (pause.deadlineAt !== null) asked.pause = { ...asked.pause, deadline: { at: pause.deadlineAt } };
     }
+    // What the job has asked for meanwhile may be over, too, and that recorded before.
+    const answered = new Set(pauses.map(({ id }) => id));
+    if (pauses.some(isOver) && [...this.#asked.keys()].some((id) => !answered.has(id))) this.look().catch(() => {});
     return false;
   }
 
@@ -135,14 +165,19 @@ export class Pauses {
     return due.length > 0;
   }
 
-  #save(
+  async #save(
     pauses: readonly NewPause[],
     retryAt: number | null,
     park: boolean,
   ): Promise<{ parked: boolean; pauses: PauseRecord[] }> {
     const { claim, deps, abortSignal } = this.#execution;
     const progress: JsonText | null = this.#execution.progress;
-    return persist(() => deps.store.pause(claim.lease, { pauses, retryAt, park, progress }), deps, abortSignal);
+    try {
+      return await persist(() => deps.store.pause(claim.lease, { pauses, retryAt, park, progress }), deps, abortSignal);
+    } catch (error) {
+      this.#execution.noteRefusal(error);
+      throw error;
+    }
   }
 
   #announce(waitId: string | null, waitName: string, deadlineAt: number | null): void {

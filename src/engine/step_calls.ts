@@ -8,7 +8,6 @@ import { isoTime } from "../time.ts";
 import type { Execution } from "./execution.ts";
 import type { PauseCalls } from "./pause_calls.ts";
 import { persist } from "./persist.ts";
-import type { Replay } from "./replay.ts";
 import { StepNames } from "./step_names.ts";
 
 type Work = (tools: StepTools) => unknown;
@@ -31,17 +30,15 @@ const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 /** Carries out `step.run()`: answers what was recorded, and executes and records what was not. */
 export class StepCalls {
   readonly #execution: Execution;
-  readonly #replay: Replay;
   readonly #pauses: PauseCalls;
   readonly #names = new StepNames("step");
   readonly #recorded: Map<string, StepRecord>;
   #nextIndex: number;
 
   /** Begins with what the claim brought. */
-  constructor(execution: Execution, replay: Replay, pauses: PauseCalls) {
+  constructor(execution: Execution, pauses: PauseCalls) {
     const { steps } = execution.claim;
     this.#execution = execution;
-    this.#replay = replay;
     this.#pauses = pauses;
     this.#recorded = new Map(steps.map((step) => [step.name, step]));
     this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
@@ -70,9 +67,7 @@ export class StepCalls {
   }
 
   async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
-    const turn = this.#replay.deliver(recordedNo);
-    // What waits for its turn keeps the run from parking: the job goes on after it.
-    if (turn !== undefined) await this.#execution.track(turn);
+    await this.#execution.untilDelivered(recordedNo);
     if (result.status === "completed") return decode(result.output);
     throw new StepError(result.failure, { name, attempts });
   }
@@ -80,13 +75,12 @@ export class StepCalls {
   /** Makes attempts at a step until one succeeds or none is left. */
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
-    this.#replay.end();
+    execution.turns.noteNew();
     let retryAt = recorded?.result.status === "retrying" ? recorded.result.retryAt : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
       if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
       await execution.mayBegin();
       const ended = await execution.track(this.#attempt(step, attempt));
-      await this.#replay.caughtUp();
       if ("text" in ended) return decode(ended.text);
       if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
       retryAt = ended.retryAt;
@@ -120,7 +114,7 @@ export class StepCalls {
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      const recordedNo = await execution.turns.expect(persist(
+      const { recordedNo, retryAt } = await execution.turns.expect(persist(
         () => deps.store.saveStep(claim.lease, { ...executing, result }, execution.progress),
         deps,
         execution.abortSignal,
@@ -132,7 +126,6 @@ export class StepCalls {
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
-      const retryAt = delayMs === null ? null : deps.host.now() + delayMs;
       const { message: error } = ended.failure;
       execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retryAt) });
       if (retryAt === null) await this.#pauses.untilTurn(recordedNo);

@@ -5,7 +5,6 @@ import type { LogLevel } from "../log.ts";
 import { tidyText } from "../text.ts";
 import type { Execution } from "./execution.ts";
 import { PauseCalls } from "./pause_calls.ts";
-import { Replay } from "./replay.ts";
 import { StepCalls } from "./step_calls.ts";
 
 const MAX_MESSAGE_LENGTH = 1_024;
@@ -14,19 +13,16 @@ const MAX_LOG_LENGTH = 8_192;
 /** What a job's function works with: answers what was recorded, and executes and records what was not. */
 export function stepContext(execution: Execution): StepContext {
   const { claim, deps, abortSignal } = execution;
-  const recordedNos = [
-    ...claim.steps.filter(({ result }) => result.status !== "retrying").map(({ recordedNo }) => recordedNo),
-    ...claim.pauses.map(({ resolution }) => resolution?.recordedNo ?? null).filter((no) => no !== null),
-  ];
-  const replay = new Replay(recordedNos, deps.host);
-  const pauses = new PauseCalls(execution, replay);
-  const steps = new StepCalls(execution, replay, pauses);
-  /** What a replay passes was told before; what comes after the end is no longer true. */
-  const isSilent = () => replay.isUnderWay || execution.isOver;
+  const pauses = new PauseCalls(execution);
+  const steps = new StepCalls(execution, pauses);
+  /**
+   * What a replay passes was told before, except in the function of a step, which is called for the first time or
+   * again. What comes after the end is no longer true.
+   */
+  const isSilent = () => execution.isOver || (execution.turns.isReplaying && deps.currentStep.getStore() === undefined);
   const forJob = <T>(call: Promise<T>): Promise<T> => {
     const promise = execution.forJob(call);
-    // Heard before the job hears it. And a failed step that nobody awaits must not end the process.
-    promise.then(() => replay.noteArrival(), () => replay.noteArrival());
+    promise.catch(() => {}); // a failed step that nobody awaits must not end the process
     return promise;
   };
   const log = (level: LogLevel) => (message: string, data?: unknown) => {

@@ -1,17 +1,34 @@
 import type { Host } from "../host.ts";
 
+interface Held {
+  recordedNo: number;
+  resolve: () => void;
+}
+
 /**
- * Lets results that were recorded at about the same time reach the job in the order of their records, one after
- * another: a replay delivers them so.
+ * Lets results reach the job in the order of their records, one after another: so that `Promise.race` and interleaved
+ * branches go the same way in every execution.
+ *
+ * A result is delivered when the job asks for nothing more: so the job has gone on with one before it gets the next,
+ * however many turns of its own that takes. Results that were recorded live wait for answers of the store that may
+ * bring earlier ones; those of a replay are all known.
  */
 export class Turns {
   readonly #host: Host;
-  readonly #held: { recordedNo: number; resolve: () => void }[] = [];
+  /** The place of the last result that was recorded before this execution. */
+  readonly #lastNo: number;
+  readonly #held: Held[] = [];
+  #lastDelivered = 0;
+  #hasNew = false;
+  #isLeavingReplay = false;
+  /** Those who wait until nothing is held. */
+  readonly #whenEmpty: (() => void)[] = [];
   #answersDue = 0;
   #isScheduled = false;
 
-  /** Holds nothing yet. */
-  constructor(host: Host) {
+  /** @param recordedNos The places of all results that were recorded before. */
+  constructor(recordedNos: readonly number[], host: Host) {
+    this.#lastNo = recordedNos.reduce((last, no) => Math.max(last, no), 0);
     this.#host = host;
   }
 
@@ -20,7 +37,23 @@ export class Turns {
     return this.#held.length > 0;
   }
 
-  /** Notes a call to the store that may answer with a record: until it does, nobody has a turn. */
+  /** Whether the job still does over what it did before: until it is given the last of it, or has left it behind. */
+  get isReplaying(): boolean {
+    return !this.#hasNew && this.#lastDelivered < this.#lastNo;
+  }
+
+  /**
+   * Says that the job asks for something new. What is left of the replay is behind it as soon as it asks for nothing
+   * old any more: another branch may still do over what it did.
+   */
+  async noteNew(): Promise<void> {
+    if (this.#isLeavingReplay || !this.isReplaying) return;
+    this.#isLeavingReplay = true;
+    await this.settled();
+    this.#hasNew = true;
+  }
+
+  /** Notes a call to the store that may answer with a record: until it does, no live result has a turn. */
   async expect<T>(answer: Promise<T>): Promise<T> {
     this.#answersDue += 1;
     try {
@@ -31,12 +64,21 @@ export class Turns {
     }
   }
 
-  /** Resolves when everything that was recorded before, as far as it is known, has reached the job. */
+  /** Resolves when everything that was recorded before, as far as it is asked for, has reached the job. */
   wait(recordedNo: number): Promise<void> {
     return new Promise((resolve) => {
-      this.#held.push({ recordedNo, resolve });
+      const after = this.#held.findLastIndex((held) => held.recordedNo <= recordedNo);
+      this.#held.splice(after + 1, 0, { recordedNo, resolve });
       this.#schedule();
     });
+  }
+
+  /** Resolves when nothing waits for its turn. */
+  async settled(): Promise<void> {
+    do {
+      if (this.isHolding) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
+      await new Promise<void>((resolve) => this.#host.defer(resolve));
+    } while (this.isHolding);
   }
 
   #schedule(): void {
@@ -44,9 +86,18 @@ export class Turns {
     this.#isScheduled = true;
     this.#host.defer(() => {
       this.#isScheduled = false;
-      if (this.#answersDue > 0) return;
-      this.#held.sort((left, right) => left.recordedNo - right.recordedNo).shift()?.resolve();
-      this.#schedule();
+      this.#deliverFirst();
     });
+  }
+
+  #deliverFirst(): void {
+    const { recordedNo, resolve } = this.#held[0]!;
+    // The answer schedules the next delivery.
+    if (recordedNo > this.#lastNo && this.#answersDue > 0) return;
+    this.#held.shift();
+    this.#lastDelivered = Math.max(this.#lastDelivered, recordedNo);
+    resolve();
+    if (!this.isHolding) { for (const tell of this.#whenEmpty.splice(0)) tell(); }
+    this.#schedule();
   }
 }

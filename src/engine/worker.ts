@@ -76,10 +76,13 @@ export class Worker {
   readonly #watch: LeaseWatch;
   readonly #stopping = new AbortController();
   readonly #stopped = new Promise<void>((resolve) => this.#stopping.signal.addEventListener("abort", () => resolve()));
+  /** Runs that were cancelled here while a claim was under way, which may still bring them. */
+  readonly #cancelled = new Set<string>();
+  #hasStopped = false;
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
-  #unanswered: ClaimRequest | null = null;
+  #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   /** Makes a worker that does nothing yet. */
   constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps) {
@@ -89,7 +92,7 @@ export class Worker {
     this.#settings = settings;
     this.#nap = new Nap(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id);
-    this.#watch = new LeaseWatch(deps.store, settings.staleThreshold);
+    this.#watch = new LeaseWatch(deps.store, settings.staleThreshold, deps.host);
   }
 
   /** Begins to look for work, until {@linkcode Worker.stop}. */
@@ -119,7 +122,8 @@ export class Worker {
 
   /** Ends the execution of a run that was cancelled. */
   cancel(runId: string): void {
-    this.#executions.get(runId)?.interrupt(new RunCancelledError(runId));
+    if (this.#unanswered !== null) this.#cancelled.add(runId);
+    this.#executions.get(runId)?.supersede(new RunCancelledError(runId));
   }
 
   /** Works off everything that is due, and resolves with how many runs it took up. */
@@ -152,6 +156,7 @@ export class Worker {
     this.#stopping.abort(reason);
     this.#nap.wake();
     await this.#within(timeout, this.#endSteps(reason));
+    this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.interrupt(reason);
     await this.#within(2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
   }
@@ -185,7 +190,7 @@ export class Worker {
       let napMs = this.#settings.pollingInterval * (0.9 + host.random() / 5);
       try {
         const { nextTimerAt, hasMore, now } = await this.#claim();
-        await this.#watch.look(host.monotonic());
+        await this.#watch.look();
         if (this.#freeSlots() > 0) {
           if (hasMore) this.#nap.wake();
           if (nextTimerAt !== null) napMs = Math.min(napMs, Math.max(1, nextTimerAt - now));
@@ -214,36 +219,50 @@ export class Worker {
     const { store, hub, host } = this.#deps;
     await this.#keeper.renewOverdue();
     // A claim that was not answered is repeated as it was: it may have brought runs.
-    const request = this.#unanswered ?? {
-      workerId: this.id,
-      claimId: host.newId(),
-      jobNames: [...this.#jobs.keys()],
-      holding: [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted)
-        .map(({ claim }) => claim.lease),
-      limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
-      leaseMs: this.#settings.staleThreshold,
-      maxAbandonments: this.#settings.maxAbandonments,
-    };
-    this.#unanswered = request;
+    this.#unanswered ??= { request: this.#newRequest(), sentAt: host.monotonic() };
     this.#hasClaimed = true;
-    const claimedAt = host.monotonic();
+    // The leases of a claim that is repeated began when it was first sent.
+    const { request, sentAt } = this.#unanswered;
     const result = await store.claim(request);
     this.#unanswered = null;
     for (const { run, error } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null });
     }
-    for (const claim of result.claims) this.#begin(claim, claimedAt);
+    for (const claim of result.claims) {
+      if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#giveBack(claim);
+      else this.#begin(claim, sentAt);
+    }
+    this.#cancelled.clear();
     return result;
   }
 
-  #begin(claim: Claim, claimedAt: number): void {
+  #newRequest(): ClaimRequest {
+    const holding = [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted);
+    return {
+      workerId: this.id,
+      claimId: this.#deps.host.newId(),
+      jobNames: [...this.#jobs.keys()],
+      holding: holding.map(({ claim }) => claim.lease),
+      limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
+      leaseMs: this.#settings.staleThreshold,
+      maxAbandonments: this.#settings.maxAbandonments,
+    };
+  }
+
+  /** Nothing of the run begins: it was cancelled, or the worker stopped, before this claim was answered. */
+  #giveBack({ lease }: Claim): void {
+    const { store, hub } = this.#deps;
+    store.release(lease).catch((error) => hub.publishError(error));
+  }
+
+  #begin(claim: Claim, sentAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
     // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
     const former = this.#executions.get(run.id);
-    former?.interrupt(new LeaseLostError(former.claim.lease));
+    former?.supersede(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
       retry: this.#jobs.get(run.jobName)!.retry,
-      leaseSureUntil: claimedAt + this.#settings.staleThreshold,
+      leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
     }, this.#deps);
     this.#executions.set(run.id, execution);

@@ -38,7 +38,9 @@ export function claimRuns(
 function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
   for (const held of holding) {
     const lease = runs.findUnder(held)?.lease;
-    if (lease && lease.expiresAt <= now) lease.expiresAt = now + leaseMs;
+    if (!lease || lease.expiresAt > now) continue;
+    lease.expiresAt = now + leaseMs;
+    runs.countChange();
   }
 }
 

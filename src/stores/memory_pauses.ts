@@ -11,9 +11,10 @@ export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | u
 
 /** Gives a run one more pause, and its deadline an instant that never moves. */
 export function preparePause(run: KeptRun, request: NewPause, now: number): KeptPause {
-  const { deadline, ...identity } = request;
+  const { deadline, prepared, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
+    preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),
     createdAt: now,
     suspendedAt: null,

@@ -218,9 +218,9 @@ function toStep(runId: string, step: KeptStep): Step {
 
 /** A pause as a replay needs it. */
 export function toPauseRecord(pause: KeptPause): PauseRecord {
-  const { id, kind, name, metadata, deadlineAt, createdAt, state } = pause;
+  const { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, state } = pause;
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
-  return { id, kind, name, metadata, deadlineAt, createdAt, resolution };
+  return { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, resolution };
 }
 
 /** A wait for the outside. */

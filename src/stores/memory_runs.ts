@@ -2,7 +2,7 @@ import { LeaseLostError } from "../error.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
-import type { Ending, NewRun } from "../store.ts";
+import { DELETED_RUNS_KNOWN_MS, type Ending, type NewRun } from "../store.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./memory_pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, toIdentity } from "./memory_records.ts";
 import { copyCompletedSteps } from "./memory_steps.ts";
@@ -24,6 +24,8 @@ export class MemoryRuns {
   readonly #open = new Map<string, KeptRun>();
   readonly #byIdempotency = new Map<string, KeptRun>();
   readonly #keys = new Map<string, KeyHolder>();
+  /** When runs were deleted, for a while. */
+  readonly #deletedAt = new Map<string, number>();
   #version = 0;
 
   /** All runs, oldest first. */
@@ -156,11 +158,21 @@ export class MemoryRuns {
   }
 
   /** Deletes a run. A key that it was cancelled with stays held. */
-  remove(run: KeptRun): RunIdentity {
+  remove(run: KeptRun, now: number): RunIdentity {
+    for (const [id, deletedAt] of this.#deletedAt) {
+      if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later ones are younger
+      this.#deletedAt.delete(id);
+    }
+    this.#deletedAt.set(run.id, now);
     this.#all.delete(run.id);
     if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
     this.countChange();
     return toIdentity(run);
+  }
+
+  /** Whether a run was deleted a while ago. */
+  wasDeleted(runId: string): boolean {
+    return this.#deletedAt.has(runId);
   }
 
   /** Frees a concurrency key. */

@@ -1,19 +1,17 @@
-import type { ExecutingStep, StepWrite } from "../step.ts";
-import { type KeptRun, nextRecordedNo } from "./memory_records.ts";
+import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
+import { type KeptRun, type KeptStep, nextRecordedNo } from "./memory_records.ts";
 
 /**
  * Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already.
- *
- * @returns Its place among everything that was recorded in the run.
  */
-export function recordAttempt(run: KeptRun, step: StepWrite, now: number): number {
+export function recordAttempt(run: KeptRun, step: StepWrite, now: number): SavedStep {
   const earlier = run.steps.get(step.name);
   if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
-    return earlier.recordedNo;
+    return toSaved(earlier);
   }
   const { result } = step;
   const recordedNo = nextRecordedNo(run);
-  run.steps.set(step.name, {
+  const kept: KeptStep = {
     name: step.name,
     index: earlier?.index ?? step.index,
     attempts: step.attempts,
@@ -23,8 +21,13 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): numbe
     recordedNo,
     startedAt: earlier?.startedAt ?? step.startedAt,
     completedAt: result.status === "retrying" ? null : now,
-  });
-  return recordedNo;
+  };
+  run.steps.set(step.name, kept);
+  return toSaved(kept);
+}
+
+function toSaved({ recordedNo, result }: KeptStep): SavedStep {
+  return { recordedNo, retryAt: result.status === "retrying" ? result.retryAt : null };
 }
 
 /** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */

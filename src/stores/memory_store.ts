@@ -1,10 +1,10 @@
-import { NotFoundError } from "../error.ts";
+import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
 import { isTerminal, type Run, type RunFilter, type RunIdentity, type RunPage } from "../run.ts";
-import type { ExecutingStep, Step, StepWrite } from "../step.ts";
+import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
   ClaimRequest,
   ClaimResult,
@@ -77,6 +77,7 @@ export class MemoryStore implements Store {
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#perform((now) => {
       for (const { id, copyStepsOf } of runs) {
+        if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
         // A run that is known has its steps already: its source may be gone when the call is repeated.
         if (copyStepsOf === null || this.#runs.get(copyStepsOf) !== undefined || this.#runs.get(id) !== undefined) {
           continue;
@@ -168,14 +169,14 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Records how an attempt at a step ended, and answers its place among everything that was recorded in the run. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number> {
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep> {
     return this.#perform((now) => {
       const run = this.#runs.getUnder(lease);
-      const recordedNo = recordAttempt(run, step, now);
+      const saved = recordAttempt(run, step, now);
       run.abandonments = 0;
       this.#runs.touch(run, now, progress);
-      return recordedNo;
+      return saved;
     });
   }
 
@@ -266,9 +267,9 @@ export class MemoryStore implements Store {
 
   /** Deletes a run that has ended, with everything that belongs to it. */
   delete(runId: string): Promise<RunIdentity | null> {
-    return this.#perform(() => {
+    return this.#perform((now) => {
       const run = this.#runs.get(runId);
-      return run === undefined || !isTerminal(run.status) ? null : this.#remove(run);
+      return run === undefined || !isTerminal(run.status) ? null : this.#remove(run, now);
     });
   }
 
@@ -281,13 +282,13 @@ export class MemoryStore implements Store {
         )
         .sort((left, right) => left.completedAt! - right.completedAt!)
         .slice(0, limit)
-        .map((run) => this.#remove(run))
+        .map((run) => this.#remove(run, now))
     );
   }
 
-  #remove(run: KeptRun): RunIdentity {
+  #remove(run: KeptRun, now: number): RunIdentity {
     for (const pause of run.pauses) this.#waits.delete(pause.id);
-    return this.#runs.remove(run);
+    return this.#runs.remove(run, now);
   }
 
   /** A run, or `null` if there is none. */

@@ -62,13 +62,13 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | n
     request.claimId,
   );
   if (worker === undefined) return null;
-  const claimed = JSON.parse(worker.claimed as string) as [seq: number, generation: number][];
+  const claimed = JSON.parse(worker.claimed as string) as [runId: string, generation: number][];
   return claimed
-    .map(([seq, generation]) =>
+    .map(([runId, generation]) =>
       db.get(
         `SELECT * FROM holdfast_runs
-         WHERE seq = ? AND lease_generation = ? AND status IN ('leased', 'running')`,
-        seq,
+         WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running')`,
+        runId,
         generation,
       )
     )
@@ -259,7 +259,7 @@ function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly Sq
     now,
     request.leaseMs,
     request.claimId,
-    JSON.stringify(rows.map((row) => [Number(row.seq), Number(row.lease_generation)])),
+    JSON.stringify(rows.map((row) => [row.id, Number(row.lease_generation)])),
   );
 }
 

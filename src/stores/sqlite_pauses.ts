@@ -66,7 +66,7 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest): P
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
-  db.run(
+  const added = db.run(
     `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at)
      VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?) ON CONFLICT DO NOTHING`,
     pause.id,
@@ -77,6 +77,9 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
     now,
     deadlineAt(pause.deadline, now),
   );
+  if (pause.prepared && added > 0) {
+    db.run("UPDATE holdfast_pauses SET prepared_no = ? WHERE id = ?", nextRecordedNo(db, runSeq), pause.id);
+  }
 }
 
 function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteRow | undefined {

@@ -106,6 +106,7 @@ export function toPauseRecord(row: SqliteRow): PauseRecord {
     metadata: text(row.metadata),
     deadlineAt: integer(row.deadline_at),
     createdAt: Number(row.created_at),
+    preparedNo: integer(row.prepared_no),
     resolution: row.outcome === "signal"
       ? {
         outcome: "signal",

@@ -1,9 +1,16 @@
-import { LeaseLostError, NotFoundError } from "../error.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
-import type { Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
-import type { ExecutingStep, StepWrite } from "../step.ts";
+import {
+  DELETED_RUNS_KNOWN_MS,
+  type Ending,
+  type Enqueued,
+  type NewRun,
+  type Renewal,
+  type Retention,
+} from "../store.ts";
+import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
@@ -14,6 +21,9 @@ import { fromInput, SELECT_RUN, toRun, toRunIdentity } from "./sqlite_rows.ts";
 export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
   const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
   for (const { id, copyStepsOf: source } of runs) {
+    if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
+      throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
+    }
     // A call that is repeated has copied them already.
     if (source !== null && !exists(source) && !exists(id)) {
       throw new NotFoundError(`There is no run "${source}"`);
@@ -195,7 +205,7 @@ export function recordStep(
   step: StepWrite,
   progress: JsonText | null,
   now: number,
-): number {
+): SavedStep {
   const run = db.get(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
        progress = coalesce(?, progress)
@@ -208,6 +218,7 @@ export function recordStep(
   if (run === undefined) throw new LeaseLostError(lease);
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
+  const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
   const isRecorded = db.run(
     `INSERT INTO holdfast_steps (run_seq, name, position, status, output, error_name, error_message, attempts,
@@ -225,19 +236,22 @@ export function recordStep(
     failure?.name ?? null,
     failure?.message ?? null,
     step.attempts,
-    result.status === "retrying" ? now + result.delayMs : null,
+    retryAt,
     run.recorded!,
     step.startedAt,
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (isRecorded) return Number(run.recorded);
+  if (isRecorded) return { recordedNo: Number(run.recorded), retryAt };
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq!);
   const earlier = db.get(
-    "SELECT recorded_no FROM holdfast_steps WHERE run_seq = ? AND name = ?",
+    "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
     run.seq!,
     step.name,
-  );
-  return Number(earlier!.recorded_no);
+  )!;
+  return {
+    recordedNo: Number(earlier.recorded_no),
+    retryAt: earlier.retry_at === null ? null : Number(earlier.retry_at),
+  };
 }
 
 /** Ends a run. See `Store.finish()`. */
@@ -342,12 +356,15 @@ function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt:
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */
-export function deleteRun(db: SqliteDatabase, runId: string): RunIdentity | null {
+export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
   const row = db.get(
     "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING id, job, labels",
     runId,
   );
-  return row === undefined ? null : toRunIdentity(row);
+  if (row === undefined) return null;
+  db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
+  db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
+  return toRunIdentity(row);
 }
 
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
@@ -363,5 +380,5 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
   due.sort((left, right) =>
     Number(left.completed_at) - Number(right.completed_at) || Number(left.seq) - Number(right.seq)
   );
-  return due.slice(0, limit).map(({ id }) => deleteRun(db, id as string)!);
+  return due.slice(0, limit).map(({ id }) => deleteRun(db, id as string, now)!);
 }

@@ -100,6 +100,7 @@ CREATE TABLE holdfast_pauses (
   outcome TEXT,
   payload TEXT,
   signal_id TEXT,
+  prepared_no INTEGER,
   recorded_no INTEGER,
   created_at INTEGER NOT NULL,
   deadline_at INTEGER,
@@ -120,6 +121,12 @@ CREATE TABLE holdfast_logs (
   written_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX holdfast_logs_by_run ON holdfast_logs (run_seq, seq);
+
+CREATE TABLE holdfast_deleted (
+  id TEXT PRIMARY KEY,
+  deleted_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX holdfast_deleted_by_time ON holdfast_deleted (deleted_at);
 
 CREATE TABLE holdfast_workers (
   id TEXT PRIMARY KEY,

@@ -4,7 +4,7 @@ import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
 import type { Run, RunFilter, RunIdentity, RunPage } from "../run.ts";
-import type { ExecutingStep, Step, StepWrite } from "../step.ts";
+import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
   Claim,
   ClaimRequest,
@@ -263,8 +263,8 @@ export class SqliteStore implements Store {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
 
-  /** Records how an attempt at a step ended, and answers its place among everything that was recorded in the run. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<number> {
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep> {
     return this.#write((now) => recordStep(this.#db, lease, step, progress, now));
   }
 
@@ -296,7 +296,7 @@ export class SqliteStore implements Store {
 
   /** Deletes a run that has ended, with everything that belongs to it. */
   delete(runId: string): Promise<RunIdentity | null> {
-    return this.#write(() => deleteRun(this.#db, runId));
+    return this.#write((now) => deleteRun(this.#db, runId, now));
   }
 
   /** Deletes the oldest of the runs that ended at least so long ago. */

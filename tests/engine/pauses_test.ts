@@ -392,6 +392,28 @@ forEachStore("prepareWait() answers the same wait on a replay, with its first de
   assert.deepEqual(seen[2], seen[0]);
 });
 
+forEachStore("prepareWait() has its place among the results, the first time as on a replay", async (context) => {
+  const { store, host } = context;
+  const orders: string[][] = [];
+  const job = aJob(async (step) => {
+    const order: string[] = [];
+    orders.push(order);
+    await Promise.all([
+      step.run("first", () => 1).then(() => step.prepareWait("review")).then(() => order.push("review")),
+      step.run("second", () => 2).then(() => order.push("second")),
+    ]);
+    await step.sleep("end", 1_000);
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  host.advance(1_000);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(orders, [["second", "review"], ["second", "review"]]);
+});
+
 forEachStore("waitFor() does not pause when the signal came before", async ({ store, host }) => {
   const gate = aGate();
   const job = aJob(async (step) => {
@@ -820,6 +842,74 @@ forEachStore("a step does not overtake a signal that another process took", asyn
 
   await outputOf(engine, id);
   assert.equal(winners[1], winners[0]);
+});
+
+for (const blockedMs of [0, LEASE_MS]) {
+  forEachStore(`waitFor() lets no later step overtake a signal after a block of ${blockedMs} ms`, async (context) => {
+    const { store, host } = context;
+    const orders: string[][] = [];
+    const [left, right] = [aGate(), aGate()];
+    const job = aJob(async (step) => {
+      const order: string[] = [];
+      orders.push(order);
+      const wait = await step.prepareWait("review");
+      await Promise.all([
+        step.run("left", left.work).then(() => step.waitFor(wait)).then(() => order.push("signal")),
+        step.run("right", right.work).then(() => order.push("right")),
+      ]);
+      await step.sleep("end", 1_000);
+    });
+    await using engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger(job, null);
+    const idle = engine.runUntilIdle();
+    await Promise.all([left.reached, right.reached]);
+    await signal(engine, id, "review");
+
+    const monotonic = host.monotonic.bind(host);
+    host.monotonic = () => monotonic() + blockedMs;
+    left.open();
+    right.open();
+    await idle;
+    host.advance(1_000);
+    await engine.runUntilIdle();
+
+    assert.deepEqual(orders, [["signal", "right"], ["signal", "right"]]);
+  });
+}
+
+forEachStore("a sleep does not overtake steps that the run was retriggered with", async ({ store, host }) => {
+  const orders: string[][] = [];
+  let isBroken = true;
+  const job = aJob(async (step) => {
+    const order: string[] = [];
+    orders.push(order);
+    await step.wait("review");
+    await Promise.all([
+      step.sleep("nap", 1_000).then(() => order.push("nap")),
+      step.run("first", () => 1).then(() => step.run("second", () => 2)).then(() => order.push("second")),
+    ]);
+    await step.run("breaks", () => {
+      if (isBroken) throw new Error("broken");
+    });
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const work = async (runId: string) => {
+    await engine.runUntilIdle();
+    await signal(engine, runId, "review");
+    await engine.runUntilIdle();
+    host.advance(1_000);
+    await engine.runUntilIdle();
+  };
+  const old = await engine.trigger(job, null);
+  await work(old.id);
+  orders.length = 0;
+  isBroken = false;
+
+  const { id } = await engine.retrigger(old.id, { from: "failure" });
+  await work(id);
+
+  await outputOf(engine, id);
+  assert.deepEqual(orders, [[], ["second"], ["second", "nap"]]);
 });
 
 forEachStore("parallel steps settle before the run parks", async ({ store, host }) => {
@@ -1467,6 +1557,33 @@ for (const kind of ["prepareWait", "wait", "sleep"] as const) {
   });
 }
 
+forEachStore(
+  "prepareWait() that is refused never settles in the job, so that nothing can swallow it",
+  async (context) => {
+    const { store, host } = context;
+    const gate = Promise.withResolvers<void>();
+    const reached = Promise.withResolvers<AbortSignal>();
+    let isSettled = false;
+    const job = aJob(async (step) => {
+      reached.resolve(step.abortSignal);
+      await gate.promise;
+      await step.prepareWait("review").catch(() => {}).finally(() => isSettled = true);
+    });
+    await using stale = createEngine({ store, host: new FakeHost(), jobs: { job } });
+    await stale.trigger(job, null);
+    const idle = stale.runUntilIdle();
+    const abortSignal = await reached.promise;
+    host.advance(LEASE_MS);
+    await claimOne(store, "job");
+
+    gate.resolve();
+    await idle;
+
+    assert.equal(isSettled, false);
+    assert.equal(abortSignal.reason.name, "LeaseLostError");
+  },
+);
+
 forEachStore("a job that returns while a pause is outstanding completes, and its wait is closed", async (context) => {
   const { store, host } = context;
   const job = aJob((step) =>
@@ -1787,4 +1904,93 @@ forEachStore("a run does not park while a schema checks its output", async ({ st
   await idle;
 
   assert.equal((await engine.getRun(id))!.status, "completed");
+});
+
+forEachStore("log and progress are silent on a replay beside a wait that is still open", async ({ store, host }) => {
+  const job = defineJob({
+    name: "import",
+    input: anything,
+    async run(step) {
+      await Promise.all([step.wait("review", { timeout: 60_000 }), work()]);
+
+      async function work() {
+        for (let part = 0; part < 3; part++) {
+          await step.run("read", () => part);
+          step.log.info(`read ${part}`);
+          step.progress(part);
+          await step.sleep("rest", 5_000);
+        }
+      }
+    },
+  });
+  await using engine = createEngine({ store, jobs: { job }, host });
+  const events = recordEvents(engine);
+  await engine.start();
+  await engine.jobs.job.trigger({});
+
+  await pass(host, 30_000, 500);
+
+  const told = events.flatMap((event): unknown[] =>
+    event.type === "log:write" ? [event.message] : event.type === "run:progress" ? [event.progress.current] : []
+  );
+  assert.deepEqual(told, ["read 0", 0, "read 1", 1, "read 2", 2]);
+});
+
+forEachStore("a log line in a step is written though another branch still replays", async ({ store, host }) => {
+  let executions = 0;
+  const job = defineJob({
+    name: "import",
+    input: anything,
+    async run(step) {
+      executions += 1;
+      await step.run("first", () => 1);
+      if (executions > 1) {
+        const fresh = step.run("fresh", () => step.log.info("inside"));
+        await Promise.all([fresh, step.sleep("rest", 1_000)]);
+      } else await step.sleep("rest", 1_000);
+    },
+  });
+  await using engine = createEngine({ store, jobs: { job }, host });
+  const events = recordEvents(engine);
+  await engine.start();
+  await engine.jobs.job.trigger({});
+
+  await pass(host, 3_000, 100);
+
+  assert.deepEqual(events.filter(({ type }) => type === "log:write").length, 1);
+});
+
+forEachStore("a run parks at once though a signal was recorded right after its last step", async ({ store, host }) => {
+  const lastStep = Promise.withResolvers<void>();
+  const signalling = new Proxy(store, {
+    get: (_, name: keyof Store) => {
+      const method = store[name] as (...parameters: unknown[]) => Promise<unknown>;
+      if (name !== "saveStep") return method.bind(store);
+      return async (...parameters: unknown[]) => {
+        const recordedNo = await method.apply(store, parameters);
+        const [wait] = await store.getWaits(id);
+        await store.signal(wait!.id, { signalId: "1", payload: null });
+        return recordedNo;
+      };
+    },
+  });
+  const job = defineJob({
+    name: "import",
+    input: anything,
+    run: async (step) =>
+      void await Promise.all([
+        step.sleep("long", 3_600_000),
+        step.wait("review"),
+        step.run("last", () => lastStep.promise),
+      ]),
+  });
+  await using engine = createEngine({ store: signalling, jobs: { job }, host });
+  await engine.start();
+  const { id } = await engine.jobs.job.trigger({});
+  await pass(host, 100);
+
+  lastStep.resolve();
+  await host.settle(100); // no time passes
+
+  assert.equal((await store.getRun(id))!.status, "waiting");
 });

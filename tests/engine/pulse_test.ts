@@ -4,6 +4,7 @@ import { Pulse } from "../../src/engine/pulse.ts";
 import { StoreError } from "../../src/error.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
+import { aClaimRequest, aRun } from "../support/fixtures.ts";
 import { pass } from "../support/for_each_store.ts";
 
 /** A pulse over a store whose version a test sets, and which counts how often it is looked at. */
@@ -42,6 +43,24 @@ Deno.test("Pulse.on() calls back after each change, and not without one", async 
 
   assert.ok(atFirst <= 1);
   assert.deepEqual([unchanged - atFirst, calls - atFirst], [0, 2]);
+});
+
+Deno.test("Pulse.on() hears of a lease that a claim of its own worker has extended", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const pulse = new Pulse(store, 60_000, { host, hub: new Hub(host) });
+  await store.enqueue([aRun()]);
+  const { claims: [held] } = await store.claim(aClaimRequest({ leaseMs: 1_000 }));
+  let calls = 0;
+  const stop = pulse.on(() => calls++);
+  await pass(host, 1_000, 10);
+  calls = 0;
+
+  await store.claim(aClaimRequest({ holding: [held!.lease] }));
+  await pass(host, 100, 10);
+  stop();
+
+  assert.equal(calls, 1);
 });
 
 Deno.test("Pulse.on() looks only while somebody listens", async () => {

@@ -319,6 +319,29 @@ forEachStore("step.run() replays interleaved branches in the order of their comm
   assert.deepEqual(orders, [["b1", "b2", "a1", "a2"], ["b1", "b2", "a1", "a2"]]);
 });
 
+forEachStore("step.run() replays no result before the job has gone on with the one before", async (context) => {
+  const orders: string[][] = [];
+  const turns = async (count: number) => {
+    for (let turn = 0; turn < count; turn++) await null;
+  };
+  const { reached, crash } = aCrash();
+  const job = aJob(async (step) => {
+    const order: string[] = [];
+    orders.push(order);
+    await Promise.all([
+      step.run("first", () => 1).then(() => turns(100)).then(() => order.push("first")),
+      turns(50).then(() => step.run("second", () => context.host.settle())).then(() => order.push("second")),
+    ]);
+    await crash(step);
+  });
+  const runId = await beginElsewhere(context.store, job);
+  await reached;
+
+  await takeOver(context, job, runId);
+
+  assert.deepEqual(orders, [["first", "second"], ["first", "second"]]);
+});
+
 forEachStore("step.run() answers its value after a round trip through JSON, on every execution", async (context) => {
   const seen: unknown[] = [];
   const { reached, crash } = aCrash();

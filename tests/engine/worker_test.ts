@@ -482,6 +482,32 @@ for (const when of ["before", "after"] as const) {
   });
 }
 
+forEachStore(
+  "a claim that is answered after its leases have ended begins nothing before they are renewed",
+  async (context) => {
+    const { store, host } = context;
+    let claims = 0;
+    let isDown = true;
+    const flaky = failing(store, (method) => {
+      if (method !== "claim" || !isDown) return null;
+      return claims++ === 0 ? "after" : "before";
+    });
+    const job = aJob(async (step) => {
+      const { leaseExpiresAt } = (await store.getRun(step.runId))!;
+      return [step.execution, Date.parse(leaseExpiresAt!) - host.now()];
+    });
+    await using engine = createEngine({ store: flaky, host, jobs: { job } });
+    const { id } = await engine.trigger(job, 1);
+    await engine.start();
+
+    await pass(host, LEASE_MS + 1_000, 1_000);
+    isDown = false;
+    await pass(host, 2_000, 1_000);
+
+    assert.deepEqual((await engine.getRun(id))!.output, [1, LEASE_MS]);
+  },
+);
+
 forEachStore("a store that fails for longer than a lease costs the lease, but not the run", async ({ store, host }) => {
   let isDown = false;
   const gate = Promise.withResolvers<string>();

@@ -1,5 +1,6 @@
 import { setImmediate } from "node:timers";
 import { type Host, uuidV7 } from "../../src/host.ts";
+import { Chance } from "./chance.ts";
 
 /** When the clock of a new {@linkcode FakeHost} stands: an instant that no real clock shows during a test. */
 export const FAKE_START = Date.UTC(2040, 0, 1);
@@ -9,11 +10,11 @@ export class FakeHost implements Host {
   #elapsed = 0;
   #wallOffset = FAKE_START;
   #timers: { dueAt: number; callback: () => void }[] = [];
-  #randomState: number;
+  readonly #chance: Chance;
 
   /** Two hosts of one seed draw the same random numbers. */
   constructor(options: { seed?: number } = {}) {
-    this.#randomState = options.seed ?? 1;
+    this.#chance = new Chance(options.seed ?? 1);
   }
 
   /** The wall clock: {@linkcode FAKE_START} at first. */
@@ -40,12 +41,9 @@ export class FakeHost implements Host {
     setImmediate(callback);
   }
 
-  /** The next of a sequence that depends on the seed alone (mulberry32). */
+  /** The next of a sequence that depends on the seed alone. */
   random(): number {
-    this.#randomState = (this.#randomState + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(this.#randomState ^ (this.#randomState >>> 15), 1 | this.#randomState);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+    return this.#chance.next();
   }
 
   /** A unique id. */

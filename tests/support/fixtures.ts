@@ -37,7 +37,15 @@ export function aStep(overrides: Partial<StepWrite> = {}): StepWrite {
 
 /** A wait without a deadline, with an id of its own. */
 export function aPause(overrides: Partial<NewPause> = {}): NewPause {
-  return { id: uuidV7(FAKE_START), kind: "wait", name: "review", deadline: null, metadata: null, ...overrides };
+  return {
+    id: uuidV7(FAKE_START),
+    kind: "wait",
+    name: "review",
+    deadline: null,
+    metadata: null,
+    prepared: false,
+    ...overrides,
+  };
 }
 
 /** A claim by worker A, with an id of its own, of up to ten runs for one second. */

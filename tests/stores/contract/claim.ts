@@ -153,6 +153,7 @@ test("claim() brings all that was recorded, in the order in which it was committ
       metadata: '{"who":"ann"}',
       deadlineAt: FAKE_START + 9_000,
       createdAt: FAKE_START,
+      preparedNo: null,
       resolution: { outcome: "signal", payload: "[1]", signalId: "s1", recordedNo: 3 },
     },
     {
@@ -162,6 +163,7 @@ test("claim() brings all that was recorded, in the order in which it was committ
       metadata: null,
       deadlineAt: FAKE_START + 200,
       createdAt: FAKE_START,
+      preparedNo: null,
       resolution: { outcome: "timeout", recordedNo: 5 },
     },
   ]);

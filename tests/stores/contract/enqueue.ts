@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { NotFoundError } from "../../../src/error.ts";
+import { ConflictError, NotFoundError } from "../../../src/error.ts";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Coalesce, Labels, Run } from "../../../src/run.ts";
 import { stepId } from "../../../src/step.ts";
-import type { Store } from "../../../src/store.ts";
+import { DELETED_RUNS_KNOWN_MS, type Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aPause, aRun, aStep } from "../../support/fixtures.ts";
@@ -301,6 +301,37 @@ test("enqueue() can be repeated when the run whose steps were copied is gone", a
   const second = await store.enqueue([request]);
 
   assert.deepEqual(second, first);
+});
+
+for (const how of ["delete", "purge"] as const) {
+  test(`enqueue() that is repeated after ${how}() has removed a run is refused, and adds nothing`, async (context) => {
+    const { store } = context;
+    const request = aRun();
+    await addCompleted(store, request);
+    if (how === "delete") await store.delete(request.id);
+    else await store.purge({ completed: 0 }, 1);
+
+    const repeated = store.enqueue([aRun(), request]);
+
+    await assert.rejects(repeated, ConflictError);
+    assert.equal((await store.getRuns({})).total, 0);
+  });
+}
+
+test("enqueue() knows long enough which runs were deleted, and not for ever", async ({ store, host }) => {
+  const request = aRun();
+  await addCompleted(store, request);
+  await store.delete(request.id);
+  host.advance(DELETED_RUNS_KNOWN_MS - 1);
+  await store.delete((await addCompleted(store)).id); // makes room by what is old enough
+  const repeated = store.enqueue([request]);
+  await assert.rejects(repeated, ConflictError);
+  host.advance(1);
+  await store.delete((await addCompleted(store)).id);
+
+  const [added] = await store.enqueue([request]);
+
+  assert.equal(added!.disposition, "created");
 });
 
 test("enqueue() copies no steps to a run that it has found", async ({ store }) => {

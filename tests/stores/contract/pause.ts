@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aPause } from "../../support/fixtures.ts";
+import { aPause, aStep } from "../../support/fixtures.ts";
 import { claimOne, complete, look, NO_PAUSE, park, parkUntilRetry, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -10,6 +10,18 @@ const { cases, test } = newCases();
 
 /** What `Store.pause()` promises. */
 export const pauseCases = cases;
+
+test("pause() gives what is prepared for the job its place in the order of the records, once", async ({ store }) => {
+  const { lease } = await startRun(store);
+  await store.saveStep(lease, aStep({ name: "read" }), null);
+  const review = aPause({ name: "review", prepared: true });
+
+  const { pauses: [first] } = await prepare(store, lease, review);
+  const { pauses: [again] } = await prepare(store, lease, { ...review, prepared: false });
+  const { recordedNo } = await store.saveStep(lease, aStep({ name: "write", index: 1 }), null);
+
+  assert.deepEqual([first!.preparedNo, again!.preparedNo, recordedNo], [2, 2, 3]);
+});
 
 test("pause() prepares a wait and leaves the run running", async ({ store, host }) => {
   const { lease } = await startRun(store);
@@ -27,6 +39,7 @@ test("pause() prepares a wait and leaves the run running", async ({ store, host 
       metadata: '{"who":"ann"}',
       deadlineAt: FAKE_START + 5_010,
       createdAt: FAKE_START + 10,
+      preparedNo: null,
       resolution: null,
     }],
   });

@@ -126,6 +126,19 @@ test("saveStep() puts a step in the place of its latest record", async ({ store 
   assert.deepEqual(inOrder(steps).map(({ name }) => name), ["quick", "slow"]);
 });
 
+test("saveStep() answers the place of the record, and when the next attempt may begin, again when it is repeated", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const retry = aRetry(500, { name: "slow" });
+  const last = aStep({ name: "quick", index: 1 });
+
+  const first = [await store.saveStep(lease, retry, null), await store.saveStep(lease, last, null)];
+  host.advance(100);
+  const again = [await store.saveStep(lease, retry, null), await store.saveStep(lease, last, null)];
+
+  assert.deepEqual(first, [{ recordedNo: 1, retryAt: FAKE_START + 500 }, { recordedNo: 2, retryAt: null }]);
+  assert.deepEqual(again, first);
+});
+
 test("saveStep() changes nothing when it is repeated", async ({ store }) => {
   const { lease } = await startRun(store);
   const calls = [

@@ -1,0 +1,31 @@
+import type { DatabaseSync } from "node:sqlite";
+
+/**
+ * Looks for a run of a concurrency key that stands where it should not, by the two invariants of
+ * `src/stores/sqlite_line.ts`: K1, while a key is held no run of it is ready but its holder; K2, while a key is free
+ * the first run of each job is ready, and no other.
+ *
+ * @returns What is wrong, or `null`.
+ */
+export function findBrokenLine(database: DatabaseSync): string | null {
+  const inLine = database.prepare(
+    `SELECT id, job, concurrency_key AS key, place FROM holdfast_runs
+     WHERE concurrency_key IS NOT NULL AND place IS NOT NULL ORDER BY seq`,
+  ).all() as { id: string; job: string; key: string; place: string }[];
+  if (inLine.length === 0) return null;
+  const holders = new Map(
+    database.prepare("SELECT concurrency_key AS key, run_id AS id FROM holdfast_keys").all()
+      .map(({ key, id }) => [key, id]),
+  );
+  const firsts = new Set<string>();
+  for (const { id, job, key, place } of inLine) {
+    const holder = holders.get(key);
+    const isFirst = !firsts.has(`${key} ${job}`);
+    firsts.add(`${key} ${job}`);
+    const expected = (holder === undefined ? isFirst : holder === id) ? "R" : "B";
+    if (place !== expected) {
+      return `${holder === undefined ? "K2" : "K1"} is broken: run ${id} stands at ${place}, not ${expected}`;
+    }
+  }
+  return null;
+}
