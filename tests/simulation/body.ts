@@ -1,0 +1,213 @@
+import { TimeoutError } from "../../src/error.ts";
+import type { StepTools } from "../../src/job.ts";
+import type { Json } from "../../src/json.ts";
+import type { WaitResult } from "../../src/wait.ts";
+import { type AttemptFacts, attemptKey, type Executing, type Facts, type RunFacts } from "./facts.ts";
+import type { Life } from "./life.ts";
+import type { BodyWitness, StepAction } from "./program.ts";
+
+/** One execution of a job's function: what it is given is judged by what was committed. */
+export class Body implements BodyWitness {
+  readonly #facts: Facts;
+  readonly #life: Life;
+  readonly #run: RunFacts;
+  readonly #generation: number;
+  readonly #uses = new Map<string, number>();
+  #seen = 0;
+
+  /** Begins when the function is entered, under a lease. */
+  constructor(facts: Facts, life: Life, run: RunFacts, generation: number) {
+    this.#facts = facts;
+    this.#life = life;
+    this.#run = run;
+    this.#generation = generation;
+  }
+
+  /** Notes what the function returned. */
+  returned(output: Json): void {
+    this.#run.returned.set(this.#generation, `completed ${JSON.stringify(output)}`);
+  }
+
+  /** Notes what the function threw. */
+  threw(error: Error): void {
+    this.#run.returned.set(this.#generation, `failed ${error.message}`);
+  }
+
+  async attempts(action: StepAction, { idempotencyKey, attempt, abortSignal }: StepTools): Promise<string> {
+    const { process, label } = this.#life;
+    const run = this.#run;
+    const { ms, timeout, attempts: maxAttempts } = action;
+    const name = idempotencyKey.slice(run.request.id.length + 1);
+    this.#checkAttempt(name, attempt, maxAttempts);
+    const beganAt = process.world.now;
+    const done: AttemptFacts = {
+      ms,
+      timeout,
+      maxAttempts,
+      lastedMs: () => process.world.now - beganAt,
+      outcome: null,
+      wasInterrupted: false,
+    };
+    run.attempts.set(attemptKey(this.#generation, name, attempt), done);
+    const executing: Executing = {
+      run,
+      name,
+      generation: this.#generation,
+      label,
+      abortSignal,
+      isAlive: () => process.label === label,
+    };
+    this.#facts.executing.add(executing);
+    const value = this.#life.newValue();
+    await (action.heeds ? Promise.race([process.sleep(ms), fired(abortSignal)]) : process.sleep(ms));
+    this.#facts.executing.delete(executing);
+    const isAborted = action.heeds && abortSignal.aborted;
+    if (!isAborted && attempt > action.failures) {
+      done.outcome = { value };
+      return value;
+    }
+    const thrown = isAborted ? `${name} is aborted` : `${name} fails`;
+    done.outcome = { thrown };
+    done.wasInterrupted = abortSignal.aborted && !(abortSignal.reason instanceof TimeoutError);
+    throw new Error(thrown);
+  }
+
+  stepped(givenName: string, answer: { value: string } | { failure: string }): void {
+    const { request: { id }, steps } = this.#run;
+    const name = this.#use("step", givenName);
+    const recorded = steps.get(name)?.result ?? null;
+    const result = recorded === null ? null : JSON.parse(recorded);
+    const isSame = "value" in answer
+      ? result?.status === "completed" && result.output === JSON.stringify(answer.value)
+      : result?.status === "failed" && result.failure.message === answer.failure;
+    this.#facts.expect(
+      isSame,
+      "I1",
+      () => `${this.#life.label} gave ${id} ${JSON.stringify(answer)} for ${name}, recorded is ${recorded}`,
+    );
+  }
+
+  sleeps(givenName: string, ms: number): void {
+    const { sleepsUntil } = this.#run;
+    const name = this.#use("sleeps", givenName);
+    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + ms);
+  }
+
+  slept(givenName: string): void {
+    const { request: { id }, sleepsUntil } = this.#run;
+    const name = this.#use("slept", givenName);
+    const { now } = this.#life.process.world;
+    const until = sleepsUntil.get(name)!;
+    // The wall clock counts whole milliseconds.
+    const isEarly = this.#facts.jumps === 0 && now <= until - 1;
+    this.#facts.expect(!isEarly, "I5", () => `${id} woke from ${name} ${until - now} ms too early`);
+  }
+
+  waited(wait: { id: string } | { name: string }, result: WaitResult): void {
+    const { request: { id }, pauses } = this.#run;
+    const name = "name" in wait ? this.#use("wait", wait.name) : null;
+    const pause = [...pauses.values()].find((pause) =>
+      "id" in wait ? pause.id === wait.id : pause.kind === "wait" && pause.name === name
+    );
+    const accepted = pause === undefined ? undefined : this.#facts.waits.get(pause.id)?.accepted;
+    const isTrue = result.outcome === "timeout"
+      ? pause !== undefined && pause.deadlineAt !== null && !accepted
+      : accepted?.signalId === result.signalId && accepted.payload === JSON.stringify(result.payload);
+    this.#facts.expect(
+      isTrue,
+      "I4",
+      () =>
+        `${this.#life.label} gave ${id} ${JSON.stringify(result)} for ${JSON.stringify(wait)}, which took ${
+          JSON.stringify(accepted)
+        }`,
+    );
+  }
+
+  saw(what: string): void {
+    const { request: { id }, saw } = this.#run;
+    const before = saw[this.#seen];
+    this.#facts.expect(
+      before === undefined || before === what,
+      "I10",
+      () =>
+        `${id} saw\n${
+          saw.slice(0, this.#seen + 1).join("\n")
+        }\nin an execution, and then instead of the last in ${this.#life.label}\n${what}`,
+    );
+    saw[this.#seen++] = what;
+  }
+
+  /** The name that a use of a name gets: from the second on with its number. */
+  #use(kind: string, name: string): string {
+    const uses = (this.#uses.get(`${kind} ${name}`) ?? 0) + 1;
+    this.#uses.set(`${kind} ${name}`, uses);
+    return uses === 1 ? name : `${name}#${uses}`;
+  }
+
+  #checkAttempt(name: string, attempt: number, maxAttempts: number): void {
+    const facts = this.#facts;
+    const run = this.#run;
+    const { label } = this.#life;
+    const { id } = run.request;
+    const generation = this.#generation;
+    const recorded = run.steps.get(name);
+    facts.expect(attempt <= maxAttempts, "I1", () => `${name} of ${id} begins attempt ${attempt} of ${maxAttempts}`);
+    this.#life.checkStart(run, generation, name, attempt);
+    const isStale = run.generation > generation;
+    if (recorded?.isOver || (recorded?.attempts ?? 0) >= attempt) {
+      facts.expect(
+        isStale && recorded!.generation > generation,
+        "I1",
+        () =>
+          `${label} begins attempt ${attempt} at ${name} of ${id} under lease ${generation}, recorded under ${
+            recorded!.generation
+          }: ${recorded!.result}`,
+      );
+      facts.notice("a former holder began a step that was over");
+    } else if (!isStale) {
+      facts.expect(
+        attempt === (recorded?.attempts ?? 0) + 1,
+        "I1",
+        () => `${name} of ${id} begins attempt ${attempt} after ${recorded?.attempts ?? 0}`,
+      );
+    }
+    // On clocks that run evenly, a lease that may be another's is noticed before anything begins under it.
+    facts.expect(
+      !isStale || facts.forwardJumps > 0 || run.hasEnded,
+      "promise 2",
+      () => `${label} begins ${name} of ${id} under lease ${generation}, while lease ${run.generation} is given out`,
+    );
+    const retryAt = recorded?.retryAt ?? null;
+    const { wallNow } = this.#life.process.world;
+    facts.expect(
+      facts.jumps > 0 || retryAt === null || retryAt <= wallNow,
+      "I5",
+      () => `${name} of ${id} is tried again ${retryAt! - wallNow} ms too early`,
+    );
+    this.#checkOthers();
+  }
+
+  /** On a clock that runs evenly no two runs of a key are inside of steps, as long as their leases last. */
+  #checkOthers(): void {
+    const { executing, jumps } = this.#facts;
+    const { id, concurrencyKey: key } = this.#run.request;
+    if (key === null || jumps > 0) return;
+    const { process: { world }, label } = this.#life;
+    for (const other of executing) {
+      const isInside = other.run !== this.#run && other.run.request.concurrencyKey === key && other.isAlive() &&
+        other.generation === other.run.claimedGeneration && (other.run.leaseEndsAt ?? 0) > world.wallNow;
+      this.#facts.expect(
+        !isInside,
+        "I7",
+        () => `${label} begins a step of ${id} while ${other.run.request.id} is inside of one, with key ${key}`,
+      );
+    }
+  }
+}
+
+function fired(abortSignal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (abortSignal.aborted) resolve();
+    else abortSignal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,387 @@
+import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import type { Lease } from "../../src/lease.ts";
+import type { ExecutingStep, SavedStep, StepWrite } from "../../src/step.ts";
+import type {
+  Ending,
+  Enqueued,
+  NewRun,
+  PauseRequest,
+  PauseResult,
+  Renewal,
+  Retention,
+  SignalOutcome,
+} from "../../src/store.ts";
+import { isTerminal, type Run, type RunIdentity } from "../../src/run.ts";
+import type { NewLogEntry } from "../../src/log.ts";
+import type { Signal } from "../../src/wait.ts";
+import { checkClaim } from "./check_claim.ts";
+import { checkPauses } from "./check_pauses.ts";
+import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+
+/** A call that a store has carried out or refused. */
+export interface Call {
+  method: string;
+  parameters: readonly unknown[];
+  outcome: { value: unknown } | { error: unknown };
+  /** What the wall clock showed. */
+  wallNow: number;
+}
+
+/** Judges a committed call against what was committed before, and takes note of it. Answers which runs it touched. */
+export function checkCall(facts: Facts, call: Call): string[] | "any" {
+  const check = CHECKS[call.method];
+  return check === undefined ? [] : check(facts, call.parameters as never, call.outcome as never, call.wallNow);
+}
+
+type Outcome<T> = { value: T } | { error: unknown };
+
+// deno-lint-ignore no-explicit-any -- each check knows what its method takes and answers
+const CHECKS: Record<string, (facts: Facts, parameters: any, outcome: any, wallNow: number) => string[] | "any"> = {
+  enqueue: checkEnqueue,
+  claim: checkClaim,
+  renew: checkRenew,
+  release: checkRelease,
+  revoke: checkRevoke,
+  saveStep: checkSaveStep,
+  pause: checkPause,
+  finish: checkFinish,
+  signal: checkSignal,
+  cancel: checkCancel,
+  delete: checkDelete,
+  purge: checkPurge,
+  appendLogs: checkAppendLogs,
+};
+
+function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
+  if ("error" in outcome) return [];
+  requests.forEach((request, at) => checkEnqueued(facts, request, outcome.value[at]!, wallNow));
+  return outcome.value.map(({ run }) => run.id);
+}
+
+function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqueued, wallNow: number): void {
+  const { jobName, idempotencyKey, concurrencyKey, coalesce } = request;
+  const known = facts.runs.get(request.id);
+  if (known !== undefined) {
+    facts.expect(run.id === request.id, "I12", () => `a repeated trigger of ${request.id} was answered ${run.id}`);
+    facts.expect(
+      known.request.payload === request.payload,
+      "I12",
+      () => `two triggers with different inputs share the id ${request.id}`,
+    );
+    return facts.notice("a trigger was repeated");
+  }
+  const same = idempotencyKey === null
+    ? undefined
+    : facts.existing().find(({ request: other }) =>
+      other.jobName === jobName && other.idempotencyKey === idempotencyKey
+    );
+  facts.expect(
+    same === undefined || same.request.id === run.id,
+    "I6",
+    () => `key ${idempotencyKey} of ${jobName} names ${same!.request.id}, and now ${run.id} too`,
+  );
+  if (disposition === "created") {
+    const joinable = facts.open().find((other) => !other.isUnread && mayJoin(request, other, wallNow));
+    facts.expect(
+      joinable === undefined,
+      "I12",
+      () => `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} did not join ${joinable!.request.id}`,
+    );
+    facts.expect(run.id === request.id, "I12", () => `a new run was to be ${request.id} and is ${run.id}`);
+    const source = request.copyStepsOf === null ? undefined : facts.runs.get(request.copyStepsOf);
+    facts.runs.set(run.id, newRunFacts(structuredClone(request), facts.runs.size, source));
+    if (source !== undefined && facts.run(run.id).steps.size > 0) {
+      facts.notice("a run was retriggered from its failure");
+    }
+    return;
+  }
+  const found = facts.run(run.id);
+  facts.expect(!found.isDeleted, "I15", () => `a trigger found the deleted run ${run.id}`);
+  if (disposition === "idempotent") {
+    facts.expect(same !== undefined, "I6", () => `${run.id} was found without having the key ${idempotencyKey}`);
+    return facts.notice("a trigger found the run of its idempotency key");
+  }
+  facts.expect(
+    found.isUnread || mayJoin(request, found, wallNow),
+    "I12",
+    () =>
+      `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} joined ${run.id}, which is ${found.state?.run.status}`,
+  );
+  facts.notice("a trigger joined another run");
+}
+
+/** Whether a trigger that coalesces is to join a run instead of making another. */
+function mayJoin(
+  { jobName, concurrencyKey, coalesce }: NewRun,
+  { request, state }: RunFacts,
+  wallNow: number,
+): boolean {
+  if (coalesce === null || request.jobName !== jobName || request.concurrencyKey !== concurrencyKey) return false;
+  const { status, leaseExpiresAt } = state!.run;
+  return status === "pending" ||
+    (coalesce === "active" &&
+      (status === "waiting" || (status === "running" && Date.parse(leaseExpiresAt!) > wallNow)));
+}
+
+function checkRenew(facts: Facts, [renewals]: [Renewal[]], outcome: Outcome<(number | null)[]>): string[] {
+  if ("error" in outcome) return [];
+  renewals.forEach(({ lease }, at) => {
+    const end = outcome.value[at] ?? null;
+    if (end === null) return facts.notice("a renewal found its lease lost");
+    const run = checkWriter(facts, lease, "a renewal");
+    run.leaseEndsAt = end;
+    const before = run.state?.run.leaseExpiresAt ?? null;
+    facts.expect(
+      run.isUnread || before === null || Date.parse(before) <= end ||
+        run.state!.run.leaseGeneration !== lease.generation,
+      "I14",
+      () => `a renewal of ${lease.runId} moved the end of its lease from ${before} to ${new Date(end).toISOString()}`,
+    );
+  });
+  return renewals.map(({ lease }) => lease.runId);
+}
+
+function checkRelease(facts: Facts, [{ runId, generation }]: [Lease]): string[] {
+  const run = facts.run(runId);
+  if (run.generation !== generation) return [runId];
+  run.leaseEndsAt = null;
+  // Who gives a run back has not abandoned it.
+  if (!run.hasEnded && run.parking === null) run.claimsSinceRecord -= 1;
+  return [runId];
+}
+
+function checkRevoke(facts: Facts, [leases]: [Lease[]], outcome: Outcome<void>): "any" {
+  if (!("error" in outcome) && leases.length > 0) {
+    facts.notice("a lease was taken away that nobody renewed on a monotonic clock");
+    for (const { runId, generation } of leases) {
+      const run = facts.run(runId);
+      if (run.generation === generation) run.leaseEndsAt = null;
+    }
+  }
+  return "any";
+}
+
+/** Only the newest lease can write, and only while the run has not ended. */
+function checkWriter(facts: Facts, lease: Lease, what: string): RunFacts {
+  const run = facts.run(lease.runId);
+  facts.expect(
+    lease.generation >= run.generation,
+    "I2",
+    () => `${what} under lease ${lease.generation} of ${lease.runId} counted, though lease ${run.generation} is newer`,
+  );
+  facts.expect(!run.isDeleted, "I15", () => `${what} counted in ${lease.runId}, which is deleted`);
+  return run;
+}
+
+function noticeRefusal(facts: Facts, error: unknown): void {
+  if (error instanceof LeaseLostError) facts.notice("a stale write was refused");
+}
+
+function checkSaveStep(
+  facts: Facts,
+  [lease, step]: [Lease, StepWrite],
+  outcome: Outcome<SavedStep>,
+  wallNow: number,
+): string[] {
+  if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
+  const run = checkWriter(facts, lease, `step ${step.name}`);
+  checkOutcome(facts, run, lease, step);
+  const earlier = run.steps.get(step.name);
+  const result = JSON.stringify(step.result);
+  if (earlier === undefined || (!earlier.isOver && earlier.attempts < step.attempts)) {
+    const isOver = step.result.status !== "retrying";
+    const retryAt = step.result.status === "retrying" ? wallNow + step.result.delayMs : null;
+    facts.expect(
+      (outcome.value.retryAt === null) === isOver,
+      "I5",
+      () =>
+        `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retryAt}`,
+    );
+    run.steps.set(step.name, { attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
+  } else {
+    facts.expect(
+      earlier.generation === lease.generation && (earlier.attempts > step.attempts || earlier.result === result),
+      "I1",
+      () => `step ${step.name} of ${lease.runId} ended twice: ${earlier.result}, then ${result}`,
+    );
+  }
+  run.claimsSinceRecord = 1; // this one, should it be abandoned
+  return [lease.runId];
+}
+
+/** What is recorded is what the function of the step did: in time, and before it was told to end. */
+function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name, attempts, result }: StepWrite): void {
+  const attempt = run.attempts.get(attemptKey(generation, name, attempts));
+  const tell = () =>
+    `attempt ${attempts} at ${name} of ${run.request.id} came to ${JSON.stringify(attempt)}, recorded is ${
+      JSON.stringify(result)
+    }`;
+  if (attempt === undefined) return facts.violate("I1", tell());
+  const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs } = attempt;
+  if (result.status === "completed") {
+    // A timer may be late by some milliseconds.
+    const isInTime = timeout === null || ms <= timeout + 3;
+    const isSame = outcome !== null && "value" in outcome && JSON.stringify(outcome.value) === result.output;
+    return facts.expect(isInTime && isSame, "I1", tell);
+  }
+  const isTimeout = result.failure.name === "TimeoutError";
+  if (isTimeout) facts.notice("a step took too long");
+  const isSame = isTimeout
+    ? timeout !== null && lastedMs() >= timeout
+    : outcome !== null && "thrown" in outcome && outcome.thrown === result.failure.message && !wasInterrupted;
+  facts.expect(isSame && (result.status === "failed") === (attempts >= maxAttempts), "I1", tell);
+}
+
+function checkPause(
+  facts: Facts,
+  [lease, request]: [Lease, PauseRequest],
+  outcome: Outcome<PauseResult>,
+  wallNow: number,
+): string[] {
+  if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
+  const run = checkWriter(facts, lease, "a pause");
+  const { parked, pauses } = outcome.value;
+  checkPauses(facts, run, pauses, wallNow);
+  request.pauses.forEach(({ deadline }, at) => {
+    const { createdAt, deadlineAt, name } = pauses[at]!;
+    if (createdAt !== wallNow || deadline === null || !("afterMs" in deadline)) return;
+    const expected = createdAt + Math.ceil(deadline.afterMs);
+    facts.expect(
+      deadlineAt === expected,
+      "I5",
+      () => `${name} was to last ${deadline.afterMs} ms, and lasts ${deadlineAt! - createdAt}`,
+    );
+  });
+  if (parked) {
+    run.leaseEndsAt = null;
+    run.claimsSinceRecord = 0;
+    run.parking = { pauses: pauses.map(({ id }) => run.pauses.get(id)!), retryAt: request.retryAt };
+    if (pauses.length > 1) facts.notice("a run waited for several pauses");
+    if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");
+  } else if (request.park) facts.notice("a pause was over when the run was to park");
+  return [lease.runId];
+}
+
+function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Outcome<void>): string[] {
+  if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
+  const run = checkWriter(facts, lease, `the ending "${ending.status}"`);
+  facts.expect(
+    !run.isCancelled && (!run.hasEnded || run.isUnread || run.state!.run.status === ending.status),
+    "I3",
+    () => `${lease.runId} ended as ${ending.status} although it was ${run.state?.run.status} before`,
+  );
+  const returned = run.returned.get(lease.generation);
+  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : ending.error}`;
+  facts.expect(returned === ended, "I1", () => `the function of ${lease.runId} ${returned}, its end is ${ended}`);
+  run.ending = ending;
+  run.hasEnded = true;
+  run.leaseEndsAt = null;
+  return [lease.runId];
+}
+
+function checkSignal(
+  facts: Facts,
+  [waitId, signal]: [string, Signal],
+  outcome: Outcome<SignalOutcome>,
+  wallNow: number,
+): string[] {
+  const wait = facts.waits.get(waitId);
+  if (wait === undefined) return [];
+  const payload = JSON.stringify(signal.payload);
+  if ("error" in outcome) {
+    const { error } = outcome;
+    const isOwn = wait.accepted?.signalId === signal.signalId && wait.accepted.payload === payload;
+    facts.expect(
+      !isOwn || facts.run(wait.runId).isDeleted,
+      "I4",
+      () => `${signal.signalId} was accepted by ${waitId}, and now: ${error}`,
+    );
+    if (error instanceof WaitExpiredError) facts.notice("a signal met its deadline");
+    if (error instanceof ConflictError) {
+      facts.notice(
+        wait.accepted === null ? "a signal came to a wait that was cancelled or closed" : "a second signal was refused",
+      );
+    }
+    return [wait.runId];
+  }
+  const { disposition, wait: shown } = outcome.value;
+  const receipt = JSON.stringify(shown);
+  if (disposition === "duplicate") {
+    facts.notice("a signal was repeated and got its first receipt");
+    facts.expect(
+      wait.accepted?.receipt === receipt,
+      "I4",
+      () => `the receipt of ${signal.signalId} was ${wait.accepted?.receipt}, and is now ${receipt}`,
+    );
+    return [wait.runId];
+  }
+  facts.expect(
+    wait.accepted === null && wait.ending === null,
+    "I5",
+    () => `${waitId} took ${signal.signalId} although it was over: ${wait.ending ?? wait.accepted?.signalId}`,
+  );
+  facts.expect(
+    wait.deadlineAt === null || wallNow < Date.parse(wait.deadlineAt),
+    "I5",
+    () => `${waitId} took ${signal.signalId} at ${new Date(wallNow).toISOString()}, its deadline is ${wait.deadlineAt}`,
+  );
+  wait.accepted = { signalId: signal.signalId, payload, receipt };
+  if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");
+  return [wait.runId];
+}
+
+function checkCancel(facts: Facts, [runId]: [string, string, ExecutingStep[]], outcome: Outcome<Run | null>): string[] {
+  if ("error" in outcome || outcome.value === null) return [runId];
+  const run = facts.run(runId);
+  const before = run.state?.run;
+  if (run.isCancelled) facts.notice("a cancel was repeated");
+  else {
+    facts.expect(!run.hasEnded, "I13", () => `${runId} was cancelled although it was ${before?.status}`);
+    if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
+    if (before?.status === "running") facts.notice("a run was cancelled while it was executed");
+  }
+  run.isCancelled = true;
+  run.hasEnded = true;
+  return [runId];
+}
+
+function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
+  if ("error" in outcome || outcome.value === null) return [runId];
+  const run = facts.run(runId);
+  facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
+  run.isDeleted = true;
+  facts.notice("a run was deleted");
+  return [runId];
+}
+
+/** Only runs that ended long enough ago are deleted by themselves. */
+function checkPurge(
+  facts: Facts,
+  [retention]: [Retention, number],
+  outcome: Outcome<RunIdentity[]>,
+  wallNow: number,
+): string[] {
+  if ("error" in outcome) return [];
+  for (const { id } of outcome.value) {
+    const run = facts.run(id);
+    const { status, completedAt } = run.state!.run;
+    const keptMs = isTerminal(status) ? retention[status] : undefined;
+    facts.expect(
+      run.hasEnded && (run.isUnread || (keptMs !== undefined && Date.parse(completedAt!) <= wallNow - keptMs)),
+      "I15",
+      () => `${id}, which is ${status} since ${completedAt}, was purged by ${JSON.stringify(retention)}`,
+    );
+    run.isDeleted = true;
+    facts.notice("a run was purged");
+  }
+  return outcome.value.map(({ id }) => id);
+}
+
+function checkAppendLogs(facts: Facts, [entries]: [NewLogEntry[]], outcome: Outcome<void>): string[] {
+  if ("error" in outcome) return [];
+  for (const { id, runId } of entries) {
+    const run = facts.run(runId);
+    if (!run.isDeleted) run.logIds.add(id);
+  }
+  return [];
+}

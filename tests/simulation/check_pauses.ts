@@ -1,0 +1,44 @@
+import type { PauseRecord } from "../../src/wait.ts";
+import type { Facts, RunFacts } from "./facts.ts";
+
+/** Judges pauses as a store answers them to a worker, and takes note of them. */
+export function checkPauses(facts: Facts, run: RunFacts, records: readonly PauseRecord[], wallNow: number): void {
+  for (const record of records) checkPause(facts, run, record, wallNow);
+}
+
+function checkPause(facts: Facts, run: RunFacts, record: PauseRecord, wallNow: number): void {
+  const { id, kind, name, deadlineAt } = record;
+  const known = run.pauses.get(id) ?? { id, kind, name, deadlineAt, resolution: null };
+  run.pauses.set(id, known);
+  facts.expect(
+    known.deadlineAt === deadlineAt && known.kind === kind && known.name === name,
+    "I5",
+    () => `${kind} ${name} of ${run.request.id} was ${JSON.stringify(known)}, and is ${JSON.stringify(record)}`,
+  );
+  const resolution = record.resolution === null ? null : JSON.stringify(record.resolution);
+  facts.expect(
+    known.resolution === null || known.resolution === resolution,
+    "I4",
+    () => `${kind} ${name} of ${run.request.id} ended as ${known.resolution}, and now as ${resolution}`,
+  );
+  if (known.resolution === null) checkResolution(facts, run, record, wallNow);
+  known.resolution = resolution;
+}
+
+/** What ended a pause is the signal that was accepted, or its deadline if it has passed. */
+function checkResolution(facts: Facts, run: RunFacts, record: PauseRecord, wallNow: number): void {
+  const { id, kind, name, deadlineAt, resolution } = record;
+  const wait = facts.waits.get(id);
+  const accepted = wait?.accepted ?? null;
+  const tell = () => `${kind} ${name} of ${run.request.id} took ${JSON.stringify(accepted)}: ${JSON.stringify(record)}`;
+  if (accepted !== null || resolution?.outcome === "signal") {
+    const isSame = resolution?.outcome === "signal" && accepted?.signalId === resolution.signalId &&
+      accepted.payload === resolution.payload;
+    return facts.expect(isSame && kind === "wait", "I4", tell);
+  }
+  if (resolution?.outcome === "timeout") {
+    // What was committed before the clock was set back stays so.
+    const hasPassed = deadlineAt !== null && (deadlineAt <= wallNow || facts.jumps > 0);
+    facts.expect(hasPassed, "I5", tell);
+  }
+}

@@ -1,0 +1,173 @@
+import { isTerminal } from "../../src/run.ts";
+import type { Ending, RunState, Store } from "../../src/store.ts";
+import type { Step } from "../../src/step.ts";
+import type { Wait } from "../../src/wait.ts";
+import type { Facts, RunFacts } from "./facts.ts";
+
+/** Reads runs as they stand and judges them against what was committed. */
+export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFacts>, wallNow: number): Promise<void> {
+  for (const run of runs) {
+    const { id } = run.request;
+    if (run.isDeleted) {
+      await checkGone(facts, store, run);
+      continue;
+    }
+    const state = await store.getRunState(id);
+    checkRun(facts, run, state, state === null ? [] : await store.getWaits(id), wallNow);
+  }
+}
+
+/** Nothing is left of a run that was deleted. */
+async function checkGone(facts: Facts, store: Store, { request: { id }, waits }: RunFacts): Promise<void> {
+  const ofRun = await Promise.all([store.getWaits(id), store.getSteps(id), store.getLogs(id)]);
+  const ofWaits = await Promise.all([...waits.keys()].map((waitId) => store.getWait(waitId)));
+  const left = [await store.getRunState(id), ...ofWaits, ...ofRun.flat()].filter((found) => found !== null);
+  facts.expect(left.length === 0, "I15", () => `${id} was deleted, and this is left: ${JSON.stringify(left)}`);
+}
+
+/** The log of each run is what was appended, once and in that order. */
+export async function checkLogs(facts: Facts, store: Store): Promise<void> {
+  for (const { request: { id }, logIds } of facts.existing()) {
+    const kept = (await store.getLogs(id)).map((entry) => entry.id);
+    const isSame = JSON.stringify(kept) === JSON.stringify([...logIds]);
+    facts.expect(isSame, "logs", () => `the log of ${id} is ${kept}, appended was ${[...logIds]}`);
+  }
+}
+
+function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: readonly Wait[], wallNow: number): void {
+  const { id } = run.request;
+  if (state === null) return facts.violate("I15", `${id} is gone though nobody deleted it`);
+  const text = JSON.stringify([state, waits]);
+  const before = run.state;
+  if (before !== null && isTerminal(before.run.status)) {
+    facts.expect(text === run.text, "I3", () => `${id} had ended, and has changed from\n${run.text}\nto\n${text}`);
+    return;
+  }
+  const { run: now, steps } = state;
+  facts.expect(
+    now.leaseGeneration >= run.generation,
+    "I14",
+    () => `the lease generation of ${id} went from ${run.generation} back to ${now.leaseGeneration}`,
+  );
+  facts.expect(
+    isTerminal(now.status) === run.hasEnded && (now.status === "cancelled") === run.isCancelled,
+    "I3",
+    () => `${id} is ${now.status}, but was ${run.isCancelled ? "cancelled" : run.hasEnded ? "ended" : "not ended"}`,
+  );
+  run.generation = now.leaseGeneration;
+  if (now.leaseExpiresAt !== null) run.leaseEndsAt = Date.parse(now.leaseExpiresAt);
+  checkRequest(facts, run, state);
+  if (run.ending !== null) checkEnding(facts, run.ending, state);
+  for (const name of run.steps.keys()) {
+    facts.expect(
+      steps.some((step) => step.name === name),
+      "I1",
+      () => `step ${name} of ${id} was recorded and is gone`,
+    );
+  }
+  for (const step of steps) checkStep(facts, run, step);
+  for (const wait of waits) checkWait(facts, run, wait, wallNow);
+  if (now.status === "failed") checkFailure(facts, run, now.error!);
+  run.state = state;
+  run.text = text;
+}
+
+/** A run keeps what it was triggered with. */
+function checkRequest(facts: Facts, { request }: RunFacts, { run, payload }: RunState): void {
+  facts.expect(
+    payload === request.payload && JSON.stringify(run.payload) === request.payload &&
+      JSON.stringify(run.labels) === JSON.stringify(request.labels),
+    "I12",
+    () => `${run.id} was triggered with ${JSON.stringify(request)}, and is ${JSON.stringify(run)}`,
+  );
+}
+
+/** A run ends as its worker said. */
+function checkEnding(facts: Facts, ending: Ending, { run, failedStepName }: RunState): void {
+  const isSame = run.status === ending.status &&
+    (ending.status === "completed"
+      ? JSON.stringify(run.output) === ending.output && run.error === null
+      : run.output === null && run.error === ending.error && failedStepName === ending.failedStepName);
+  facts.expect(isSame, "I3", () => `${run.id} ended with ${JSON.stringify(ending)}, and is ${JSON.stringify(run)}`);
+}
+
+function checkStep(facts: Facts, run: RunFacts, step: Step): void {
+  const { id } = run.request;
+  const known = run.steps.get(step.name);
+  if (step.status === "cancelled") {
+    facts.expect(
+      run.isCancelled && !known?.isOver,
+      "I1",
+      () => `step ${step.name} of ${id} is cancelled: ${known?.result}`,
+    );
+    return;
+  }
+  if (known === undefined) {
+    return facts.violate("I2", `step ${step.name} of ${id} is recorded, but nobody who may write has recorded it`);
+  }
+  const result = JSON.parse(known.result) as { status: string; output?: string; failure?: { message: string } };
+  const isSame = step.attempts === known.attempts &&
+    (result.status === "completed"
+      ? step.status === "completed" && JSON.stringify(step.output) === result.output
+      : step.status === "failed" && step.error === result.failure!.message);
+  facts.expect(
+    isSame && (step.completedAt !== null) === known.isOver,
+    "I1",
+    () => `step ${step.name} of ${id} is ${JSON.stringify(step)}, recorded was ${known.result}`,
+  );
+}
+
+function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): void {
+  const { id, deadlineAt, createdAt } = wait;
+  const known = run.waits.get(id) ??
+    { id, runId: wait.runId, deadlineAt, createdAt, accepted: null, ending: null };
+  run.waits.set(id, known);
+  facts.waits.set(id, known);
+  facts.expect(
+    known.deadlineAt === deadlineAt,
+    "I5",
+    () => `the deadline of ${id} moved from ${known.deadlineAt} to ${deadlineAt}`,
+  );
+  const ending = wait.status === "pending"
+    ? null
+    : JSON.stringify([wait.status, wait.outcome, wait.signalId, wait.payload, wait.resolvedAt]);
+  facts.expect(
+    known.ending === null || known.ending === ending,
+    "I5",
+    () => `${id} ended as ${known.ending}, then as ${ending}`,
+  );
+  if (wait.outcome === "signal" || known.accepted !== null) {
+    facts.expect(
+      wait.status === "resolved" && wait.outcome === "signal" && known.accepted?.signalId === wait.signalId &&
+        known.accepted?.payload === JSON.stringify(wait.payload),
+      "I4",
+      () => `${id} took ${known.accepted?.signalId} (${known.accepted?.payload}) and is ${ending}`,
+    );
+  }
+  if (known.ending === null && wait.outcome === "timeout") {
+    facts.expect(
+      deadlineAt !== null && Date.parse(deadlineAt) <= wallNow && wait.resolvedAt === deadlineAt,
+      "I5",
+      () => `${id} ran into its deadline ${deadlineAt} at ${new Date(wallNow).toISOString()}: ${ending}`,
+    );
+  }
+  known.ending = ending;
+}
+
+/** Only what a program does makes its run fail. */
+function checkFailure(facts: Facts, run: RunFacts, error: string): void {
+  const isOwn = error === "the program fails" || / fails$| took longer than /.test(error) || /^Abandoned /.test(error);
+  facts.expect(isOwn, "I11", () => `${run.request.id} failed: ${error}`);
+}
+
+/** Of the runs that share a concurrency key, one at most is being executed. */
+export async function checkKeys(facts: Facts, store: Store, wallNow: number): Promise<void> {
+  const holders = new Map<string, string>();
+  for (const { runId, expiresAt } of await store.getLeases()) {
+    const key = facts.runs.get(runId)?.request.concurrencyKey ?? null;
+    if (key === null || expiresAt <= wallNow) continue;
+    const other = holders.get(key);
+    facts.expect(other === undefined || other === runId, "I7", () => `${other} and ${runId} both hold key ${key}`);
+    holders.set(key, runId);
+  }
+}

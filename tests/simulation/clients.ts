@@ -1,0 +1,218 @@
+import type { Engine } from "../../src/engine/engine.ts";
+import { HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
+import { Chance } from "../support/chance.ts";
+import type { Facts, WaitFacts } from "./facts.ts";
+import type { Journal } from "./journal.ts";
+import type { Misfortune } from "./misfortune.ts";
+import type { Node } from "./node.ts";
+import type { Request } from "./plan.ts";
+import type { World } from "./world.ts";
+
+const PATIENCE_MS = 1_500;
+const LONG_PATIENCE_MS = 15_000;
+const ATTEMPTS = 5;
+
+/** What the clients of a simulated system work with. */
+export interface ClientDeps {
+  seed: number;
+  latency: number;
+  world: World;
+  facts: Facts;
+  journal: Journal;
+  misfortune: Misfortune;
+}
+
+/** Asks processes for something: impatiently, and again somewhere else when there is no answer. */
+export class Clients {
+  readonly #nodes: readonly Node[];
+  readonly #deps: ClientDeps;
+  #waiting = 0;
+
+  /** Asks for nothing yet. */
+  constructor(nodes: readonly Node[], deps: ClientDeps) {
+    this.#nodes = nodes;
+    this.#deps = deps;
+  }
+
+  /** How many requests wait for their answer. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Sends what was planned, first to one of the processes. */
+  send(name: string, first: number, request: Request): void {
+    const { misfortune, seed, world } = this.#deps;
+    if (!misfortune.strikes(name)) return;
+    const chance = new Chance(seed, name);
+    this.#ask(first, request);
+    // An impatient client asks again before it has its answer.
+    const repeats = "repeats" in request ? request.repeats : 0;
+    for (let repeat = 1; repeat <= repeats; repeat++) {
+      world.after(chance.next() * 500, null, () => void this.#ask(first + repeat, request));
+    }
+  }
+
+  /** Ends everything that still waits for a signal. */
+  signalAll(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const { waits } of this.#deps.facts.open()) {
+      for (const { id, ending } of waits.values()) {
+        if (ending === null) engine.signal(id, { signalId: "janitor", payload: 9 }).catch(unlessRefused);
+      }
+    }
+  }
+
+  async #ask(first: number, request: Request): Promise<void> {
+    this.#waiting += 1;
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const node = this.#nodes[(first + attempt) % this.#nodes.length]!;
+      if (await this.#askOnce(node, request) === "answered") break;
+      await this.#pass(50);
+    }
+    this.#waiting -= 1;
+  }
+
+  /** Asks one process, and gives up after a while: it may have died. */
+  #askOnce(node: Node, request: Request): Promise<"answered" | "unanswered"> {
+    const { journal } = this.#deps;
+    const { engine, process: { label } } = node;
+    if (engine === null) return Promise.resolve("unanswered");
+    const asked = this.#perform(node, engine, request).then(
+      (answer) => {
+        journal.note(`${label} answers ${request.ask} with ${answer}`);
+        return "answered" as const;
+      },
+      (error) => {
+        unlessRefused(error);
+        journal.note(`${label} refuses ${request.ask}: ${error.message}`);
+        return error instanceof StoreError ? "unanswered" as const : "answered" as const;
+      },
+    );
+    const patienceMs = ["wait", "watch", "run"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
+    return Promise.race([asked, this.#pass(patienceMs).then(() => "unanswered" as const)]);
+  }
+
+  async #perform(node: Node, engine: Engine, request: Request): Promise<string> {
+    const { facts } = this.#deps;
+    const ended = () => facts.existing().filter(({ hasEnded }) => hasEnded);
+    switch (request.ask) {
+      case "trigger": {
+        const run = await engine.trigger(request.jobName, { program: request.program }, request.options);
+        facts.expect(facts.runs.has(run.id), "I12", () => `a trigger was answered ${run.id}, which does not exist`);
+        return `${run.disposition} ${run.id}`;
+      }
+      case "run": {
+        const { jobName, program, options } = request;
+        const { id, status } = await handleOf(engine, jobName).triggerAndWait({ program }, options);
+        facts.expect(facts.run(id).hasEnded, "I9", () => `${id} is said to be ${status}`);
+        return id;
+      }
+      case "batch": {
+        const items = request.items.map(({ program, options }) => ({ input: { program }, ...options }));
+        const runs = await handleOf(engine, request.jobName).batchTrigger(items);
+        const isWhole = runs.length === items.length && runs.every(({ id }) => facts.runs.has(id));
+        facts.expect(isWhole, "I12", () => `a batch of ${items.length} was answered ${runs.map(({ id }) => id)}`);
+        facts.notice("several runs were triggered at once");
+        return runs.map(({ id }) => id).join(", ");
+      }
+      case "signal":
+        return await this.#signal(engine, request);
+      case "cancel": {
+        const run = pickAt(facts.open(), request.which);
+        if (run === undefined) return "nothing to cancel";
+        const { id, status } = await engine.cancel(run.request.id);
+        facts.expect(run.isCancelled && status === "cancelled", "I13", () => `${id} is said to be cancelled`);
+        return id;
+      }
+      case "delete": {
+        const run = pickAt(ended(), request.which);
+        if (run === undefined) return "nothing to delete";
+        await engine.deleteRun(run.request.id);
+        return run.request.id;
+      }
+      case "retrigger": {
+        const run = pickAt(ended(), request.which);
+        if (run === undefined) return "nothing to retrigger";
+        return (await engine.retrigger(run.request.id, { from: request.from })).id;
+      }
+      case "watch":
+        return await this.#watch(node, engine, request.which);
+      case "wait": {
+        const run = pickAt(facts.existing(), request.which);
+        if (run === undefined) return "nothing to wait for";
+        const { id, status } = await engine.waitForRun(run.request.id);
+        facts.expect(run.hasEnded, "I9", () => `${id} is said to be ${status}`);
+        return id;
+      }
+      case "list":
+        return `${(await engine.getRuns({ limit: 5 })).total} runs`;
+    }
+  }
+
+  async #signal(engine: Engine, request: Request & { ask: "signal" }): Promise<string> {
+    const { facts, world, latency } = this.#deps;
+    const wait = this.#pickWait(request.which, request.atDeadline);
+    if (wait === undefined) return "nothing to signal";
+    if (request.atDeadline && wait.deadlineAt !== null) {
+      const leftMs = Date.parse(wait.deadlineAt) - world.wallNow - latency;
+      if (leftMs > 0 && leftMs < 1_000) await this.#pass(leftMs);
+    }
+    const { disposition } = await engine.signal(wait.id, { signalId: request.signalId, payload: request.payload });
+    facts.expect(
+      wait.accepted?.signalId === request.signalId,
+      "I4",
+      () => `${wait.id} took ${wait.accepted?.signalId}, and ${request.signalId} was answered ${disposition}`,
+    );
+    return `${disposition} ${wait.id}`;
+  }
+
+  async #watch(node: Node, engine: Engine, which: number): Promise<string> {
+    const { facts } = this.#deps;
+    const run = pickAt(facts.existing(), which);
+    if (run === undefined) return "nothing to watch";
+    const { id } = run.request;
+    let last = "nothing";
+    for await (const event of engine.subscribe(id)) last = event.type;
+    if (node.engine !== engine || node.isStopping) return "stopped";
+    const status = run.state!.run.status;
+    facts.expect(
+      run.isDeleted || (run.hasEnded && last === LAST_EVENTS[status]),
+      "I9",
+      () => `the events of ${id}, which is ${status}, ended with ${last}`,
+    );
+    if (run.state!.run.startedAt !== null) facts.notice("a run was followed from another process to its end");
+    return `${id} ${last}`;
+  }
+
+  #pickWait(which: number, atDeadline: boolean): WaitFacts | undefined {
+    const all = [...this.#deps.facts.waits.values()];
+    const pending = all.filter(({ ending, deadlineAt }) => ending === null && (!atDeadline || deadlineAt !== null));
+    return which < 0.8 && pending.length > 0 ? pickAt(pending, which / 0.8) : pickAt(all, which);
+  }
+
+  #pass(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#deps.world.after(ms, null, resolve));
+  }
+}
+
+const LAST_EVENTS: Record<string, string> = {
+  completed: "run:complete",
+  failed: "run:fail",
+  cancelled: "run:cancel",
+};
+
+/** The handle of a job, which an engine has if it knows the job. */
+function handleOf(engine: Engine, jobName: string): NonNullable<Engine["jobs"][string]> {
+  const handle = engine.jobs[jobName];
+  if (handle === undefined) throw new NotFoundError(`There is no job "${jobName}"`);
+  return handle;
+}
+
+function unlessRefused(error: unknown): void {
+  if (!(error instanceof HoldfastError)) throw error;
+}
+
+function pickAt<T>(items: readonly T[], which: number): T | undefined {
+  return items[Math.floor(which * items.length)];
+}

@@ -1,0 +1,225 @@
+import { isTerminal } from "../../src/run.ts";
+import type { Ending, NewRun, RunState } from "../../src/store.ts";
+import type { PauseKind } from "../../src/wait.ts";
+import type { Situation } from "./situations.ts";
+
+/** A promise that was broken. */
+export class Violation extends Error {
+  /** Which promise or invariant. */
+  readonly invariant: string;
+
+  /** Makes the report of a broken promise. */
+  constructor(invariant: string, message: string) {
+    super(`${invariant}: ${message}`);
+    this.name = "Violation";
+    this.invariant = invariant;
+  }
+}
+
+/** A step that was recorded, as the first answer to its write said. */
+export interface StepFacts {
+  attempts: number;
+  /** Whether its last attempt has ended. */
+  isOver: boolean;
+  /** The recorded result. */
+  result: string;
+  /** Under which lease. */
+  generation: number;
+  /** When the next attempt may begin at the earliest. */
+  retryAt: number | null;
+}
+
+/** A wait, as it was first seen. */
+export interface WaitFacts {
+  id: string;
+  runId: string;
+  deadlineAt: string | null;
+  createdAt: string;
+  /** The signal that was accepted, with the receipt that was given for it. */
+  accepted: { signalId: string; payload: string; receipt: string } | null;
+  /** How it ended, once it has. */
+  ending: string | null;
+}
+
+/** A wait or a sleep, as it was first answered. */
+export interface PauseFacts {
+  id: string;
+  kind: PauseKind;
+  name: string;
+  deadlineAt: number | null;
+  /** What ended it, once that was answered. */
+  resolution: string | null;
+}
+
+/** What a function of a step is to do, and what it did, in one attempt. */
+export interface AttemptFacts {
+  ms: number;
+  timeout: number | null;
+  maxAttempts: number;
+  /** How long it has lasted by now, on the clock that never jumps: longer than `ms` if its process was paused. */
+  lastedMs(): number;
+  outcome: { value: string } | { thrown: string } | null;
+  /** Whether the execution was interrupted before it threw. */
+  wasInterrupted: boolean;
+}
+
+/** What a run waits for. */
+export interface Parking {
+  pauses: PauseFacts[];
+  retryAt: number | null;
+}
+
+/** Everything that the committed history says of a run. */
+export interface RunFacts {
+  request: NewRun;
+  /** Its place in the order of the triggers. */
+  order: number;
+  /** The newest lease generation that was seen. */
+  generation: number;
+  /** The newest generation that was claimed. */
+  claimedGeneration: number;
+  /** By which claim each generation was given out. */
+  claimIds: Map<number, string>;
+  steps: Map<string, StepFacts>;
+  waits: Map<string, WaitFacts>;
+  /** Its waits and sleeps by id, as workers were answered. */
+  pauses: Map<string, PauseFacts>;
+  /** The attempts at its steps, by lease, step and number. */
+  attempts: Map<string, AttemptFacts>;
+  /** What its function returned or threw, by the generation of the lease. */
+  returned: Map<number, string>;
+  /** How it was ended by a worker. */
+  ending: Ending | null;
+  /** Until when its sleeps last at least, by name, on the clock that never jumps. */
+  sleepsUntil: Map<string, number>;
+  /** What it waits for, while it does. */
+  parking: Parking | null;
+  /** How often an execution was cut short. */
+  interruptions: number;
+  /** How often it was claimed since something was last recorded in it. */
+  claimsSinceRecord: number;
+  /** When the newest lease ends unless it is renewed, as far as it was not given back. */
+  leaseEndsAt: number | null;
+  isCancelled: boolean;
+  isDeleted: boolean;
+  /** Whether it has ended. */
+  hasEnded: boolean;
+  /** How it was read last, and as text. */
+  state: RunState | null;
+  text: string;
+  /** Whether something was committed in it since. */
+  isUnread: boolean;
+  /** The lines that were appended to its log, by id, in order. */
+  logIds: Set<string>;
+  /** What was delivered to its function, in order: the same in each execution. */
+  saw: string[];
+}
+
+/** A function of a step that is running. */
+export interface Executing {
+  run: RunFacts;
+  name: string;
+  generation: number;
+  /** The incarnation of the process in which it runs. */
+  label: string;
+  abortSignal: AbortSignal;
+  isAlive(): boolean;
+}
+
+/** What is known of everything, and what has been noticed. */
+export class Facts {
+  readonly runs = new Map<string, RunFacts>();
+  readonly waits = new Map<string, WaitFacts>();
+  readonly situations = new Map<Situation, number>();
+  /** The claims that were carried out. */
+  readonly claimIds = new Set<string>();
+  /** How often the wall clock was set forward. */
+  forwardJumps = 0;
+  /** How often it was set at all. */
+  jumps = 0;
+  /** The functions of steps that are running, in processes that live. */
+  readonly executing = new Set<Executing>();
+  violation: Violation | null = null;
+
+  /** Reports that a promise is broken; the first report counts. */
+  violate(invariant: string, message: string): void {
+    this.violation ??= new Violation(invariant, message);
+  }
+
+  /** Reports a broken promise unless `holds`. */
+  expect(holds: boolean, invariant: string, message: () => string): void {
+    if (!holds) this.violate(invariant, message());
+  }
+
+  /** Counts a situation. */
+  notice(situation: Situation): void {
+    this.situations.set(situation, (this.situations.get(situation) ?? 0) + 1);
+  }
+
+  /** A run that has to be known. */
+  run(runId: string): RunFacts {
+    const run = this.runs.get(runId);
+    if (run === undefined) throw new Violation("I12", `run ${runId} comes out of nowhere`);
+    return run;
+  }
+
+  /** The runs that exist. */
+  existing(): RunFacts[] {
+    return [...this.runs.values()].filter(({ isDeleted }) => !isDeleted);
+  }
+
+  /** The runs that exist and have not ended. */
+  open(): RunFacts[] {
+    return this.existing().filter((run) => !run.hasEnded);
+  }
+
+  /** The runs that were not read yet as they ended. */
+  changeable(): RunFacts[] {
+    return this.existing().filter(({ state }) => state === null || !isTerminal(state.run.status));
+  }
+}
+
+/** What is known of a run that was just triggered. */
+export function newRunFacts(request: NewRun, order: number, source: RunFacts | undefined): RunFacts {
+  const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
+  return {
+    request,
+    order,
+    generation: 0,
+    claimedGeneration: 0,
+    claimIds: new Map(),
+    steps: new Map(copied),
+    waits: new Map(),
+    pauses: new Map(),
+    attempts: new Map(),
+    returned: new Map(),
+    sleepsUntil: new Map(),
+    ending: null,
+    parking: null,
+    interruptions: 0,
+    claimsSinceRecord: 0,
+    leaseEndsAt: null,
+    isCancelled: false,
+    isDeleted: false,
+    hasEnded: false,
+    state: null,
+    text: "",
+    isUnread: true,
+    logIds: new Set(),
+    saw: [],
+  };
+}
+
+/** The name of an attempt at a step. */
+export function attemptKey(generation: number, stepName: string, attempt: number): string {
+  return `${generation} ${stepName} ${attempt}`;
+}
+
+/** Whether one of the things that a run waits for has come: a signal, or by this clock its time. */
+export function isDue(facts: Facts, { parking }: RunFacts, now: number): boolean {
+  if (parking === null) return false;
+  return (parking.retryAt !== null && parking.retryAt <= now) ||
+    parking.pauses.some(({ id, deadlineAt }) =>
+      (deadlineAt !== null && deadlineAt <= now) || facts.waits.get(id)?.accepted != null
+    );
+}

@@ -1,0 +1,105 @@
+import { HoldfastError } from "../../src/error.ts";
+import type { ClaimResult } from "../../src/store.ts";
+import { type Call, checkCall } from "./check_calls.ts";
+import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
+import type { Facts } from "./facts.ts";
+import type { Journal } from "./journal.ts";
+import type { Life } from "./life.ts";
+import type { SharedStore } from "./stores.ts";
+import type { World } from "./world.ts";
+
+/** Looks at each call when it is committed, and after each event at everything that it may have changed. */
+export class Inspector {
+  readonly #facts: Facts;
+  readonly #world: World;
+  readonly #journal: Journal;
+  readonly #store: SharedStore;
+  /** Runs that a call of the current event has touched. */
+  #touched = new Set<string>();
+  /** Whether one has touched any runs that can change. */
+  #isAnyTouched = false;
+  #changes = 0;
+  #changedAt = 0;
+  #jumps = 0;
+  #calls = 0;
+
+  /** Begins with an empty store. */
+  constructor(facts: Facts, world: World, journal: Journal, store: SharedStore) {
+    this.#facts = facts;
+    this.#world = world;
+    this.#journal = journal;
+    this.#store = store;
+  }
+
+  /** When something has changed last, on the clock that never jumps. */
+  get changedAt(): number {
+    return this.#changedAt;
+  }
+
+  /** How many calls were committed. */
+  get calls(): number {
+    return this.#calls;
+  }
+
+  /** A call was carried out or refused. */
+  committed(call: Call, life: Life): void {
+    this.#calls += 1;
+    const { method, parameters, outcome } = call;
+    if (method.startsWith("get")) return this.#journal.count(method);
+    const text = "error" in outcome ? `refused: ${(outcome.error as Error).message}` : JSON.stringify(outcome.value);
+    const line = `${life.label} ${method} ${JSON.stringify(parameters)} -> ${text}`;
+    if (isIdleClaim(call)) this.#journal.count(line);
+    else this.#journal.note(line);
+    if ("error" in outcome && !(outcome.error instanceof HoldfastError)) throw outcome.error;
+    life.noteCommit(call);
+    const touched = checkCall(this.#facts, call);
+    if (touched === "any") this.#isAnyTouched = true;
+    else for (const runId of touched) this.#touched.add(runId);
+    for (const run of this.#touchedRuns()) run.isUnread = true;
+  }
+
+  /** Looks at what the last event may have changed, and whether everybody has told what they have to tell. */
+  async look(lives: Iterable<Life>): Promise<void> {
+    for (const life of lives) life.checkTold();
+    const { jumps } = this.#facts;
+    const hasJumped = this.#jumps !== jumps;
+    if (this.#touched.size === 0 && !this.#isAnyTouched && !hasJumped) return;
+    this.#jumps = jumps;
+    const changes = await this.#store.countChanges();
+    if (changes !== this.#changes || hasJumped) {
+      this.#changes = changes;
+      this.#changedAt = this.#world.now;
+      await this.#read();
+    }
+    for (const run of this.#touchedRuns()) run.isUnread = false;
+    this.#touched = new Set();
+    this.#isAnyTouched = false;
+  }
+
+  /** Looks at all runs, also those that must not change any more. */
+  async lookAtAll(): Promise<void> {
+    await checkRuns(this.#facts, this.#store.truth, this.#facts.runs.values(), this.#world.wallNow);
+    await checkLogs(this.#facts, this.#store.truth);
+  }
+
+  async #read(): Promise<void> {
+    const { truth } = this.#store;
+    const { wallNow } = this.#world;
+    await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
+    await checkKeys(this.#facts, truth, wallNow);
+    const broken = this.#store.findBrokenLine();
+    this.#facts.expect(broken === null, "K1 and K2", () => broken!);
+  }
+
+  #touchedRuns() {
+    const runs = [...this.#touched].map((runId) => this.#facts.runs.get(runId)).filter((run) => run !== undefined);
+    return this.#isAnyTouched ? new Set([...runs, ...this.#facts.changeable()]) : runs;
+  }
+}
+
+/** Most claims find nothing, and would hide in the journal what does happen. */
+function isIdleClaim({ method, outcome }: Call): boolean {
+  if (method !== "claim" || "error" in outcome) return false;
+  const { claims, failed } = outcome.value as ClaimResult;
+  return claims.length + failed.length === 0;
+}

@@ -1,0 +1,363 @@
+import type { EngineEvent, RunEvent } from "../../src/event.ts";
+import type { Lease } from "../../src/lease.ts";
+import type { SavedStep, StepWrite } from "../../src/step.ts";
+import type { ClaimRequest, ClaimResult, Ending, Enqueued, PauseRequest, PauseResult } from "../../src/store.ts";
+import type { Run, RunIdentity } from "../../src/run.ts";
+import { LeaseLostError } from "../../src/error.ts";
+import { isoTime } from "../../src/time.ts";
+import { Body } from "./body.ts";
+import type { Call } from "./check_calls.ts";
+import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
+import type { SimProcess } from "./sim_process.ts";
+
+// Told by whoever did it, after some more reading.
+const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
+
+/**
+ * What one incarnation of a process has committed and was answered, against which its events and what it executes are
+ * judged.
+ */
+export class Life {
+  readonly process: SimProcess;
+  readonly label: string;
+  readonly #facts: Facts;
+  /** The newest lease of each run that an answer has brought. */
+  readonly #held = new Map<string, number>();
+  /** Leases of which an answer has said that they are lost. */
+  readonly #lost = new Set<string>();
+  /** Events that a commit has made true. */
+  readonly #true = new Set<string>();
+  /** Events that have to be told by now. */
+  #due: string[] = [];
+  #isStopping = false;
+  readonly #told = new Set<string>();
+  /** The number of the execution under each lease. */
+  readonly #executions = new Map<string, number>();
+  /** Under which lease the steps were recorded that are told. */
+  readonly #savedUnder = new Map<string, number>();
+  /** How much of an execution was told, by lease. */
+  readonly #phases = new Map<string, "leased" | "started" | "over">();
+  /** Runs of which an answer has said that they were cancelled from here. */
+  readonly #cancelled = new Set<string>();
+  /** Attempts that were told and not begun. */
+  readonly #starts = new Set<string>();
+  readonly #startsTold = new Set<string>();
+  #isAnswered = false;
+  #lastSequence = 0;
+  #values = 0;
+
+  /** Begins with the start of a process. */
+  constructor(process: SimProcess, facts: Facts) {
+    this.process = process;
+    this.label = process.label;
+    this.#facts = facts;
+  }
+
+  /** A call of this incarnation was committed. */
+  noteCommit(call: Call): void {
+    for (const token of tokensOf(call)) {
+      this.#true.add(token);
+      if (call.method === "saveStep") this.#savedUnder.set(token, (call.parameters[0] as Lease).generation);
+    }
+  }
+
+  /** The answer to a call reaches this incarnation. */
+  noteAnswer(call: Call): void {
+    const { method, parameters, outcome } = call;
+    this.#isAnswered = true;
+    if ("error" in outcome) {
+      if (outcome.error instanceof LeaseLostError) this.#lost.add(leaseKey(parameters[0] as Lease));
+      return;
+    }
+    if (method === "claim") {
+      for (const { lease, execution } of (outcome.value as ClaimResult).claims) {
+        this.#held.set(lease.runId, lease.generation);
+        this.#executions.set(leaseKey(lease), execution);
+      }
+    }
+    if (method === "cancel" && outcome.value !== null) this.#cancelled.add(parameters[0] as string);
+    if (method === "renew") {
+      const renewals = parameters[0] as { lease: Lease }[];
+      (outcome.value as (number | null)[]).forEach((end, at) => {
+        if (end === null) this.#lost.add(leaseKey(renewals[at]!.lease));
+      });
+    }
+    if (method === "pause" && this.#isSuperseded(parameters[0] as Lease)) return;
+    const due = tokensOf(call).filter((token) => !TOLD_LATER.has(token.split(" ")[0]!));
+    this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
+  }
+
+  /** The engine is told to stop. */
+  noteStopping(): void {
+    this.#isStopping = true;
+  }
+
+  /** Whether a run that a claim has brought may be given back without a word: cancelled or stopped meanwhile. */
+  #mayGiveBack(runId: string): boolean {
+    return this.#isStopping || this.#cancelled.has(runId);
+  }
+
+  /** Whether the run of a lease was cancelled or taken up again before an answer came that tells of that lease. */
+  #isSuperseded({ runId, generation }: Lease): boolean {
+    const { isCancelled, isDeleted } = this.#facts.run(runId);
+    return isCancelled || isDeleted || this.#held.get(runId) !== generation;
+  }
+
+  /** Everything that an answer makes known has been told when all that follows from it is done. */
+  checkTold(): void {
+    for (const token of this.#due) {
+      this.#facts.expect(this.#told.has(token), "I17", () => `${this.label} has not told ${token}`);
+    }
+    this.#due = [];
+    for (const start of this.#starts) {
+      this.#facts.violate("I17", `${this.label} tells of ${start}, which has not begun`);
+    }
+    if (this.#isAnswered) this.#checkInterruptions();
+    this.#isAnswered = false;
+  }
+
+  /** The engine of this incarnation says something. */
+  hear(event: EngineEvent): void {
+    const { type, sequence } = event;
+    this.#facts.expect(
+      sequence > this.#lastSequence,
+      "I17",
+      () => `${this.label} gives ${type} the sequence ${sequence} after ${this.#lastSequence}`,
+    );
+    this.#lastSequence = sequence;
+    if (type === "worker:error") return;
+    const { runId } = event;
+    const run = this.#facts.runs.get(runId)?.request;
+    this.#facts.expect(
+      run !== undefined && run.jobName === event.jobName && JSON.stringify(run.labels) === JSON.stringify(event.labels),
+      "I17",
+      () => `${this.label} tells ${type} of a ${event.jobName} run ${runId} with ${JSON.stringify(event.labels)}`,
+    );
+    const generation = this.#held.get(runId) ?? 0;
+    if (isOfExecution(event)) {
+      const isLost = this.#lost.has(`${runId} ${generation}`);
+      this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
+    }
+    if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
+    const token = this.#tokenOf(event, generation);
+    // A step that was recorded under a former lease may be told late: when its answer comes.
+    this.#checkPhase(event, this.#savedUnder.get(token ?? "") ?? generation);
+    if (token === null) return;
+    this.#facts.expect(this.#true.has(token), "I17", () => `${this.label} tells ${token}, which was not committed`);
+    const isNew = !this.#told.has(token);
+    const mayRepeat = type === "run:coalesced" || token.endsWith(RETRY);
+    this.#facts.expect(isNew || mayRepeat, "I17", () => `${this.label} tells ${token} twice`);
+    this.#told.add(token);
+  }
+
+  /** What is told of an execution comes in the order of a run's life. */
+  #checkPhase(event: RunEvent, generation: number): void {
+    const { type, runId } = event;
+    if (type === "run:fail" && event.error.startsWith("Abandoned ")) return; // told by whoever finds it, held or not
+    const key = `${runId} ${generation}`;
+    const phase = this.#phases.get(key);
+    const [expected, next] = PHASES[type] ?? [];
+    if (expected === undefined) return;
+    this.#facts.expect(
+      phase === expected || (expected === "new" && phase === undefined) || (phase === "over" && type === "run:waiting"),
+      "I17",
+      () => `${this.label} tells ${type} of ${runId} when lease ${generation} is ${phase}`,
+    );
+    if (next !== undefined) this.#phases.set(key, next);
+  }
+
+  #noteStart(start: string): void {
+    this.#facts.expect(!this.#startsTold.has(start), "I17", () => `${this.label} tells the start of ${start} twice`);
+    this.#startsTold.add(start);
+    this.#starts.add(start);
+  }
+
+  /** The text of an event, or `null` for one that tells of no commit. */
+  #tokenOf(event: RunEvent, generation: number): string | null {
+    const token = tokenOf(event, generation);
+    if (event.type !== "run:waiting" || event.waitId !== null || this.#true.has(token!)) return token;
+    // Which step waits for another attempt is not said to the store.
+    return `run:waiting ${event.runId} ${generation}${RETRY}`;
+  }
+
+  /** A function of a job is entered. */
+  enter(runId: string, execution: number): Body {
+    const run = this.#facts.run(runId);
+    const generation = this.#held.get(runId) ?? 0;
+    const expected = this.#executions.get(`${runId} ${generation}`);
+    this.#facts.expect(
+      execution === expected,
+      "I10",
+      () => `${this.label} enters execution ${execution} of ${runId}, claimed was ${expected}`,
+    );
+    return new Body(this.#facts, this, run, generation);
+  }
+
+  /** A value that no step had before. */
+  newValue(): string {
+    return `${this.label}/${this.#values++}`;
+  }
+
+  /** Judges whether this incarnation may begin an attempt: it has told of it, and knows of nothing against it. */
+  checkStart(run: RunFacts, generation: number, name: string, attempt: number): void {
+    const { id } = run.request;
+    const start = `${id} ${attemptKey(generation, name, attempt)}`;
+    this.#facts.expect(this.#starts.delete(start), "I17", () => `${this.label} has not told the start of ${start}`);
+    this.#facts.expect(
+      !this.#lost.has(`${id} ${generation}`),
+      "I1",
+      () => `${this.label} begins ${name} of ${id} although it knows that lease ${generation} is lost`,
+    );
+    this.#facts.expect(
+      !this.#cancelled.has(id),
+      "I13",
+      () => `${this.label} begins ${name} of ${id}, which it has cancelled itself`,
+    );
+  }
+
+  /** After a stop no function of a step goes on that was not told to end. */
+  checkStopped(): void {
+    for (const { run, name, label, abortSignal } of this.#facts.executing) {
+      if (label !== this.label) continue;
+      this.#facts.expect(
+        abortSignal.aborted,
+        "stop",
+        () => `${label} has stopped, and ${name} of ${run.request.id} was not told`,
+      );
+    }
+  }
+
+  /** Whatever is executed here and cannot count any more, as an answer has said, has been told. */
+  #checkInterruptions(): void {
+    for (const { run: { request: { id } }, name, generation, label, abortSignal } of this.#facts.executing) {
+      if (label !== this.label || abortSignal.aborted) continue;
+      const why = this.#cancelled.has(id)
+        ? "was cancelled here"
+        : this.#lost.has(`${id} ${generation}`)
+        ? `has lost lease ${generation}`
+        : this.#held.get(id) !== generation
+        ? `was taken up again under lease ${this.#held.get(id)}`
+        : null;
+      this.#facts.expect(why === null, "I13", () => `${id} ${why}, and in ${label} its ${name} was not told`);
+    }
+  }
+}
+
+function leaseKey({ runId, generation }: Lease): string {
+  return `${runId} ${generation}`;
+}
+
+/** Whether an event tells of what an execution does, and not of what was committed. */
+function isOfExecution({ type }: RunEvent): boolean {
+  return type === "step:start" || type === "run:progress" || type === "log:write";
+}
+
+/** What has to be told of a lease before an event, and what the event makes of it. */
+const PHASES: { [type in RunEvent["type"]]?: ["new" | "leased" | "started", ("leased" | "started" | "over")?] } = {
+  "run:leased": ["new", "leased"],
+  "run:start": ["leased", "started"],
+  "step:start": ["started"],
+  "step:complete": ["started"],
+  "step:fail": ["started"],
+  "run:progress": ["started"],
+  "log:write": ["started"],
+  "run:waiting": ["started", "over"],
+  "run:complete": ["started", "over"],
+  "run:fail": ["started", "over"],
+};
+
+const RETRY = " for a retry";
+
+/** The events that a committed call makes true, each as a text. */
+function tokensOf({ method, parameters, outcome }: Call): string[] {
+  if ("error" in outcome) return [];
+  switch (method) {
+    case "enqueue":
+      return (outcome.value as Enqueued[]).flatMap(({ run, disposition }) =>
+        disposition === "created"
+          ? [`run:trigger ${run.id}`]
+          : disposition === "coalesced"
+          ? [`run:coalesced ${run.id}`]
+          : []
+      );
+    case "claim": {
+      const { claims, failed } = outcome.value as ClaimResult;
+      const { workerId } = parameters[0] as ClaimRequest;
+      return [
+        ...claims.flatMap(({ lease, execution }) => [
+          `run:leased ${leaseKey(lease)} ${workerId}`,
+          `run:start ${leaseKey(lease)} ${execution}`,
+        ]),
+        ...failed.map(({ run, error }) => `run:fail ${run.id} ${error} null`),
+      ];
+    }
+    case "saveStep": {
+      const [{ runId }, { name, attempts, result }] = parameters as [Lease, StepWrite];
+      const saved = outcome.value as SavedStep;
+      return result.status === "completed"
+        ? [`step:complete ${runId} ${name} ${result.output}`]
+        : [`step:fail ${runId} ${name} ${attempts} ${result.failure.message} ${isoTime(saved.retryAt)}`];
+    }
+    case "pause": {
+      const [lease, { retryAt }] = parameters as [Lease, PauseRequest];
+      const { parked, pauses } = outcome.value as PauseResult;
+      if (!parked) return [];
+      const about = `run:waiting ${leaseKey(lease)}`;
+      return [
+        ...pauses.map(({ id, kind, name, deadlineAt }) =>
+          `${about} ${kind === "wait" ? id : null} ${name} ${isoTime(deadlineAt)}`
+        ),
+        ...(retryAt === null ? [] : [`${about}${RETRY}`]),
+      ];
+    }
+    case "finish": {
+      const [{ runId }, ending] = parameters as [Lease, Ending];
+      return ending.status === "completed"
+        ? [`run:complete ${runId} ${ending.output}`]
+        : [`run:fail ${runId} ${ending.error} ${ending.failedStepName}`];
+    }
+    case "cancel": {
+      const run = outcome.value as Run | null;
+      const executing = parameters[2] as { name: string }[];
+      if (run === null) return [];
+      return [`run:cancel ${run.id}`, ...executing.map(({ name }) => `step:cancel ${run.id} ${name}`)];
+    }
+    case "delete": {
+      const run = outcome.value as RunIdentity | null;
+      return run === null ? [] : [`run:delete ${run.id}`];
+    }
+    case "purge":
+      return (outcome.value as RunIdentity[]).map(({ id }) => `run:delete ${id}`);
+    default:
+      return [];
+  }
+}
+
+function tokenOf(event: RunEvent, generation: number): string | null {
+  const { runId, type } = event;
+  switch (type) {
+    case "run:leased":
+      return `${type} ${runId} ${generation} ${event.leaseOwner}`;
+    case "run:start":
+      return `${type} ${runId} ${generation} ${event.execution}`;
+    case "run:waiting":
+      return `${type} ${runId} ${generation} ${event.waitId} ${event.waitName} ${event.deadlineAt}`;
+    case "step:complete":
+      return `${type} ${runId} ${event.stepName} ${JSON.stringify(event.output)}`;
+    case "step:fail":
+      return `${type} ${runId} ${event.stepName} ${event.attempt} ${event.error} ${event.retryAt}`;
+    case "step:cancel":
+      return `${type} ${runId} ${event.stepName}`;
+    case "run:complete":
+      return `${type} ${runId} ${JSON.stringify(event.output)}`;
+    case "run:fail":
+      return `${type} ${runId} ${event.error} ${event.failedStepName}`;
+    case "run:trigger":
+    case "run:coalesced":
+    case "run:cancel":
+    case "run:delete":
+      return `${type} ${runId}`;
+    default:
+      return null;
+  }
+}

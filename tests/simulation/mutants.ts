@@ -1,0 +1,656 @@
+import type { DatabaseSync } from "node:sqlite";
+import { ConflictError, HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
+import { type Host, pause as passTime } from "../../src/host.ts";
+import type { Lease } from "../../src/lease.ts";
+import type { Claim, Store } from "../../src/store.ts";
+import type { NewPause, PauseRecord, Wait } from "../../src/wait.ts";
+import { Chance } from "../support/chance.ts";
+import { JOB_NAMES } from "./plan.ts";
+
+/** A fault that a simulation has to find: a double that stands before a store or a host. */
+export interface Mutant {
+  /** What it does wrong. */
+  name: string;
+  /** The rule that it breaks. */
+  rule: string;
+  /** The first seed to try: one that is known to catch it, if that takes long to find. Default 1. */
+  from?: number;
+  /** The store that all processes share, made wrong. `make` makes a right one that takes its time from a host. */
+  store?: (make: (host: Host) => Store, host: Host) => Store;
+  /** The store as one process sees it, made wrong. */
+  client?: (store: Store) => Store;
+  /** A double that reaches past a `SqliteStore` into its database: this mutant is looked for over `sqlite`. */
+  database?: (store: Store, database: DatabaseSync) => Store;
+  /** The host of a process, made wrong. */
+  host?: (host: Host) => Host;
+}
+
+/** One for each rule that matters most. */
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: "a step is recorded under a lost lease",
+    rule: "only the newest lease can write",
+    store: over((store) => ({
+      saveStep: underAnyLease(store, (lease, ...rest) => store.saveStep(lease, ...rest)),
+    })),
+  },
+  {
+    name: "a run is ended under a lost lease",
+    from: 151,
+    rule: "only the newest lease can write",
+    store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
+  },
+  {
+    name: "a run is parked under a lost lease",
+    from: 61,
+    rule: "only the newest lease can write",
+    store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
+  },
+  {
+    name: "a lost lease is renewed",
+    rule: "a renewal is fenced like any other write",
+    store: over((store) => ({
+      renew: async (renewals, leaseMs) => {
+        const leases = await store.getLeases();
+        const newest = renewals.map(({ lease, progress }) => ({
+          lease: leases.find(({ runId }) => runId === lease.runId) ?? lease,
+          progress,
+        }));
+        return await store.renew(newest, leaseMs);
+      },
+    })),
+  },
+  {
+    name: "a refusal is taken for success",
+    rule: "a refused write is told",
+    store: over((store) => ({
+      saveStep: (lease, step, progress) =>
+        store.saveStep(lease, step, progress).catch((error) => {
+          if (error instanceof LeaseLostError) return { recordedNo: 1, retryAt: null };
+          throw error;
+        }),
+    })),
+  },
+  {
+    name: "a step is acknowledged and lost",
+    from: 20,
+    rule: "what was acknowledged is kept",
+    store: over((store, chance) => ({
+      saveStep: (lease, step, progress) =>
+        chance.happens(0.01)
+          ? Promise.resolve({ recordedNo: 1, retryAt: null })
+          : store.saveStep(lease, step, progress),
+    })),
+  },
+  {
+    name: "an end is told before it is committed",
+    rule: "an event follows its commit",
+    client: overClient((store) => ({
+      finish: (lease, ending, progress) => {
+        store.finish(lease, ending, progress).catch(() => {});
+        return Promise.resolve();
+      },
+    })),
+  },
+  {
+    name: "an error of the store fails the run",
+    rule: "a store that cannot answer says nothing about the run",
+    client: overClient((store) => ({
+      saveStep: (lease, step, progress) =>
+        store.saveStep(lease, step, progress).catch((error) => {
+          throw error instanceof StoreError ? new HoldfastError("internal", "database is locked") : error;
+        }),
+    })),
+  },
+  {
+    name: "a claim forgets the last step",
+    rule: "the history is read with the claim",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, steps: claim.steps.slice(0, -1) })) };
+      },
+    })),
+  },
+  {
+    name: "a replay brings results in another order",
+    rule: "results are delivered in the order of their commits",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map(inReverse) };
+      },
+    })),
+  },
+  {
+    name: "a run is claimed twice",
+    rule: "a claim is one transaction",
+    store: over((store) => {
+      let last: { workerId: string; claims: Claim[] } = { workerId: "", claims: [] };
+      return {
+        claim: async (request) => {
+          const result = await store.claim(request);
+          const isRival = last.claims.length > 0 && last.workerId !== request.workerId && result.claims.length === 0;
+          const claims = isRival && request.limit > 0 ? last.claims.slice(0, 1) : result.claims;
+          last = isRival ? { workerId: "", claims: [] } : { workerId: request.workerId, claims: result.claims };
+          return { ...result, claims };
+        },
+      };
+    }),
+  },
+  {
+    name: "a worker claims what it does not know",
+    rule: "an unknown job stays pending",
+    store: over((store) => ({ claim: (request) => store.claim({ ...request, jobNames: JOB_NAMES }) })),
+  },
+  {
+    name: "one job is looked at, at a time",
+    rule: "runs are claimed in the order of their triggers",
+    store: over((store, chance) => ({
+      claim: (request) => store.claim({ ...request, jobNames: [chance.pick(request.jobNames)] }),
+    })),
+  },
+  {
+    name: "a concurrency key is ignored",
+    rule: "one run of a key at a time",
+    store: over((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, concurrencyKey: null, coalesce: null }))),
+    })),
+  },
+  {
+    name: "a cancelled run lets go of its key at once",
+    from: 13,
+    rule: "a key is kept until its worker has noticed",
+    store: over((store) => ({
+      cancel: async (runId, requestId, executing) => {
+        const lease = (await store.getLeases()).find((lease) => lease.runId === runId);
+        const run = await store.cancel(runId, requestId, executing);
+        if (run !== null && lease !== undefined) await store.release(lease);
+        return run;
+      },
+    })),
+  },
+  {
+    name: "an idempotency key is forgotten",
+    rule: "one idempotency key, one run",
+    store: over((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, idempotencyKey: null }))),
+    })),
+  },
+  {
+    name: "a signal is taken after its deadline",
+    rule: "a signal counts strictly before the deadline",
+    store: (make, host) => {
+      let lagMs = 0;
+      const store = make({ ...host, now: () => host.now() - lagMs });
+      return double(store, {
+        signal: (waitId, signal) => {
+          lagMs = 300;
+          const outcome = store.signal(waitId, signal);
+          lagMs = 0;
+          return outcome;
+        },
+      });
+    },
+  },
+  {
+    name: "a deadline passes too early",
+    rule: "a timeout comes at its deadline",
+    store: (make, host) => {
+      let leadMs = 0;
+      const store = make({ ...host, now: () => host.now() + leadMs });
+      return double(store, {
+        claim: (request) => {
+          leadMs = 40;
+          const result = store.claim(request);
+          leadMs = 0;
+          return result;
+        },
+      });
+    },
+  },
+  {
+    name: "a deadline is half as far as it was asked for",
+    rule: "a sleep takes as long as it was asked for",
+    store: over((store) => ({
+      pause: (lease, request) =>
+        store.pause(lease, {
+          ...request,
+          pauses: request.pauses.map((pause) => ({
+            ...pause,
+            deadline: pause.deadline !== null && "afterMs" in pause.deadline
+              ? { afterMs: pause.deadline.afterMs / 2 }
+              : pause.deadline,
+          })),
+        }),
+    })),
+  },
+  {
+    name: "a deadline is worked out anew",
+    rule: "nothing moves a deadline",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, {
+        getWaits: async (runId) =>
+          (await store.getWaits(runId)).map((wait) => {
+            if (wait.deadlineAt === null || wait.status !== "pending") return wait;
+            return { ...wait, deadlineAt: new Date(host.now() + 1_000).toISOString() };
+          }),
+      });
+    },
+  },
+  {
+    name: "a retry comes too early",
+    rule: "a retry waits for its delay",
+    store: over((store) => ({
+      saveStep: (lease, step, progress) => {
+        const { result } = step;
+        if (result.status !== "retrying") return store.saveStep(lease, step, progress);
+        return store.saveStep(lease, { ...step, result: { ...result, delayMs: result.delayMs / 2 } }, progress);
+      },
+    })),
+  },
+  {
+    name: "a run parks in two steps",
+    rule: "preparing a wait and parking is one transaction",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, {
+        pause: async (lease, request) => {
+          const first = await store.pause(lease, { ...request, park: false });
+          if (!request.park || first.pauses.some(({ resolution }) => resolution !== null)) return first;
+          await passTime(host, 30);
+          const second = await store.pause(lease, { ...request, park: true });
+          if (second.parked) return second;
+          // It was signalled meanwhile: nobody looks again.
+          const [pause] = request.pauses;
+          if (pause === undefined) return second;
+          const other = { ...pause, id: `${pause.id}-other`, name: `${pause.name}-other`, deadline: null };
+          const { parked } = await store.pause(lease, { ...request, pauses: [other], retryAt: null });
+          return { parked, pauses: first.pauses };
+        },
+      });
+    },
+  },
+  {
+    name: "two signals are accepted",
+    rule: "a wait has one outcome",
+    store: over((store) => ({
+      signal: (waitId, signal) =>
+        store.signal(waitId, signal).catch(async (error) => {
+          const wait = error instanceof ConflictError ? await store.getWait(waitId) : null;
+          if (wait?.status !== "resolved") throw error;
+          const { id, jobName, labels } = (await store.getRun(wait.runId))!;
+          return { wait: { ...wait, ...signal }, disposition: "accepted" as const, run: { id, jobName, labels } };
+        }),
+    })),
+  },
+  {
+    name: "a receipt changes",
+    rule: "a repeated signal gets its first receipt",
+    store: over((store) => ({
+      signal: async (waitId, signal) => {
+        const outcome = await store.signal(waitId, signal);
+        return outcome.disposition === "accepted" ? outcome : { ...outcome, wait: (await store.getWait(waitId))! };
+      },
+    })),
+  },
+  {
+    name: "a run that has ended is cancelled",
+    rule: "a run that has ended does not change",
+    store: over((store) => ({
+      cancel: async (runId, requestId, executing) =>
+        await store.cancel(runId, requestId, executing) ?? await store.getRun(runId),
+    })),
+  },
+  {
+    name: "a run is given up too early",
+    rule: "a run fails after so many abandonments, not before",
+    store: over((store) => ({ claim: (request) => store.claim({ ...request, maxAbandonments: 1 }) })),
+  },
+  {
+    name: "nobody looks for leases that stand still",
+    from: 106,
+    rule: "a clock that was set back strands no run",
+    client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
+  },
+  {
+    name: "a lease that was renewed is taken away",
+    rule: "a lease is revoked only as it was seen",
+    store: over((store) => ({
+      revoke: async (leases) => {
+        const now = await store.getLeases();
+        await store.revoke(leases.flatMap(({ runId }) => now.filter((lease) => lease.runId === runId)));
+      },
+    })),
+    // It does not see that a lease was renewed.
+    client: overClient((store) => ({
+      getLeases: async () => (await store.getLeases()).map((lease) => ({ ...lease, expiresAt: 0 })),
+    })),
+  },
+  {
+    name: "a job is given another payload",
+    rule: "an accepted signal is its wait's one outcome",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, pauses: claim.pauses.map(garbled) })) };
+      },
+      pause: async (lease, request) => {
+        const result = await store.pause(lease, request);
+        return { ...result, pauses: result.pauses.map(garbled) };
+      },
+    })),
+  },
+  {
+    name: "a claim forgets the last pause",
+    rule: "the history is read with the claim",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, pauses: claim.pauses.slice(0, -1) })) };
+      },
+    })),
+  },
+  {
+    name: "a job is given what a later trigger brought",
+    rule: "a run keeps its input",
+    store: over((store) => {
+      let newest: string | null = null;
+      return {
+        enqueue: (runs) => {
+          newest = runs.at(-1)!.input;
+          return store.enqueue(runs);
+        },
+        claim: async (request) => {
+          const result = await store.claim(request);
+          return { ...result, claims: result.claims.map((claim) => ({ ...claim, input: newest })) };
+        },
+      };
+    }),
+  },
+  {
+    name: "labels are forgotten",
+    rule: "a run keeps what it was triggered with",
+    store: over((store) => ({ enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, labels: {} }))) })),
+  },
+  {
+    name: "an output is not kept",
+    rule: "a run ends as its function did",
+    store: over((store) => ({
+      finish: (lease, ending, progress) =>
+        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, progress),
+    })),
+  },
+  {
+    name: "an error is worded anew",
+    rule: "a run ends as its function did",
+    client: overClient((store) => ({
+      finish: (lease, ending, progress) =>
+        store.finish(lease, ending.status === "failed" ? { ...ending, error: "It fails" } : ending, progress),
+    })),
+  },
+  {
+    name: "a step is recorded with another result",
+    rule: "what is recorded is what the function of the step did",
+    client: overClient((store) => ({
+      saveStep: (lease, step, progress) => {
+        const { result } = step;
+        const changed = result.status === "completed" ? { ...result, output: '"another"' } : result;
+        return store.saveStep(lease, { ...step, result: changed }, progress);
+      },
+    })),
+  },
+  {
+    name: "a last attempt is followed by another",
+    rule: "a step has so many attempts, and no more",
+    client: overClient((store) => ({
+      saveStep: (lease, step, progress) => {
+        const { result } = step;
+        const changed = result.status === "failed"
+          ? { status: "retrying" as const, failure: result.failure, delayMs: 1 }
+          : result;
+        return store.saveStep(lease, { ...step, result: changed }, progress);
+      },
+    })),
+  },
+  {
+    name: "a timeout of a step is not noticed",
+    rule: "a step that takes too long has failed",
+    // No other timer of a simulation takes just so long.
+    host: (host) => ({ ...host, schedule: (ms, callback) => ms === 100 ? () => {} : host.schedule(ms, callback) }),
+  },
+  {
+    name: "a lost lease is not told",
+    rule: "what cannot count any more is interrupted",
+    client: overClient((store) => ({
+      renew: async (renewals, leaseMs) => (await store.renew(renewals, leaseMs)).map((end) => end ?? Date.now()),
+    })),
+  },
+  {
+    name: "a cancel is not heard of where it came from",
+    rule: "what is executed of a run that is cancelled is told",
+    client: overClient((store) => ({
+      cancel: (...parameters) => store.cancel(...parameters).then(() => new Promise(() => {})),
+    })),
+  },
+  {
+    name: "a sleep begins anew when its run parks again",
+    rule: "nothing moves a deadline",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, {
+        pause: async (lease, request) => {
+          const result = await store.pause(lease, request);
+          const pauses = result.pauses.map((pause) =>
+            pause.kind === "sleep" && pause.resolution === null && pause.createdAt < host.now()
+              ? { ...pause, deadlineAt: host.now() + 1_000 }
+              : pause
+          );
+          return { ...result, pauses };
+        },
+      });
+    },
+  },
+  {
+    name: "a retry delay lets go of its key",
+    rule: "a run that waits for a retry keeps its key",
+    store: over((store) => ({
+      pause: async (lease, request) => {
+        const { retryAt: at } = request;
+        if (at === null || !request.park) return await store.pause(lease, request);
+        const delay: NewPause = {
+          id: `${lease.runId}-${lease.generation}-retry`,
+          kind: "sleep",
+          name: `retry ${lease.generation}`,
+          deadline: { at },
+          metadata: null,
+          prepared: false,
+        };
+        const result = await store.pause(lease, { ...request, pauses: [...request.pauses, delay], retryAt: null });
+        return { ...result, pauses: result.pauses.slice(0, -1) };
+      },
+    })),
+  },
+  {
+    name: "a run that sleeps or waits keeps its key",
+    rule: "a pause gives the key up",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, {
+        pause: (lease, request) => store.pause(lease, { ...request, retryAt: request.retryAt ?? host.now() + 1e6 }),
+      });
+    },
+  },
+  {
+    name: "a run that was resumed goes last",
+    rule: "a resumed run keeps its place",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        const resumed = result.claims.filter(({ pauses }) => pauses.length > 0);
+        if (resumed.length === 0 || resumed.length === result.claims.length) return result;
+        for (const { lease } of resumed) await store.release(lease);
+        return { ...result, claims: result.claims.filter((claim) => !resumed.includes(claim)) };
+      },
+    })),
+  },
+  {
+    name: "a trigger that is to coalesce does not",
+    rule: "a trigger joins a run that it may join",
+    store: over((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, coalesce: null }))),
+    })),
+  },
+  {
+    name: "a run that was given back counts as abandoned",
+    rule: "a stop is no abandonment",
+    // Nothing is given back, so it is taken away when it has expired.
+    store: over(() => ({ release: () => Promise.resolve() })),
+  },
+  {
+    name: "each claim counts as an interruption",
+    rule: "resuming from a pause is no interruption",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        const counted = result.claims.map((claim) => ({ ...claim, execution: claim.lease.generation }));
+        return { ...result, claims: counted };
+      },
+    })),
+  },
+  {
+    name: "a run is ready although its key is held",
+    rule: "K1: while a key is held no run of it is ready but its holder",
+    database: (store, database) =>
+      double(store, {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          database.exec("UPDATE holdfast_runs SET place = 'R' WHERE place = 'B'");
+          return enqueued;
+        },
+      }),
+  },
+  {
+    name: "nobody moves up when a key is free again",
+    rule: "K2: while a key is free the first run of each job is ready",
+    database: (store, database) =>
+      double(store, {
+        finish: async (lease, ending, progress) => {
+          await store.finish(lease, ending, progress);
+          const key = lease.concurrencyKey;
+          database.prepare("UPDATE holdfast_runs SET place = 'B' WHERE place = 'R' AND concurrency_key = ?").run(key);
+        },
+      }),
+  },
+  {
+    name: "sleepers wake late",
+    rule: "a deadline wakes its run in time",
+    database: (store, database) =>
+      double(store, {
+        pause: async (lease, request) => {
+          const result = await store.pause(lease, request);
+          if (result.parked) {
+            database.prepare("UPDATE holdfast_runs SET timer_at = timer_at + 2000 WHERE id = ?").run(lease.runId);
+          }
+          return result;
+        },
+      }),
+  },
+  {
+    name: "a deleted run leaves its waits behind",
+    rule: "nothing is left of a deleted run",
+    store: over((store) => {
+      const left = new Map<string, Wait>();
+      return {
+        delete: async (runId) => {
+          for (const wait of await store.getWaits(runId)) left.set(wait.id, wait);
+          return await store.delete(runId);
+        },
+        getWait: async (waitId) => await store.getWait(waitId) ?? left.get(waitId) ?? null,
+      };
+    }),
+  },
+  {
+    name: "a log line is kept twice",
+    rule: "a log line is kept once",
+    store: over((store, chance) => ({
+      appendLogs: async (entries) => {
+        await store.appendLogs(entries);
+        if (chance.happens(0.5)) await store.appendLogs(entries.map((entry) => ({ ...entry, id: `${entry.id}-2` })));
+      },
+    })),
+  },
+  {
+    name: "runs are purged too early",
+    rule: "a run is kept as long as was asked for",
+    store: over((store) => ({
+      purge: (retention, limit) =>
+        store.purge(Object.fromEntries(Object.entries(retention).map(([status, ms]) => [status, ms / 2])), limit),
+    })),
+  },
+  {
+    name: "ids come again",
+    rule: "an id is used once",
+    host: (host) => {
+      let ids = 0;
+      return { ...host, newId: () => `id-${ids++}` };
+    },
+  },
+  {
+    name: "timers are lost",
+    rule: "nothing waits for ever",
+    host: (host) => ({
+      ...host,
+      schedule: (ms, callback) => host.random() < 0.02 ? () => {} : host.schedule(ms, callback),
+    }),
+  },
+];
+
+/** A store with some methods made wrong. */
+function double(store: Store, methods: Partial<Store>): Store {
+  return new Proxy(store, {
+    get: (_, name) => {
+      if (name === "then") return undefined;
+      const own = methods[name as keyof Store];
+      const method = (own ?? store[name as keyof Store]) as (...parameters: unknown[]) => unknown;
+      return own === undefined ? method.bind(store) : method;
+    },
+  });
+}
+
+function over(methods: (store: Store, chance: Chance) => Partial<Store>): NonNullable<Mutant["store"]> {
+  return (make, host) => {
+    const store = make(host);
+    return double(store, methods(store, new Chance(7)));
+  };
+}
+
+function overClient(methods: (store: Store) => Partial<Store>): NonNullable<Mutant["client"]> {
+  return (store) => double(store, methods(store));
+}
+
+/** A write that is made under the lease that its run has now when it is refused under its own. */
+function underAnyLease<Rest extends unknown[], T>(
+  store: Store,
+  write: (lease: Lease, ...rest: Rest) => Promise<T>,
+): (lease: Lease, ...rest: Rest) => Promise<T> {
+  return (lease, ...rest) =>
+    write(lease, ...rest).catch(async (error) => {
+      const newest = (await store.getLeases()).find(({ runId }) => runId === lease.runId);
+      if (!(error instanceof LeaseLostError) || newest === undefined) throw error;
+      return await write(newest, ...rest);
+    });
+}
+
+/** A claim whose results seem to have been recorded the other way round. */
+function inReverse(claim: Claim): Claim {
+  const last = claim.steps.reduce((last, { recordedNo }) => Math.max(last, recordedNo), 0);
+  return { ...claim, steps: claim.steps.map((step) => ({ ...step, recordedNo: last + 1 - step.recordedNo })) };
+}
+
+/** A pause that another signal seems to have ended. */
+function garbled(pause: PauseRecord): PauseRecord {
+  const { resolution } = pause;
+  return resolution?.outcome === "signal" ? { ...pause, resolution: { ...resolution, payload: "77" } } : pause;
+}

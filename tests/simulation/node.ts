@@ -1,0 +1,203 @@
+import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { StoreError } from "../../src/error.ts";
+import type { Host } from "../../src/host.ts";
+import { defineJob, type Job } from "../../src/job.ts";
+import { Chance, hashText } from "../support/chance.ts";
+import { anything } from "../support/for_each_store.ts";
+import type { Facts } from "./facts.ts";
+import type { Journal } from "./journal.ts";
+import { Life } from "./life.ts";
+import type { Mutant } from "./mutants.ts";
+import { JOB_NAMES, type Plan } from "./plan.ts";
+import { type BodyWitness, perform, type Program } from "./program.ts";
+import { remoteStore, type Way } from "./remote_store.ts";
+import type { SimProcess } from "./sim_process.ts";
+import type { SharedStore } from "./stores.ts";
+
+/** What nodes share. */
+export interface NodeDeps {
+  seed: number;
+  plan: Plan;
+  facts: Facts;
+  journal: Journal;
+  store: SharedStore;
+  mutant: Mutant | undefined;
+  way: Omit<Way, "die">;
+}
+
+/** A process with its engine: it is started, killed, stopped and started again. */
+export class Node {
+  readonly process: SimProcess;
+  readonly #deps: NodeDeps;
+  #engine: Engine | null = null;
+  #life: Life | null = null;
+  #isServerless: boolean;
+  #isStopping = false;
+  /** The job that its next start does not know. */
+  without: string | null = null;
+
+  /** @param isServerless Whether it only works off what is due, now and then. */
+  constructor(process: SimProcess, isServerless: boolean, deps: NodeDeps) {
+    this.process = process;
+    this.#isServerless = isServerless;
+    this.#deps = deps;
+  }
+
+  /** Its engine, while it lives. */
+  get engine(): Engine | null {
+    return this.#engine;
+  }
+
+  /** What its newest incarnation has seen. */
+  get life(): Life | null {
+    return this.#life;
+  }
+
+  /** Whether it lives and nobody has told it to stop. */
+  get isUp(): boolean {
+    return this.#engine !== null && !this.#isStopping;
+  }
+
+  /** Whether it was told to stop. */
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** Starts it, unless it lives. */
+  start(): void {
+    const { process } = this;
+    if (process.isAlive) return;
+    process.start();
+    this.#engine = null;
+    this.#isStopping = false;
+    this.#life = new Life(process, this.#deps.facts);
+    this.#deps.journal.note(`${process.label} starts${this.without === null ? "" : ` without ${this.without}`}`);
+    this.#serve(this.#life);
+  }
+
+  /** Kills it. It comes back after `downMs` milliseconds. */
+  kill(downMs: number): void {
+    const { process } = this;
+    if (!process.isAlive) return;
+    this.#deps.journal.note(`${process.label} is killed`);
+    this.#deps.facts.notice("a process was killed");
+    this.#goDown(downMs);
+  }
+
+  /** Stops it in good order, and starts it again after `downMs` milliseconds. */
+  async replace(timeout: number, downMs: number): Promise<void> {
+    const { facts } = this.#deps;
+    if (!this.isUp) return;
+    if (facts.open().some(({ state }) => state?.run.status === "running")) {
+      facts.notice("a process was stopped while it executed runs");
+    }
+    const { label } = this.process;
+    await this.stop(timeout);
+    if (this.process.label !== label) return; // it was killed meanwhile
+    this.#life!.checkStopped();
+    if (this.without !== null) facts.notice("a deploy no longer knew a job");
+    this.#goDown(downMs);
+  }
+
+  /** Stops its engine. */
+  async stop(timeout: number): Promise<void> {
+    this.#deps.journal.note(`${this.process.label} stops within ${timeout} ms`);
+    this.#isStopping = true;
+    this.#life!.noteStopping();
+    await this.#engine!.stop({ timeout });
+  }
+
+  /** From now on it looks for work by itself. */
+  workByItself(): void {
+    this.#isServerless = false;
+  }
+
+  #goDown(downMs: number): void {
+    this.process.kill();
+    this.#engine = null;
+    this.process.world.after(downMs, null, () => this.start());
+  }
+
+  async #serve(life: Life): Promise<void> {
+    const { seed, plan, mutant } = this.#deps;
+    const host = mutant?.host?.(this.process.host) ?? this.process.host;
+    const reached = await this.#reach(host, life);
+    const names = JOB_NAMES.filter((name) => name !== this.without);
+    const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, life)]));
+    const engine: Engine = createEngine({ store: reached, jobs, worker: plan.worker, retention: plan.retention, host });
+    if (new Chance(seed, life.label, "logs").happens(0.2)) engine.use(persistLogs());
+    engine.on("*", (event) => {
+      if (this.#life === life) life.hear(event);
+    });
+    this.#engine = engine;
+    if (this.#isServerless) await this.#workNowAndThen(engine, life);
+    await this.#startEngine(engine);
+  }
+
+  async #reach(host: Host, life: Life) {
+    const { store, mutant, way, seed } = this.#deps;
+    const chance = new Chance(seed, life.label, "down");
+    const remote = remoteStore(await store.open(host), life, {
+      ...way,
+      die: () => this.kill(chance.between(20, 500)),
+    });
+    return mutant?.client?.(remote) ?? remote;
+  }
+
+  async #startEngine(engine: Engine): Promise<void> {
+    while (!this.#isStopping) {
+      try {
+        return await engine.start();
+      } catch (error) {
+        if (!(error instanceof StoreError)) throw error;
+        await this.process.sleep(50);
+      }
+    }
+  }
+
+  async #workNowAndThen(engine: Engine, life: Life): Promise<void> {
+    const chance = new Chance(this.#deps.seed, life.label, "serverless");
+    while (this.#isServerless && !this.#isStopping) {
+      await engine.runUntilIdle().catch((error) => {
+        if (!(error instanceof StoreError)) throw error;
+      });
+      await this.process.sleep(chance.between(50, 400));
+    }
+  }
+
+  #job(name: string, life: Life): Job {
+    const { journal } = this.#deps;
+    return defineJob({
+      name,
+      input: anything,
+      run: async (step, { program }: { program: Program }) => {
+        const body = life.enter(step.runId, step.execution);
+        let seen = hashText("");
+        const witness: BodyWitness = {
+          attempts: (action, tools) => {
+            journal.note(`${life.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
+            return body.attempts(action, tools);
+          },
+          stepped: (name, answer) => body.stepped(name, answer),
+          sleeps: (name, ms) => body.sleeps(name, ms),
+          slept: (name) => body.slept(name),
+          waited: (wait, result) => body.waited(wait, result),
+          saw: (what) => {
+            journal.note(`${life.label} ${step.runId} saw ${what}`);
+            seen = hashText(what, seen);
+            body.saw(what);
+          },
+        };
+        try {
+          await perform(program, step, witness);
+        } catch (error) {
+          body.threw(error as Error);
+          throw error;
+        }
+        body.returned({ seen });
+        return { seen };
+      },
+    }) as Job;
+  }
+}

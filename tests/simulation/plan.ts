@@ -1,0 +1,158 @@
+import { COALESCE_MODES } from "../../src/run.ts";
+import type { TriggerOptions } from "../../src/engine/trigger.ts";
+import type { WorkerOptions } from "../../src/engine/worker.ts";
+import type { Retention } from "../../src/store.ts";
+import { Chance } from "../support/chance.ts";
+import { makeProgram, type Program } from "./program.ts";
+import type { Reliability } from "./remote_store.ts";
+
+/** The names of the jobs: each performs the program that it is given. */
+export const JOB_NAMES = ["imports", "reports", "mails"] as const;
+
+/** The names of the processes. */
+export const PROCESS_NAMES = ["a", "b", "c"] as const;
+
+/** Until when things go wrong and clients ask for something new, in milliseconds. */
+export const TROUBLE_MS = 4_000;
+
+/** What a client asks for. */
+export type Request =
+  | { ask: "trigger" | "run"; jobName: string; program: Program; options: TriggerOptions; repeats: number }
+  | { ask: "batch"; jobName: string; items: { program: Program; options: TriggerOptions }[] }
+  | { ask: "signal"; which: number; signalId: string; payload: number; atDeadline: boolean; repeats: number }
+  | { ask: "cancel" | "delete"; which: number }
+  | { ask: "retrigger"; which: number; from: "start" | "failure" }
+  | { ask: "watch" | "wait" | "list"; which: number };
+
+/** Something that a process or the world suffers. */
+export type Blow =
+  | { blow: "kill"; process: number; downMs: number }
+  | { blow: "pause"; process: number; ms: number }
+  | { blow: "stop"; process: number; timeout: number; downMs: number; without: string | null }
+  | { blow: "jump"; ms: number }
+  | { blow: "overtake"; patienceMs: number }
+  | { blow: "outage"; ms: number };
+
+/** All that is planned from a seed: what clients ask for, and what goes wrong apart from single calls. */
+export interface Plan {
+  worker: Required<WorkerOptions>;
+  retention: Retention;
+  /** Whether the last process has no worker of its own, and only works off what is due now and then. */
+  hasServerless: boolean;
+  reliability: Reliability;
+  requests: { at: number; process: number; request: Request }[];
+  blows: { at: number; blow: Blow }[];
+}
+
+/** Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do. */
+export function makePlan(seed: number): Plan {
+  const chance = new Chance(seed, "plan");
+  const staleThreshold = chance.pick([300, 400, 600]);
+  return {
+    worker: {
+      staleThreshold,
+      heartbeatInterval: Math.floor(staleThreshold / chance.pick([3, 4])),
+      pollingInterval: chance.pick([50, 100, 300]),
+      concurrency: 1 + chance.int(5),
+      maxAbandonments: chance.happens(0.3) ? 1 + chance.int(3) : 1_000,
+    },
+    retention: chance.happens(0.2) ? { completed: 500, failed: 1_500 } : {},
+    hasServerless: chance.happens(0.3),
+    reliability: {
+      latency: chance.pick([2, 10, 30]),
+      errorBefore: chance.pick([0, 0.02, 0.1]),
+      answerLost: chance.pick([0, 0.02, 0.1]),
+      diesAfter: chance.pick([0, 0, 0.005, 0.02]),
+      slowAnswer: chance.pick([0, 0.02]),
+    },
+    requests: makeRequests(new Chance(seed, "requests")),
+    blows: makeBlows(new Chance(seed, "blows"), staleThreshold),
+  };
+}
+
+function makeRequests(chance: Chance): Plan["requests"] {
+  const keys = chance.pick([1, 2, 4]);
+  const keyed = chance.pick([0.3, 0.8]);
+  const item = () => {
+    const concurrencyKey = chance.happens(keyed) ? `key-${chance.int(keys)}` : undefined;
+    return {
+      program: makeProgram(chance),
+      options: {
+        ...(concurrencyKey === undefined ? {} : { concurrencyKey }),
+        ...(concurrencyKey !== undefined && chance.happens(0.2) ? { coalesce: chance.pick(COALESCE_MODES) } : {}),
+        ...(chance.happens(0.3) ? { idempotencyKey: `same-${chance.int(4)}` } : {}),
+        labels: { org: `org-${chance.int(2)}` },
+      },
+    };
+  };
+  const trigger = (): Request => {
+    const jobName = chance.pick(JOB_NAMES);
+    if (chance.happens(0.1)) return { ask: "batch", jobName, items: [item(), item(), item()] };
+    const ask = chance.happens(0.1) ? "run" : "trigger";
+    return { ask, jobName, ...item(), repeats: chance.happens(0.1) ? 1 : 0 };
+  };
+  const requests: Plan["requests"] = [];
+  // Clients come in bursts.
+  const bursts = Array.from({ length: 4 }, () => chance.next() * TROUBLE_MS * 0.9);
+  const when = () => chance.happens(0.5) ? chance.next() * TROUBLE_MS : chance.pick(bursts) + chance.next() * 30;
+  const add = (count: number, make: () => Request) => {
+    for (let i = 0; i < count; i++) {
+      requests.push({ at: when(), process: chance.int(PROCESS_NAMES.length), request: make() });
+    }
+  };
+  add(8 + chance.int(10), trigger);
+  add(25 + chance.int(25), () => makeOther(chance));
+  return requests;
+}
+
+function makeOther(chance: Chance): Request {
+  const which = chance.next();
+  const kind = chance.weighted(
+    [
+      [6, "signal"],
+      [1.5, "cancel"],
+      [1, "delete"],
+      [1, "retrigger"],
+      [1, "watch"],
+      [0.5, "wait"],
+      [0.3, "list"],
+    ] as const,
+  );
+  if (kind === "signal") {
+    return {
+      ask: kind,
+      which,
+      signalId: `signal-${chance.int(3)}`,
+      payload: chance.int(2),
+      atDeadline: chance.happens(0.3),
+      repeats: chance.happens(0.3) ? 1 : 0,
+    };
+  }
+  if (kind === "retrigger") return { ask: kind, which, from: chance.pick(["start", "failure"] as const) };
+  return { ask: kind, which };
+}
+
+function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
+  const blows: Plan["blows"] = [];
+  const process = () => chance.int(PROCESS_NAMES.length);
+  const add = (most: number, make: () => Blow) => {
+    const count = chance.happens(0.5) ? 0 : chance.int(most + 1);
+    for (let i = 0; i < count; i++) blows.push({ at: chance.next() * TROUBLE_MS, blow: make() });
+  };
+  add(6, () => ({ blow: "kill", process: process(), downMs: chance.between(20, 1_000) }));
+  add(6, () => ({ blow: "pause", process: process(), ms: chance.between(0.2, 3) * leaseMs }));
+  add(4, () => ({
+    blow: "stop",
+    process: process(),
+    timeout: chance.pick([0, 50, 400]),
+    downMs: chance.between(1, 500),
+    without: chance.happens(0.5) ? chance.pick(JOB_NAMES) : null,
+  }));
+  add(5, () => ({
+    blow: "jump",
+    ms: Math.round(chance.happens(0.1) ? chance.between(-3_600_000, 3_600_000) : chance.between(-3_000, 3_000)),
+  }));
+  add(3, () => ({ blow: "overtake", patienceMs: 500 }));
+  add(2, () => ({ blow: "outage", ms: chance.between(50, 1_000) }));
+  return blows;
+}

@@ -1,0 +1,176 @@
+import type { Chance } from "../support/chance.ts";
+import type { StepContext, StepTools } from "../../src/job.ts";
+import type { Json } from "../../src/json.ts";
+import type { WaitResult } from "../../src/wait.ts";
+
+/** What a simulated job does: its input, so that each run is another program, and the same in each execution. */
+export type Program = Action[];
+
+/** One action of a program. Those with a name have one of their own, except in a `repeat`. */
+export type Action =
+  | StepAction
+  | { do: "sleep"; name: string; ms: number }
+  | { do: "wait"; name: string; timeout: number | null }
+  | { do: "prepare"; name: string; timeout: number | null; meanwhile: Program }
+  | { do: "all" | "race"; branches: Program[] }
+  | { do: "repeat"; times: number; body: Program }
+  | { do: "catch"; body: Program }
+  | { do: "progress"; current: number }
+  | { do: "idle"; turns: number }
+  | { do: "throw" };
+
+/** A step: what its function does, and how often. */
+export interface StepAction {
+  do: "step";
+  name: string;
+  /** How long an attempt takes. */
+  ms: number;
+  /** How many attempts throw. */
+  failures: number;
+  /** How many are made at most. */
+  attempts: number;
+  delay: number;
+  timeout: number | null;
+  /** Whether its function ends when its `abortSignal` fires. */
+  heeds: boolean;
+}
+
+/** What the world wants to know of a body: an execution of a program. */
+export interface BodyWitness {
+  /** The function of a step is called, and does what this does. */
+  attempts(action: StepAction, tools: StepTools): Promise<string>;
+  /** A step was answered, with its value or the message of its failure. */
+  stepped(name: string, answer: { value: string } | { failure: string }): void;
+  /** The program is about to sleep. */
+  sleeps(name: string, ms: number): void;
+  /** It has slept. */
+  slept(name: string): void;
+  /** A wait is over: the one of this id, or the next of this name. */
+  waited(wait: { id: string } | { name: string }, result: WaitResult): void;
+  /** Something was delivered to the program. */
+  saw(what: string): void;
+}
+
+/** Makes up a program. */
+export function makeProgram(chance: Chance): Program {
+  let names = 0;
+  const name = () => `n${names++}`;
+  const timeout = () => chance.happens(0.6) ? Math.floor(chance.between(20, 1_200)) : null;
+  const step = (): Action => {
+    const failures = chance.happens(0.25) ? 1 + chance.int(3) : 0;
+    return {
+      do: "step",
+      name: name(),
+      ms: chance.happens(0.3) ? 0 : Math.floor(chance.between(0, 150)),
+      failures,
+      attempts: 1 + chance.int(4),
+      // Some park the run, others are waited for in memory.
+      delay: chance.pick([0, 10, 100, 1_050, 1_200]),
+      timeout: chance.happens(0.15) ? 100 : null,
+      heeds: chance.happens(0.5),
+    };
+  };
+  const branches = (depth: number) =>
+    Array.from({ length: 2 + chance.int(2) }, () => program(depth + 1, 1 + chance.int(2)));
+  const action = (depth: number): Action => {
+    const simple: [number, () => Action][] = [
+      [8, step],
+      [2, () => ({ do: "sleep", name: name(), ms: Math.floor(chance.between(-20, 600)) })],
+      [3, () => ({ do: "wait", name: name(), timeout: timeout() })],
+      [1, () => ({ do: "progress", current: chance.int(100) })],
+      [1, () => ({ do: "idle", turns: chance.int(8) })],
+      [0.3, () => ({ do: "throw" })],
+    ];
+    if (depth >= 2) return chance.weighted(simple)();
+    return chance.weighted<() => Action>([
+      ...simple,
+      [2.5, () => ({ do: "all", branches: branches(depth) })],
+      [1.5, () => ({ do: "race", branches: branches(depth) })],
+      [1, () => ({ do: "repeat", times: 2 + chance.int(2), body: [action(2)] })],
+      [1, () => ({ do: "catch", body: program(depth + 1, 1 + chance.int(2)) })],
+      [1, () => ({ do: "prepare", name: name(), timeout: timeout(), meanwhile: program(depth + 1, 1) })],
+    ])();
+  };
+  const program = (depth: number, length: number): Program => Array.from({ length }, () => action(depth));
+  return program(0, 1 + chance.int(4));
+}
+
+/** Performs a program. */
+export async function perform(program: Program, step: StepContext, witness: BodyWitness): Promise<void> {
+  for (const action of program) await act(action, step, witness);
+}
+
+async function act(action: Action, step: StepContext, witness: BodyWitness): Promise<void> {
+  switch (action.do) {
+    case "step":
+      return await runStep(action, step, witness);
+    case "sleep":
+      witness.sleeps(action.name, action.ms);
+      await step.sleep(action.name, action.ms);
+      witness.slept(action.name);
+      return witness.saw(`slept ${action.name}`);
+    case "wait": {
+      const result = await step.wait(action.name, options(action));
+      witness.waited({ name: action.name }, result);
+      return witness.saw(`wait ${action.name} ${JSON.stringify(result)}`);
+    }
+    case "prepare": {
+      const wait = await step.prepareWait(action.name, options(action));
+      witness.saw(`prepared ${JSON.stringify(wait)}`);
+      await perform(action.meanwhile, step, witness);
+      const result = await step.waitFor(wait);
+      witness.waited({ id: wait.id }, result);
+      return witness.saw(`waited ${action.name} ${JSON.stringify(result)}`);
+    }
+    case "all":
+      await Promise.all(action.branches.map((branch) => perform(branch, step, witness)));
+      return;
+    case "race":
+      await Promise.race(action.branches.map(async (branch, at) => {
+        await perform(branch, step, witness);
+        witness.saw(`branch ${at}`);
+      }));
+      return;
+    case "repeat":
+      for (let i = 0; i < action.times; i++) await perform(action.body, step, witness);
+      return;
+    case "catch":
+      try {
+        await perform(action.body, step, witness);
+      } catch (error) {
+        witness.saw(`caught ${(error as Error).name}: ${(error as Error).message}`);
+      }
+      return;
+    case "progress":
+      step.progress(action.current, 100);
+      step.log.info("progress", { current: action.current });
+      return;
+    case "idle":
+      for (let i = 0; i < action.turns; i++) await null;
+      return;
+    case "throw":
+      throw new Error("the program fails");
+  }
+}
+
+async function runStep(action: StepAction, step: StepContext, witness: BodyWitness): Promise<void> {
+  const { name, attempts, delay, timeout } = action;
+  let value: string;
+  try {
+    value = await step.run(name, (tools) => witness.attempts(action, tools), {
+      retry: { maxAttempts: attempts, delay },
+      ...(timeout === null ? {} : { timeout }),
+    });
+  } catch (error) {
+    const failure = (error as Error).message;
+    witness.stepped(name, { failure });
+    witness.saw(`step ${name} failed: ${failure}`);
+    throw error;
+  }
+  witness.stepped(name, { value });
+  witness.saw(`step ${name} ${value}`);
+}
+
+function options({ timeout }: { timeout: number | null }): { timeout?: number; metadata: Json } {
+  return { metadata: { for: "whoever signals" }, ...(timeout === null ? {} : { timeout }) };
+}

@@ -1,0 +1,103 @@
+import { StoreError } from "../../src/error.ts";
+import type { Store } from "../../src/store.ts";
+import { Chance } from "../support/chance.ts";
+import type { Call } from "./check_calls.ts";
+import type { Facts } from "./facts.ts";
+import type { Life } from "./life.ts";
+import type { Misfortune } from "./misfortune.ts";
+
+/** How unreliable the way to a store is: probabilities for each call, and durations in milliseconds. */
+export interface Reliability {
+  latency: number;
+  errorBefore: number;
+  answerLost: number;
+  diesAfter: number;
+  slowAnswer: number;
+}
+
+/** What the way to a store leads through. */
+export interface Way {
+  seed: number;
+  reliability: Reliability;
+  misfortune: Misfortune;
+  facts: Facts;
+  /** Whether the store is out of reach now. */
+  isOut(): boolean;
+  /** A call was carried out or refused. */
+  committed(call: Call, life: Life): void;
+  /** A process dies now. */
+  die(life: Life): void;
+}
+
+// Asked so often that a simulation would do little else if each took its time.
+const QUICK = new Set(["getVersion"]);
+// What takes part in no promise goes through undisturbed.
+const LOCAL = new Set<PropertyKey>(["close", "backup", "then", Symbol.asyncDispose]);
+const SLOW_MS = 1_500;
+
+/** A store as a process reaches it: calls take their time, overtake each other, fail, or are answered to nobody. */
+export function remoteStore(store: Store, life: Life, way: Way): Store {
+  let calls = 0;
+  return new Proxy(store, {
+    get(_, method) {
+      if (LOCAL.has(method) || typeof method === "symbol") return undefined;
+      return (...parameters: unknown[]) => send(store, { method, parameters, no: ++calls }, life, way);
+    },
+  });
+}
+
+function send(
+  store: Store,
+  { method, parameters, no }: { method: string; parameters: unknown[]; no: number },
+  life: Life,
+  way: Way,
+): Promise<unknown> {
+  const { process, label } = life;
+  const { world } = process;
+  const { reliability, misfortune, facts } = way;
+  const chance = new Chance(way.seed, label, no);
+  const name = `call ${label}:${no} ${method}`;
+  const isQuick = QUICK.has(method);
+  const travel = () => isQuick ? 0 : chance.next() * reliability.latency;
+  return new Promise((resolve, reject) => {
+    const answer = (settle: () => void, ms = travel()) => {
+      if (process.label === label) world.after(ms, process, settle);
+    };
+    // A request that is on its way may arrive although its sender has died.
+    const arrives = chance.happens(0.5) ? null : process;
+    world.after(travel(), arrives, () => {
+      if (way.isOut()) return answer(() => reject(new StoreError("The store is out of reach")));
+      if (misfortune.befalls(`${name} fails`, isQuick ? 0 : reliability.errorBefore, chance)) {
+        facts.notice("an error came before a commit");
+        return answer(() => reject(new StoreError("The store is busy")));
+      }
+      const isLost = misfortune.befalls(`${name} loses its answer`, isQuick ? 0 : reliability.answerLost, chance);
+      const isLast = misfortune.befalls(`${name} is its last`, isQuick ? 0 : reliability.diesAfter, chance);
+      const isSlow = misfortune.befalls(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
+      const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
+      const done = (outcome: Call["outcome"]) => {
+        const call: Call = { method, parameters, outcome, wallNow: world.wallNow };
+        way.committed(call, life);
+        if (isLast && process.label === label) {
+          facts.notice("a process died right after a commit");
+          world.after(0, process, () => way.die(life));
+        } else if (isLost) {
+          facts.notice("an answer was lost after its commit");
+          answer(() => reject(new StoreError("The answer was lost", { outcomeUnknown: true })), back);
+        } else {
+          if (isSlow) facts.notice("an answer came late");
+          answer(() => {
+            life.noteAnswer(call);
+            if ("error" in outcome) reject(outcome.error);
+            else resolve(outcome.value);
+          }, back);
+        }
+      };
+      invoke(store, method, parameters).then((value) => done({ value }), (error) => done({ error }));
+    });
+  });
+}
+
+function invoke(store: Store, method: string, parameters: readonly unknown[]): Promise<unknown> {
+  return (store[method as keyof Store] as (...parameters: readonly unknown[]) => Promise<unknown>)(...parameters);
+}

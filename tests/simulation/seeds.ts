@@ -1,0 +1,25 @@
+import type { StoreKind } from "./stores.ts";
+
+/**
+ * Seeds that have found something, and what it was. They do not repeat what they found: with each change of the engine
+ * or of the simulation a seed goes another way. They run as seeds like any others; what keeps a fault from coming back
+ * is its regression test, in `tests/engine/` or `tests/stores/`.
+ */
+export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: string }[] = [
+  { seed: 7, store: "memory", found: "a wait that was prepared beside a step came in another order on a replay" },
+  { seed: 12, store: "memory", found: "steps copied by a retrigger came in another order on a replay" },
+  { seed: 50, store: "memory", found: "a branch that goes on for some turns was overtaken on a replay" },
+  { seed: 5, store: "memory", found: "run:waiting was told after the run had been taken up again" },
+  { seed: 3, store: "memory", found: "run:waiting was not told when a renewal was answered before the parking" },
+  { seed: 524, store: "memory", found: "a prepared wait that was over was overtaken by a later step" },
+  { seed: 1184, store: "memory", found: "prepareWait() threw a lost lease into the job" },
+  { seed: 1491, store: "memory", found: "a former execution told run:waiting after a new one had begun" },
+  { seed: 2006, store: "memory", found: "a trigger that was repeated made a deleted run anew" },
+  { seed: 2517, store: "memory", found: "a claim that was repeated was taken for a fresh lease" },
+  { seed: 2949, store: "memory", found: "a job went on after a renewal had found its lease lost" },
+  { seed: 3404, store: "memory", found: "a wait was asked for while its lease was renewed, and was overtaken" },
+  { seed: 6898, store: "memory", found: "a run was to park on nothing" },
+  { seed: 8523, store: "memory", found: "a lease that a claim extended did not count as a change" },
+  { seed: 8584, store: "memory", found: "a lease was revoked because an old answer came late" },
+  { seed: 408, store: "sqlite", found: "a look at pauses was overtaken by an older one" },
+];

@@ -1,0 +1,307 @@
+import { Clients } from "./clients.ts";
+import { Facts, type RunFacts, Violation } from "./facts.ts";
+import { Inspector } from "./inspector.ts";
+import { Journal } from "./journal.ts";
+import { Misfortune, type Selection } from "./misfortune.ts";
+import type { Mutant } from "./mutants.ts";
+import { Node } from "./node.ts";
+import { type Blow, makePlan, type Plan, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
+import { SimProcess } from "./sim_process.ts";
+import type { Situation } from "./situations.ts";
+import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import { World } from "./world.ts";
+
+/** What to simulate. */
+export interface SimulationOptions {
+  /** Decides everything. */
+  seed: number;
+  /** Over which store. */
+  store: StoreKind;
+  /** Which of the misfortunes and requests of the seed to leave out, or to keep. Default: all happen. */
+  selection?: Selection;
+  /** How many of the last things that happened are told. Default 60. */
+  keptLines?: number;
+  /** A fault to be found. */
+  mutant?: Mutant;
+}
+
+/** What came of a simulation. */
+export interface Verdict {
+  seed: number;
+  /** The promise that was broken, or `null`. */
+  violation: Violation | null;
+  /** Stands for all that happened: two simulations of one seed have the same. */
+  hash: string;
+  /** What went wrong and what was asked for, by name. */
+  struck: string[];
+  situations: ReadonlyMap<Situation, number>;
+  /** How many events happened, how many calls the store was sent, and how much time passed in the world. */
+  events: number;
+  calls: number;
+  simulatedMs: number;
+  /** The last things that happened. */
+  lastLines: string[];
+}
+
+const KEPT_LINES = 60;
+// How long it may take, when nothing goes wrong any more, until every run has ended, and until anything happens.
+const DRAIN_MS = 120_000;
+const STALL_MS = 15_000;
+// After so long without trouble whoever still sleeps does so because of the clock.
+const RECOVERY_MS = 6_000;
+const STOP_MS = 5_000;
+// Until then a client may still repeat what it has asked for.
+const LAST_REPEATS_MS = 600;
+// After so long without trouble no answer is late any more.
+const LATE_ANSWERS_MS = 2_000;
+const TIDY_EVERY_MS = 100;
+
+/** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
+export async function simulate(options: SimulationOptions): Promise<Verdict> {
+  const world = new World();
+  const store = await makeStore(options.store, world, options.mutant);
+  const simulation = new Simulation(options, world, store);
+  // A promise that was rejected and that nobody listens to would end a real process.
+  const stray = (event: PromiseRejectionEvent) => {
+    event.preventDefault();
+    simulation.facts.violate("promise 10", `a promise was rejected that nobody hears: ${event.reason?.stack}`);
+  };
+  globalThis.addEventListener("unhandledrejection", stray);
+  try {
+    await simulation.run();
+  } catch (error) {
+    simulation.facts.violation ??= error instanceof Violation ? error : new Violation("error", (error as Error).stack!);
+  } finally {
+    globalThis.removeEventListener("unhandledrejection", stray);
+    await store.close();
+  }
+  return simulation.verdict;
+}
+
+class Simulation {
+  readonly facts = new Facts();
+  readonly #seed: number;
+  readonly #plan: Plan;
+  readonly #world: World;
+  readonly #journal: Journal;
+  readonly #misfortune: Misfortune;
+  readonly #inspector: Inspector;
+  readonly #nodes: Node[];
+  readonly #clients: Clients;
+  readonly #leasesSeenAt = new Map<string, number>();
+  #outUntil = 0;
+  #calmSince: number | null = null;
+
+  constructor(
+    { seed, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
+    world: World,
+    store: SharedStore,
+  ) {
+    const { facts } = this;
+    const plan = makePlan(seed);
+    const journal = new Journal(keptLines, () => world.now);
+    const misfortune = new Misfortune(selection);
+    const inspector = new Inspector(facts, world, journal, store);
+    const way = {
+      seed,
+      reliability: plan.reliability,
+      misfortune,
+      facts,
+      isOut: () => this.#outUntil > world.now,
+      committed: inspector.committed.bind(inspector),
+    };
+    this.#seed = seed;
+    this.#plan = plan;
+    this.#world = world;
+    this.#journal = journal;
+    this.#misfortune = misfortune;
+    this.#inspector = inspector;
+    this.#nodes = PROCESS_NAMES.map((name, at) => {
+      const isServerless = plan.hasServerless && at === PROCESS_NAMES.length - 1;
+      const process = new SimProcess(name, world, seed);
+      return new Node(process, isServerless, { seed, plan, facts, journal, store, mutant, way });
+    });
+    const { latency } = plan.reliability;
+    this.#clients = new Clients(this.#nodes, { seed, latency, world, facts, journal, misfortune });
+  }
+
+  get verdict(): Verdict {
+    return {
+      seed: this.#seed,
+      violation: this.facts.violation,
+      hash: this.#journal.hash,
+      struck: this.#misfortune.struck,
+      situations: this.facts.situations,
+      events: this.#world.steps,
+      calls: this.#inspector.calls,
+      simulatedMs: this.#world.now,
+      lastLines: this.#journal.lastLines,
+    };
+  }
+
+  async run(): Promise<void> {
+    for (const node of this.#nodes) node.start();
+    this.#plan.requests.forEach(({ at, process, request }, no) => {
+      this.#world.after(at, null, () => this.#clients.send(`request ${no}`, process, request));
+    });
+    this.#plan.blows.forEach(({ at, blow }, no) => {
+      this.#world.after(at, null, () => {
+        if (this.#misfortune.strikes(`blow ${no} ${blow.blow}`)) this.#strike(blow);
+      });
+    });
+    this.#world.after(TROUBLE_MS, null, () => this.#calmDown());
+    await this.#runUntil(() => this.#isAtRest());
+    if (this.facts.violation !== null) return;
+    await this.#stopAll();
+    await this.#inspector.lookAtAll();
+  }
+
+  #runUntil(isOver: () => boolean): Promise<void> {
+    const lives = () => this.#nodes.map(({ life }) => life).filter((life) => life !== null);
+    return this.#world.run(
+      () => this.facts.violation !== null || isOver(),
+      () => this.#inspector.look(lives()),
+    );
+  }
+
+  #isAtRest(): boolean {
+    return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
+      this.#clients.waiting === 0 && this.facts.open().length === 0 &&
+      this.#nodes.every(({ isUp }) => isUp);
+  }
+
+  #strike(blow: Blow): void {
+    this.#journal.note(JSON.stringify(blow));
+    switch (blow.blow) {
+      case "kill":
+        return this.#nodes[blow.process]!.kill(blow.downMs);
+      case "pause":
+        if (blow.ms > this.#plan.worker.staleThreshold) {
+          this.facts.notice("a process was paused for longer than a lease");
+        }
+        return this.#nodes[blow.process]!.process.pause(blow.ms);
+      case "stop": {
+        const node = this.#nodes[blow.process]!;
+        node.without = blow.without;
+        return void node.replace(blow.timeout, blow.downMs);
+      }
+      case "jump":
+        return this.#jump(blow.ms);
+      case "overtake":
+        return this.#overtake(blow.patienceMs);
+      case "outage":
+        this.facts.notice("the store was out of reach for a while");
+        this.#outUntil = Math.max(this.#outUntil, this.#world.now + blow.ms);
+    }
+  }
+
+  #jump(ms: number): void {
+    if (this.facts.open().some(({ state }) => state?.run.status === "running")) {
+      this.facts.notice(ms < 0 ? "a clock went back under a lease" : "a clock went forward over a lease");
+    }
+    this.facts.jumps += 1;
+    if (ms > 0) this.facts.forwardJumps += 1;
+    this.#world.jump(ms);
+  }
+
+  /**
+   * Waits until a step is between two attempts, then sets the clock forward and stops its process for a moment: so that
+   * another takes the run over and makes the next attempt first.
+   */
+  #overtake(patienceMs: number): void {
+    if (this.#calmSince !== null || patienceMs <= 0) return;
+    const run = this.facts.open().find(({ state, steps }) =>
+      state?.run.status === "running" && [...steps.values()].some(({ isOver }) => !isOver)
+    );
+    if (run === undefined) return void this.#world.after(5, null, () => this.#overtake(patienceMs - 5));
+    const owner = this.#nodes.find(({ process }) => run.state!.run.leaseOwner?.includes(process.label));
+    owner?.process.pause(150);
+    this.#jump(2 * this.#plan.worker.staleThreshold);
+  }
+
+  /** From now on nothing goes wrong; pauses that have begun end by themselves. */
+  #calmDown(): void {
+    this.#journal.note("nothing goes wrong any more");
+    this.#calmSince = this.#world.now;
+    this.#misfortune.end();
+    this.#outUntil = 0;
+    for (const node of this.#nodes) {
+      node.workByItself();
+      const isOld = node.without !== null && node.isUp;
+      node.without = null;
+      if (isOld) node.replace(100, 0);
+      else node.start();
+    }
+    this.#tidyUp(this.#world.now);
+  }
+
+  /** Ends what only a client or a long time would end, and complains of what should have ended, again and again. */
+  #tidyUp(since: number): void {
+    this.#world.after(TIDY_EVERY_MS, null, () => this.#tidyUp(since));
+    const calmMs = this.#world.now - since;
+    const open = this.facts.open();
+    if (calmMs > 500) this.#clients.signalAll();
+    if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
+    for (const run of open) this.#checkLease(run);
+    if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
+    const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
+    this.facts.expect(calmMs < DRAIN_MS && (stalledMs < STALL_MS || open.length === 0), "I9", () => {
+      const left = `${open.length} runs have not ended and ${this.#clients.waiting} requests are not answered`;
+      return `after ${calmMs} ms without trouble, and ${stalledMs} in which nothing happened, ${left}:\n${
+        open.map(({ text }) => text).join("\n")
+      }`;
+    });
+  }
+
+  /** Without trouble, a lease that nobody renews is taken away soon. */
+  #checkLease({ request: { id }, state }: RunFacts): void {
+    if (state?.run.status !== "running") return;
+    const lease = `${id} ${state.run.leaseGeneration} ${state.run.leaseExpiresAt}`;
+    const seenAt = this.#leasesSeenAt.get(lease) ?? this.#world.now;
+    this.#leasesSeenAt.set(lease, seenAt);
+    const stuckMs = this.#world.now - seenAt;
+    const mostMs = 3 * this.#plan.worker.staleThreshold + 1_500;
+    this.facts.expect(stuckMs < mostMs, "I9", () => `for ${stuckMs} ms nobody renews lease ${lease}, or takes it`);
+  }
+
+  /** Without trouble, and on a clock that runs evenly, whoever sleeps is woken when the next worker has looked. */
+  #checkWaking(open: readonly RunFacts[]): void {
+    const { worker: { pollingInterval }, reliability: { latency } } = this.#plan;
+    if (this.facts.jumps > 0) return;
+    const mostMs = 2 * pollingInterval + 6 * latency + TIDY_EVERY_MS;
+    for (const { request: { id }, state, parking } of open) {
+      if (parking === null || parking.retryAt !== null) continue;
+      const lasting = parking.pauses.filter((pause) => state?.pauses.some(({ name }) => name === pause.name));
+      // When one of them is over the run is awake, and may wait for its key.
+      if (lasting.length < parking.pauses.length) continue;
+      const lateMs = this.#world.wallNow - Math.min(...lasting.map(({ deadlineAt }) => deadlineAt ?? Infinity));
+      this.facts.expect(lateMs < mostMs, "I9", () => `${id} sleeps for ${lateMs} ms too long`);
+    }
+  }
+
+  /** When everybody sleeps the clock is set forward: nobody wants to sit that out. */
+  #skipToNextInstant(open: readonly RunFacts[]): void {
+    if (open.some(({ state }) => state!.run.status === "running")) return;
+    const instants = open.flatMap(({ state }) => state!.pauses.map(({ deadlineAt }) => deadlineAt))
+      .filter((at) => at !== null).map((at) => Date.parse(at));
+    const leftMs = Math.min(...instants) - this.#world.wallNow;
+    if (leftMs > 1_000 && leftMs < Infinity) this.#jump(leftMs);
+  }
+
+  /** Stops all engines: they have nothing to do, and leave nothing behind. */
+  async #stopAll(): Promise<void> {
+    const until = this.#world.now + STOP_MS;
+    const stopping = new Set(this.#nodes);
+    for (const node of this.#nodes) node.stop(500).then(() => stopping.delete(node));
+    await this.#runUntil(() => stopping.size === 0 || this.#world.now > until);
+    const slow = [...stopping].map(({ process }) => process.label);
+    this.facts.expect(slow.length === 0, "stop", () => `${slow} do not stop`);
+    let isQuiet = false;
+    this.#world.after(2_000, null, () => isQuiet = true);
+    await this.#runUntil(() => isQuiet);
+    for (const { process } of this.#nodes) {
+      const left = this.#world.countAhead(process);
+      this.facts.expect(left === 0, "stop", () => `${process.label} has stopped and still has ${left} timers`);
+    }
+  }
+}

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { FOUND_SEEDS } from "./seeds.ts";
+import { simulate } from "./simulation.ts";
+import type { StoreKind } from "./stores.ts";
+import { describeFailure, Totals } from "./totals.ts";
+
+// A bounded part of what `deno task simulate` does for as long as one likes.
+const MEMORY_SEEDS = 120;
+const SQLITE_SEEDS = 10;
+const TWIN_SEEDS = 1;
+
+async function simulateMany(seeds: Iterable<number>, store: StoreKind): Promise<Totals> {
+  const totals = new Totals();
+  for (const seed of seeds) {
+    const verdict = await simulate({ seed, store });
+    assert.equal(
+      verdict.violation,
+      null,
+      verdict.violation === null ? "" : describeFailure(verdict, `deno task simulate --store ${store} --seed ${seed}`),
+    );
+    totals.add(verdict);
+  }
+  return totals;
+}
+
+function range(from: number, count: number): number[] {
+  return Array.from({ length: count }, (_, at) => from + at);
+}
+
+Deno.test("a simulation over a MemoryStore breaks no promise, and everything happens that has to", async () => {
+  const totals = await simulateMany(range(1, MEMORY_SEEDS), "memory");
+
+  assert.deepEqual(totals.missing(), []);
+});
+
+Deno.test("a simulation over a SqliteStore breaks no promise", async () => {
+  const totals = await simulateMany(range(1, SQLITE_SEEDS), "sqlite");
+
+  assert.ok(totals.calls > 0);
+});
+
+Deno.test("a MemoryStore and a SqliteStore do and answer the same in a simulation", async () => {
+  const totals = await simulateMany(range(1, TWIN_SEEDS), "twin");
+
+  assert.ok(totals.calls > 0);
+});
+
+for (const { seed, store } of FOUND_SEEDS) {
+  Deno.test(`seed ${seed} over ${store} breaks no promise`, async () => {
+    await simulateMany([seed], store);
+  });
+}
+
+Deno.test("two simulations of one seed are the same", async () => {
+  for (const store of ["memory", "sqlite"] as const) {
+    for (const seed of range(1, 2)) {
+      const first = await simulate({ seed, store });
+      const second = await simulate({ seed, store });
+
+      assert.equal(first.hash, second.hash, `seed ${seed} over ${store}`);
+    }
+  }
+});
+
+Deno.test("simulations of two seeds are not the same", async () => {
+  const first = await simulate({ seed: 1, store: "memory" });
+  const second = await simulate({ seed: 2, store: "memory" });
+
+  assert.notEqual(first.hash, second.hash);
+});

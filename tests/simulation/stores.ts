@@ -1,0 +1,133 @@
+import { DatabaseSync } from "node:sqlite";
+import type { Host } from "../../src/host.ts";
+import type { Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite_database.ts";
+import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { findBrokenLine } from "../support/lines.ts";
+import type { Mutant } from "./mutants.ts";
+import { TwinStore } from "./twin_store.ts";
+import type { World } from "./world.ts";
+
+/** Which stores a simulation can run over; `twin` is both, compared after each call. */
+export const STORE_KINDS = ["memory", "sqlite", "twin"] as const;
+
+/** One of them. */
+export type StoreKind = typeof STORE_KINDS[number];
+
+/** The store of a world, which its processes share. */
+export interface SharedStore {
+  /** The store as a process opens it. */
+  open(host: Host): Promise<Store>;
+  /** Reads what is committed, past everything that can go wrong. */
+  truth: Store;
+  /** A number that changes with each change. */
+  countChanges(): Promise<number>;
+  /** What is wrong in the order of those who wait for a concurrency key, or `null`. */
+  findBrokenLine(): string | null;
+  close(): Promise<void>;
+}
+
+/** What makes stores faulty: a double before any of them, or one that reaches into the database of a `SqliteStore`. */
+export type Fault = Pick<Mutant, "store" | "database">;
+
+/** Makes an empty store, with a fault if one is given. */
+export async function makeStore(kind: StoreKind, world: World, fault: Fault = {}): Promise<SharedStore> {
+  const host = worldHost(world);
+  if (kind === "sqlite") return await makeSqlite(host, fault);
+  if (kind === "twin") return await makeTwin(host, fault);
+  const make = (host: Host) => new MemoryStore({ host });
+  const store = fault.store?.(make, host) ?? make(host);
+  return {
+    open: () => Promise.resolve(store),
+    truth: store,
+    countChanges: () => store.getVersion(),
+    findBrokenLine: () => null,
+    close: () => store.close(),
+  };
+}
+
+/**
+ * Each process has a store of its own, with statements and a write batch of its own. They share one connection, though:
+ * no call ever finds the database locked by another process.
+ */
+async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
+  const database = new DatabaseSync(":memory:");
+  const truth = await openSqlite(database, { ...host, defer: queueMicrotask }, fault);
+  await truth.migrate();
+  const changes = database.prepare("SELECT total_changes() AS count");
+  return {
+    open: async (host) => answeringInOrder(await openSqlite(database, host, fault)),
+    truth,
+    countChanges: () => Promise.resolve(Number(changes.get()!.count)),
+    findBrokenLine: () => findBrokenLine(database),
+    close: () => Promise.resolve(database.close()),
+  };
+}
+
+async function openSqlite(database: DatabaseSync, host: Host, fault: Fault): Promise<Store> {
+  // A double says which host the store is to have when it is open already.
+  let actual = host;
+  const store = await SqliteStore.from(database as unknown as SqliteDriver, {
+    host: { ...host, now: () => actual.now() },
+  });
+  const make = (host: Host) => {
+    actual = host;
+    return store;
+  };
+  const made = fault.store?.(make, host) ?? store;
+  return fault.database?.(made, database) ?? made;
+}
+
+// What answers some turns later than the others: the order of the answers would else not be that of the commits.
+const LATE = new Set<PropertyKey>(["claim", "signal"]);
+
+/** The same store, in which such a call shares no transaction with another. */
+function answeringInOrder(store: Store): Store {
+  let late: Promise<unknown> = Promise.resolve();
+  const underWay = new Set<Promise<unknown>>();
+  return new Proxy(store, {
+    get: (_, method) => {
+      if (method === "then") return undefined;
+      return (...parameters: unknown[]) => {
+        const isLate = LATE.has(method);
+        const before = isLate ? Promise.allSettled([late, ...underWay]) : late.catch(() => {});
+        const call = before.then(() =>
+          (store[method as keyof Store] as (...parameters: unknown[]) => Promise<unknown>)(...parameters)
+        );
+        if (isLate) late = call;
+        underWay.add(call);
+        call.catch(() => {}).finally(() => underWay.delete(call));
+        return call;
+      };
+    },
+  });
+}
+
+async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
+  const database = new DatabaseSync(":memory:");
+  // It commits at once, so that both stores have done the same whenever somebody looks.
+  const sqlite = await openSqlite(database, { ...host, defer: queueMicrotask }, fault);
+  await sqlite.migrate();
+  const twin = new TwinStore(new MemoryStore({ host }), sqlite, database);
+  return {
+    open: () => Promise.resolve(twin.store),
+    truth: twin.store,
+    countChanges: () => twin.countChanges(),
+    findBrokenLine: () => findBrokenLine(database),
+    close: () => Promise.resolve(database.close()),
+  };
+}
+
+function worldHost(world: World): Host {
+  return {
+    now: () => world.wallNow,
+    monotonic: () => world.now,
+    schedule: (ms, callback) => world.after(ms, null, callback),
+    defer: (callback) => void world.after(0, null, callback),
+    random: () => 0.5,
+    newId: () => {
+      throw new Error("A store makes no ids");
+    },
+  };
+}

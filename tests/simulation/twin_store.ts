@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import type { DatabaseSync } from "node:sqlite";
+import type { Store } from "../../src/store.ts";
+import { dump, outcomeOf } from "../support/compare_stores.ts";
+
+/** Two stores that are asked the same and have to answer the same. */
+export class TwinStore {
+  /** Stands for both; answers what the first one answers. */
+  readonly store: Store;
+  readonly #first: Store;
+  readonly #second: Store;
+  #last = "nothing";
+
+  /** @param database That of the second store. */
+  constructor(first: Store, second: Store, database: DatabaseSync) {
+    this.#first = first;
+    this.#second = second;
+    const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - lease_ms WHERE id = ?");
+    this.store = new Proxy(first, {
+      get: (_, method) => {
+        if (typeof method === "symbol" || method === "then") return undefined;
+        return async (...parameters: unknown[]) => {
+          if (method === "getVersion") return await first.getVersion();
+          // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ.
+          if (method === "claim") makeOld.run((parameters[0] as { workerId: string }).workerId);
+          return await this.#askBoth(method as keyof Store, parameters);
+        };
+      },
+    });
+  }
+
+  async #askBoth(method: keyof Store, parameters: unknown[]): Promise<unknown> {
+    this.#last = `${String(method)}(${JSON.stringify(parameters)})`;
+    const ask = (store: Store) => (store[method] as (...parameters: unknown[]) => Promise<unknown>)(...parameters);
+    const answer = ask(this.#first);
+    const left = await outcomeOf(answer);
+    const right = await outcomeOf(ask(this.#second));
+    assert.deepEqual(right, left, `different answers to ${this.#last}`);
+    return await answer;
+  }
+
+  /** Compares all that the two have kept, and counts what the first one has. */
+  async countChanges(): Promise<number> {
+    assert.deepEqual(await dump(this.#second), await dump(this.#first), `different states after ${this.#last}`);
+    return await this.#first.getVersion();
+  }
+}
