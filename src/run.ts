@@ -92,6 +92,21 @@ export interface RunFilter {
   offset?: number;
 }
 
+/** Which runs somebody watches. What is left out does not restrict. */
+export type ListFilter = Pick<RunFilter, "jobName" | "labels">;
+
+/** Whether a run is one of those that a filter describes. */
+export function matches({ jobName, labels }: Omit<RunIdentity, "id">, filter: ListFilter): boolean {
+  return isOneOf(jobName, filter.jobName) &&
+    Object.entries(filter.labels ?? {}).every(([key, value]) => labels[key] === value);
+}
+
+/** Whether a value is the one that is allowed, or one of those; without any, all are. */
+export function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {
+  if (allowed === undefined) return true;
+  return typeof allowed === "string" ? value === allowed : allowed.includes(value);
+}
+
 /** A page of a list of runs, newest first. */
 export interface RunPage {
   /** The runs of this page. */

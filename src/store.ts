@@ -144,6 +144,21 @@ export interface Store extends AsyncDisposable {
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
+  /**
+   * How runs stand, each in a text that is another whenever {@linkcode Store.getRunState} shows something else, in the
+   * order of the ids; `null` for a run that does not exist. For those who watch many runs and read only what has
+   * changed.
+   */
+  getMarks(runIds: readonly string[]): Promise<(string | null)[]>;
+
+  /**
+   * The runs of which a list has news, in the order of the triggers: those that were triggered since, those that are
+   * executed, and those that have ended or fallen asleep since. Runs in which nothing has changed may be among them.
+   *
+   * @param since What the call before has answered; `null` at first: no run is new then.
+   */
+  getActivity(since: ActivityCursor | null): Promise<Activity>;
+
   /** A number that changes whenever something was committed elsewhere; it may change at other times too. */
   getVersion(): Promise<number>;
 }
@@ -153,6 +168,24 @@ export interface Store extends AsyncDisposable {
  * outcome must not make them anew.
  */
 export const DELETED_RUNS_KNOWN_MS = 600_000;
+
+/**
+ * For how long runs that have ended or fallen asleep stay in the answers of {@linkcode Store.getActivity}, in
+ * milliseconds: as long as it may take from reading the clock to the commit.
+ */
+export const ACTIVITY_LASTS_MS = 5_000;
+
+/**
+ * When runs have ended or fallen asleep of which a list has news: spans of the store's clock, both ends included.
+ *
+ * Two of them after the clock was set back: what came right before that is news, and what comes after it, but not all
+ * that had happened in between when the clock showed these hours for the first time.
+ */
+export function newsSpans(since: ActivityCursor | null, now: number): { from: number; to: number }[] {
+  const at = since?.at ?? now;
+  const spans = at <= now ? [[at, now] as const] : [[now, now] as const, [at, at] as const];
+  return spans.map(([from, to]) => ({ from: from - ACTIVITY_LASTS_MS, to: to + ACTIVITY_LASTS_MS }));
+}
 
 /** A run to add. */
 export interface NewRun {
@@ -265,6 +298,24 @@ export interface PauseResult {
   parked: boolean;
   /** The pauses as they are kept, in the order of the request. */
   pauses: PauseRecord[];
+}
+
+/** How far somebody has seen what happens to all runs. */
+export interface ActivityCursor {
+  /** The place of the newest run, in the order of the triggers. */
+  lastSeq: number;
+  /** When that was: an instant of the store's clock. */
+  at: number;
+}
+
+/** What happens to all runs. */
+export interface Activity {
+  /** The runs, with the marks of {@linkcode Store.getMarks}; `isNew` for those that were triggered since. */
+  runs: { id: string; mark: string; isNew: boolean }[];
+  /** For the next call. */
+  next: ActivityCursor;
+  /** Whether more runs were triggered than one call answers: the next call answers the others. */
+  hasMore: boolean;
 }
 
 /** A run with all that its events tell. */

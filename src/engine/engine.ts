@@ -18,11 +18,14 @@ import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { ExecutionDeps } from "./execution.ts";
-import { type Following, followRun } from "./follow.ts";
+import { followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
+import { type EngineInternals, INTERNALS } from "./internals.ts";
 import type { Plugin } from "./plugin.ts";
 import { Pulse } from "./pulse.ts";
+import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
+import { RunWatches } from "./run_watches.ts";
 import { newRun, type TriggerOptions, type TriggerResult } from "./trigger.ts";
 import { keepUp } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
@@ -213,7 +216,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   readonly #deps: ExecutionDeps;
   readonly #pulse: Pulse;
   readonly #plugins = new Set<string>();
-  readonly #followings = new Set<Following>();
+  readonly [INTERNALS]: EngineInternals;
   readonly #pending = new Set<Promise<unknown>>();
   #migration: Promise<void> | null = null;
   #worker: Worker;
@@ -239,6 +242,15 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     };
     this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
+    const watching = {
+      migrate: () => this.migrate(),
+      store: options.store,
+      hub,
+      pulse: this.#pulse,
+      host,
+      isExecutingHere: (runId: string) => this.#worker.isExecuting(runId),
+    };
+    this[INTERNALS] = { watches: new RunWatches(watching), feed: new RunFeed(watching) };
     this.on = hub.on.bind(hub);
     // Each handle passes on what it is given, so it has the types of its job.
     this.jobs = Object.freeze(
@@ -280,7 +292,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), stopStarted()]);
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
-    for (const following of [...this.#followings]) following.end();
+    this[INTERNALS].watches.endAll();
+    this[INTERNALS].feed.endAll();
     await Promise.all(this.#pending);
   }
 
@@ -418,15 +431,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
-    const following: Following = followRun(runId, {
-      migrate: () => this.migrate(),
-      store: this.#store,
-      hub: this.#deps.hub,
-      pulse: this.#pulse,
-      isExecutingHere: (id) => this.#worker.isExecuting(id),
-    }, () => this.#followings.delete(following));
-    this.#followings.add(following);
-    return following.stream;
+    return followRun(runId, this[INTERNALS].watches);
   }
 
   use(plugin: Plugin): this {

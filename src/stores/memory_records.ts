@@ -25,6 +25,10 @@ export interface KeptRun extends NewRun {
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */
   parking: Parking | null;
+  /** Its place in the order of the triggers. */
+  seq: number;
+  /** How often it was changed. */
+  changes: number;
   /** When it was triggered. */
   createdAt: number;
   /** When it last changed. */
@@ -57,6 +61,8 @@ export interface Parking {
   retryAt: number | null;
   /** Whether it is due again. It stays so, whatever the clock does. */
   isWoken: boolean;
+  /** When it fell asleep. */
+  since: number;
 }
 
 /** A recorded step. */
@@ -82,7 +88,7 @@ export interface KeptPause extends Omit<PauseRecord, "resolution"> {
 }
 
 /** A run without a history. */
-export function newKeptRun(request: NewRun, now: number): KeptRun {
+export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
   return {
     ...request,
     labels: { ...request.labels },
@@ -94,6 +100,8 @@ export function newKeptRun(request: NewRun, now: number): KeptRun {
     lease: null,
     generation: 0,
     parking: null,
+    seq,
+    changes: 0,
     createdAt: now,
     updatedAt: now,
     startedAt: null,

@@ -27,6 +27,7 @@ export class MemoryRuns {
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
   #version = 0;
+  #lastSeq = 0;
 
   /** All runs, oldest first. */
   get all(): KeptRun[] {
@@ -41,6 +42,11 @@ export class MemoryRuns {
   /** Who holds which concurrency key. */
   get keys(): ReadonlyMap<string, Readonly<KeyHolder>> {
     return this.#keys;
+  }
+
+  /** The place of the newest run, in the order of the triggers. */
+  get lastSeq(): number {
+    return this.#lastSeq;
   }
 
   /** Counts the changes. */
@@ -84,7 +90,7 @@ export class MemoryRuns {
 
   /** Adds a run. */
   add(request: NewRun, now: number): KeptRun {
-    const run = newKeptRun(request, now);
+    const run = newKeptRun(request, ++this.#lastSeq, now);
     const source = request.copyStepsOf === null ? undefined : this.#all.get(request.copyStepsOf);
     if (source !== undefined) copyCompletedSteps(source, run);
     this.#all.set(run.id, run);
@@ -126,9 +132,9 @@ export class MemoryRuns {
   }
 
   /** Sets a run waiting. It keeps its concurrency key over a retry delay. */
-  park(run: KeptRun, awaited: KeptPause[], retryAt: number | null): void {
+  park(run: KeptRun, awaited: KeptPause[], retryAt: number | null, now: number): void {
     run.status = "waiting";
-    run.parking = { awaited, retryAt, isWoken: false };
+    run.parking = { awaited, retryAt, isWoken: false, since: now };
     run.lease = null;
     run.abandonments = 0;
     if (retryAt === null) this.#letGoUnlessKept(run);
@@ -185,6 +191,7 @@ export class MemoryRuns {
   touch(run: KeptRun, now: number, progress: JsonText | null = null): void {
     run.updatedAt = now;
     run.progress = progress ?? run.progress;
+    run.changes += 1;
     this.countChange();
   }
 

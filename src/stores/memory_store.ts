@@ -3,9 +3,11 @@ import { type Host, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
-import { isTerminal, type Run, type RunFilter, type RunIdentity, type RunPage } from "../run.ts";
+import { isOneOf, isTerminal, matches, type Run, type RunFilter, type RunIdentity, type RunPage } from "../run.ts";
 import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
+  Activity,
+  ActivityCursor,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -19,6 +21,7 @@ import type {
   SignalOutcome,
   Store,
 } from "../store.ts";
+import { newsSpans } from "../store.ts";
 import type { NewPause, Signal, Wait } from "../wait.ts";
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
@@ -197,7 +200,7 @@ export class MemoryStore implements Store {
       const parked = park && !isOver;
       if (parked) {
         for (const pause of pauses) pause.suspendedAt ??= now;
-        this.#runs.park(run, pauses, retryAt);
+        this.#runs.park(run, pauses, retryAt, now);
       }
       this.#runs.touch(run, now, request.progress);
       return { parked, pauses: pauses.map(toPauseRecord) };
@@ -311,7 +314,9 @@ export class MemoryStore implements Store {
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
       const { limit = 50, offset = 0 } = filter;
-      const matching = this.#runs.all.filter((run) => matches(run, filter)).reverse();
+      const matching = this.#runs.all
+        .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
+        .reverse();
       const runs = matching.slice(offset, offset + limit).map(toRun);
       return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
     });
@@ -358,6 +363,32 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** How runs stand, each in a text that is another whenever something in the run is. */
+  getMarks(runIds: readonly string[]): Promise<(string | null)[]> {
+    return this.#perform(() =>
+      runIds.map((runId) => {
+        const run = this.#runs.get(runId);
+        return run === undefined ? null : toMark(run);
+      })
+    );
+  }
+
+  /** The runs of which a list has news. */
+  getActivity(since: ActivityCursor | null): Promise<Activity> {
+    return this.#perform((now) => {
+      const { lastSeq } = this.#runs;
+      const seenSeq = since?.lastSeq ?? lastSeq;
+      const spans = newsSpans(since, now);
+      const active = this.#runs.all.filter(({ seq, lease, completedAt, parking }) => {
+        const leftAt = completedAt ?? (parking?.isWoken === false ? parking.since : null);
+        return seq > seenSeq || lease !== null ||
+          (leftAt !== null && spans.some(({ from, to }) => leftAt >= from && leftAt <= to));
+      });
+      const runs = active.map((run) => ({ id: run.id, mark: toMark(run), isNew: run.seq > seenSeq }));
+      return { runs, next: { lastSeq, at: now }, hasMore: false };
+    });
+  }
+
   /** A number that changes whenever something was committed. */
   getVersion(): Promise<number> {
     return this.#perform(() => this.#runs.version);
@@ -369,12 +400,6 @@ export class MemoryStore implements Store {
   }
 }
 
-function matches(run: KeptRun, { jobName, status, labels = {} }: RunFilter): boolean {
-  return isOneOf(run.jobName, jobName) && isOneOf(run.status, status) &&
-    Object.entries(labels).every(([key, value]) => run.labels[key] === value);
-}
-
-function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {
-  if (allowed === undefined) return true;
-  return typeof allowed === "string" ? value === allowed : allowed.includes(value);
+function toMark({ seq, changes, lease }: KeptRun): string {
+  return `${seq} ${changes} ${lease?.expiresAt}`;
 }

@@ -8,7 +8,7 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // that are finished, asleep or blocked cost a claim nothing.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
-  seq INTEGER PRIMARY KEY,
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
   job TEXT NOT NULL,
   status TEXT NOT NULL,
@@ -47,6 +47,7 @@ CREATE INDEX holdfast_runs_timers ON holdfast_runs (timer_at) WHERE timer_at IS 
 CREATE INDEX holdfast_runs_leases ON holdfast_runs (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX holdfast_runs_by_job ON holdfast_runs (job, seq);
 CREATE INDEX holdfast_runs_by_status ON holdfast_runs (status, seq);
+CREATE INDEX holdfast_runs_asleep ON holdfast_runs (updated_at) WHERE status = 'waiting' AND place IS NULL;
 CREATE INDEX holdfast_runs_ended ON holdfast_runs (status, completed_at) WHERE completed_at IS NOT NULL;
 
 CREATE TABLE holdfast_inputs (

@@ -6,6 +6,8 @@ import type { LogEntry, NewLogEntry } from "../log.ts";
 import type { Run, RunFilter, RunIdentity, RunPage } from "../run.ts";
 import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
+  Activity,
+  ActivityCursor,
   Claim,
   ClaimRequest,
   ClaimResult,
@@ -23,7 +25,7 @@ import type {
 import type { Signal, Wait } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "./sqlite_database.ts";
-import { listRuns, readRunState } from "./sqlite_list.ts";
+import { listRuns, readActivity, readMarks, readRunState } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import {
   SELECT_RUN,
@@ -362,6 +364,16 @@ export class SqliteStore implements Store {
         this.#db.run(sql, id, stepName, level, message, data, writtenAt, runId);
       }
     });
+  }
+
+  /** How runs stand, each in a text that is another whenever something was committed in the run. */
+  getMarks(runIds: readonly string[]): Promise<(string | null)[]> {
+    return this.#read(() => readMarks(this.#db, runIds));
+  }
+
+  /** The runs of which a list has news. */
+  getActivity(since: ActivityCursor | null): Promise<Activity> {
+    return this.#read(() => readActivity(this.#db, since, this.#host.now()));
   }
 
   /** A number that changes whenever something was committed through another connection, by any process. */

@@ -1,6 +1,7 @@
 import type { Store } from "../../src/store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { abandonmentCases } from "./contract/abandonment.ts";
+import { activityCases } from "./contract/activity.ts";
 import { cancelCases } from "./contract/cancel.ts";
 import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
@@ -50,4 +51,5 @@ const CASES = [
   ...cancelCases,
   ...deleteCases,
   ...readingCases,
+  ...activityCases,
 ];

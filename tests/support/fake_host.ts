@@ -27,6 +27,11 @@ export class FakeHost implements Host {
     return this.#elapsed;
   }
 
+  /** How many timers have been set and are not due yet. */
+  get timerCount(): number {
+    return this.#timers.length;
+  }
+
   /** Calls back when the test has advanced so far. */
   schedule(ms: number, callback: () => void): () => void {
     const timer = { dueAt: this.#elapsed + Math.max(0, ms), callback };

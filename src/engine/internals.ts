@@ -1,0 +1,24 @@
+import type { RunFeed } from "./run_feed.ts";
+import type { RunWatches } from "./run_watches.ts";
+
+/** What an engine shows to the other parts of this package alone. */
+export interface EngineInternals {
+  /** Watches single runs. */
+  watches: RunWatches;
+  /** Watches all runs. */
+  feed: RunFeed;
+}
+
+/** Under which name an engine keeps its {@linkcode EngineInternals}: no other package can have it. */
+export const INTERNALS: unique symbol = Symbol("internals");
+
+/**
+ * The internals of an engine.
+ *
+ * @throws {TypeError} It is none that `createEngine()` has made.
+ */
+export function internalsOf(engine: object): EngineInternals {
+  const internals = (engine as { [INTERNALS]?: EngineInternals })[INTERNALS];
+  if (internals === undefined) throw new TypeError("The engine must be one that createEngine() has made");
+  return internals;
+}

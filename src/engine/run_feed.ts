@@ -1,0 +1,204 @@
+import { type EngineEvent, isToldToClients, type RunEvent } from "../event.ts";
+import { isLeased } from "../run.ts";
+import type { Activity, ActivityCursor } from "../store.ts";
+import { Lookout } from "./lookout.ts";
+import { RunTeller } from "./run_teller.ts";
+import type { WatchDeps, Watcher } from "./run_watches.ts";
+
+/**
+ * Tells what happens to all runs, whichever process executes them, to those who watch lists. However many they are, a
+ * run is read and told once.
+ */
+export class RunFeed {
+  readonly #deps: WatchDeps;
+  readonly #lookout: Lookout;
+  readonly #watchers = new Set<Watcher>();
+  /** Listens while somebody watches: whoever comes after a break is not told what happened in it. */
+  #listening: Listening | null = null;
+
+  /** Tells nothing yet. */
+  constructor(deps: WatchDeps) {
+    this.#deps = deps;
+    this.#lookout = new Lookout(async () => await this.#listening?.look(), deps);
+  }
+
+  /** Lets a watcher hear the `run:` events of all runs, until the returned function is called. */
+  watch(watcher: Watcher): () => void {
+    this.#watchers.add(watcher);
+    if (this.#listening === null) this.#listen();
+    return () => this.#remove(watcher);
+  }
+
+  /** Ends everything. */
+  endAll(): void {
+    for (const watcher of [...this.#watchers]) {
+      this.#remove(watcher);
+      watcher.end();
+    }
+  }
+
+  #listen(): void {
+    this.#listening = new Listening(this.#deps, () => this.#lookout.look(), (event) => {
+      for (const watcher of this.#watchers) watcher.next(event);
+    });
+    this.#lookout.start();
+    // Not at the next change: what another process does from now on is news.
+    this.#lookout.look();
+  }
+
+  #remove(watcher: Watcher): void {
+    this.#watchers.delete(watcher);
+    if (this.#watchers.size > 0) return;
+    this.#lookout.stop();
+    this.#listening?.stop();
+    this.#listening = null;
+  }
+}
+
+interface Told {
+  teller: RunTeller;
+  /** How the run stood when it was last read. */
+  mark: string | null;
+  /** In which look it was first heard of. */
+  since: number;
+  /** Events of a run that is unknown: the next look shows whether it was triggered elsewhere. `null` from then on. */
+  early: RunEvent[] | null;
+}
+
+// How many runs are read without a break.
+const SLICE = 50;
+
+/** What is known of all runs from one moment on: of those of which more may have to be told. */
+class Listening {
+  readonly #deps: WatchDeps;
+  readonly #lookSoon: () => void;
+  readonly #tellOn: (event: RunEvent) => void;
+  readonly #told = new Map<string, Told>();
+  readonly #stopHearing: () => void;
+  #cursor: ActivityCursor | null = null;
+  #looks = 0;
+  #read = 0;
+  #isStopped = false;
+
+  constructor(deps: WatchDeps, lookSoon: () => void, tellOn: (event: RunEvent) => void) {
+    this.#deps = deps;
+    this.#lookSoon = lookSoon;
+    this.#tellOn = tellOn;
+    this.#stopHearing = deps.hub.on("*", (event) => {
+      if (isOfList(event)) this.#hear(event);
+    });
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#stopHearing();
+  }
+
+  #hear(event: RunEvent): void {
+    const isKnown = this.#told.has(event.runId);
+    const told = this.#toldOf(event.runId);
+    if (!isKnown && event.type !== "run:trigger") {
+      told.early = [];
+      this.#lookSoon();
+    }
+    if (told.early === null) told.teller.hear(event);
+    else told.early.push(event);
+  }
+
+  /** Reads the runs that have changed elsewhere. */
+  async look(): Promise<void> {
+    await this.#deps.migrate();
+    const look = this.#looks++;
+    try {
+      await this.#lookAtAll(look);
+    } finally {
+      for (const told of this.#told.values()) if (told.since <= look) tellEarly(told);
+    }
+  }
+
+  async #lookAtAll(look: number): Promise<void> {
+    const active = new Set<string>();
+    let hasMore = true;
+    while (hasMore && !this.#isStopped) {
+      const activity = await this.#deps.store.getActivity(this.#cursor);
+      await this.#seeAll(activity.runs, { isFirst: this.#cursor === null });
+      for (const { id } of activity.runs) active.add(id);
+      // After everything was read: what a store that fails did not answer is asked for again.
+      this.#cursor = activity.next;
+      hasMore = activity.hasMore;
+    }
+    await this.#seeAll(await this.#findLeft(active), { isFirst: false });
+    this.#forget(active, look);
+  }
+
+  /** Runs that were executed at the last look, and are not any more. */
+  async #findLeft(active: ReadonlySet<string>): Promise<Activity["runs"]> {
+    const ids = [...this.#told].flatMap(([id, { teller }]) => isLeased(teller.status) && !active.has(id) ? [id] : []);
+    const marks = ids.length === 0 ? [] : await this.#deps.store.getMarks(ids);
+    return ids.flatMap((id, at) => {
+      const mark = marks[at] ?? null;
+      if (mark !== null) return [{ id, mark, isNew: false }];
+      this.#told.delete(id); // it has ended and was deleted
+      return [];
+    });
+  }
+
+  async #seeAll(runs: Activity["runs"], options: { isFirst: boolean }): Promise<void> {
+    for (const run of runs) {
+      if (this.#isStopped) return;
+      if (++this.#read % SLICE === 0) await new Promise<void>((resolve) => this.#deps.host.defer(resolve));
+      await this.#see(run, options);
+    }
+  }
+
+  async #see({ id, mark, isNew }: Activity["runs"][number], { isFirst }: { isFirst: boolean }): Promise<void> {
+    const { store, isExecutingHere } = this.#deps;
+    const early = this.#told.get(id)?.early?.[0];
+    if (early !== undefined) {
+      const { jobName, labels } = early;
+      if (isNew) this.#toldOf(id).teller.seeTrigger({ id, jobName, labels });
+      return;
+    }
+    if (isExecutingHere(id) || this.#told.get(id)?.mark === mark) return;
+    const state = await store.getRunState(id);
+    if (state === null || isExecutingHere(id)) return;
+    const isOld = isFirst && !this.#told.has(id);
+    const told = this.#toldOf(id);
+    told.mark = mark;
+    if (isOld) return told.teller.beginSilently(state);
+    if (isNew) told.teller.seeTrigger(state.run);
+    told.teller.seeRun(state);
+  }
+
+  #toldOf(runId: string): Told {
+    let told = this.#told.get(runId);
+    if (told === undefined) {
+      const teller = new RunTeller(this.#deps.hub, (event) => this.#tell(event));
+      told = { teller, mark: null, since: this.#looks, early: null };
+      this.#told.set(runId, told);
+    }
+    return told;
+  }
+
+  #tell(event: RunEvent): void {
+    if (!this.#isStopped) this.#tellOn(event);
+  }
+
+  /** What is over, or asleep, is seen again when something happens to it. */
+  #forget(active: ReadonlySet<string>, look: number): void {
+    for (const [id, { teller, since }] of this.#told) {
+      if (since < look && !active.has(id) && !isLeased(teller.status)) this.#told.delete(id);
+    }
+  }
+}
+
+/** Whether an event is told to those who watch lists of runs. */
+function isOfList(event: EngineEvent): event is RunEvent {
+  return event.type.startsWith("run:") && isToldToClients(event);
+}
+
+function tellEarly(told: Told): void {
+  const early = told.early ?? [];
+  told.early = null;
+  for (const event of early) told.teller.hear(event);
+}

@@ -1,0 +1,183 @@
+import { NotFoundError } from "../error.ts";
+import { isLastEvent, type RunEvent } from "../event.ts";
+import type { Host } from "../host.ts";
+import type { RunState, Store } from "../store.ts";
+import type { Hub } from "./hub.ts";
+import { Lookout } from "./lookout.ts";
+import type { Pulse } from "./pulse.ts";
+import { RunTeller } from "./run_teller.ts";
+
+/** What {@linkcode RunWatches} and the feed of all runs work with. */
+export interface WatchDeps {
+  /** Makes sure that the store has its tables. */
+  migrate(): Promise<void>;
+  /** Knows how runs stand. */
+  store: Store;
+  /** Tells what happens in this process. */
+  hub: Hub;
+  /** Tells that another process may have done something. */
+  pulse: Pulse;
+  /** Time. */
+  host: Host;
+  /** Whether this process executes the run: then the hub tells everything. */
+  isExecutingHere(runId: string): boolean;
+}
+
+/** Hears of a run. */
+export interface Watcher {
+  /** Hears an event: first those that tell how the run stands, then what happens to it, up to its last. */
+  next(event: RunEvent): void;
+  /** Hears that no more events come, and why, if the run could not be read. */
+  end(error?: unknown): void;
+}
+
+// How many runs are looked at without a break.
+const SLICE = 500;
+
+/**
+ * Watches runs, whichever process executes them. What happens here is told as it happens; what another process does is
+ * read from the store when it has changed. However many watch one run, it is read and told once.
+ */
+export class RunWatches {
+  readonly #deps: WatchDeps;
+  readonly #watches = new Map<string, RunWatch>();
+  readonly #lookout: Lookout;
+
+  /** Watches nothing yet. */
+  constructor(deps: WatchDeps) {
+    this.#deps = deps;
+    this.#lookout = new Lookout(() => this.#look(), deps);
+  }
+
+  /** Lets a watcher hear of a run, until its last event or until the returned function is called. */
+  watch(runId: string, watcher: Watcher): () => void {
+    const watch = this.#watches.get(runId) ?? this.#begin(runId);
+    watch.add(watcher);
+    return () => watch.remove(watcher);
+  }
+
+  /** The events that tell how a run stands that is being watched; none if it is not, or was not read yet. */
+  standing(runId: string): RunEvent[] {
+    return this.#watches.get(runId)?.standing ?? [];
+  }
+
+  /** Ends everything. */
+  endAll(): void {
+    for (const watch of [...this.#watches.values()]) watch.end();
+  }
+
+  #begin(runId: string): RunWatch {
+    const watch = new RunWatch(runId, this.#deps, () => {
+      if (this.#watches.get(runId) === watch) this.#watches.delete(runId);
+      if (this.#watches.size === 0) this.#lookout.stop();
+    });
+    this.#watches.set(runId, watch);
+    this.#lookout.start();
+    return watch;
+  }
+
+  /** Reads the runs that have changed. */
+  async #look(): Promise<void> {
+    const { host, store } = this.#deps;
+    const watches = [...this.#watches.values()].filter((watch) => watch.isReady);
+    for (let from = 0; from < watches.length; from += SLICE) {
+      if (from > 0) await new Promise<void>((resolve) => host.defer(resolve));
+      const slice = watches.slice(from, from + SLICE);
+      const marks = await store.getMarks(slice.map(({ runId }) => runId));
+      for (const [at, watch] of slice.entries()) await watch.look(marks[at] ?? null);
+    }
+  }
+}
+
+/** One run, and everybody who watches it. */
+class RunWatch {
+  readonly runId: string;
+  readonly #deps: WatchDeps;
+  readonly #onEnd: () => void;
+  readonly #watchers = new Set<Watcher>();
+  readonly #teller: RunTeller;
+  readonly #stopHearing: () => void;
+  /** Events that came before the run was read; `null` from then on. */
+  #early: RunEvent[] | null = [];
+  /** How the run stood when it was last read; `undefined` until it was read again. */
+  #mark: string | null | undefined;
+  #isEnded = false;
+
+  constructor(runId: string, deps: WatchDeps, onEnd: () => void) {
+    this.runId = runId;
+    this.#deps = deps;
+    this.#onEnd = onEnd;
+    this.#teller = new RunTeller(deps.hub, (event) => this.#tell(event));
+    // Heard before the run is read: an event between the two would otherwise be missed.
+    this.#stopHearing = deps.hub.onRun(runId, (event) => this.#hear(event));
+    this.#begin();
+  }
+
+  /** Whether the run was read, and nothing that happens elsewhere is told by the hub. */
+  get isReady(): boolean {
+    return this.#early === null && !this.#isEnded && !this.#deps.isExecutingHere(this.runId);
+  }
+
+  /** The events that tell how the run stands; none if it was not read yet. */
+  get standing(): RunEvent[] {
+    return this.#early === null ? this.#teller.standing : [];
+  }
+
+  add(watcher: Watcher): void {
+    this.#watchers.add(watcher);
+    for (const event of this.standing) watcher.next(event);
+  }
+
+  remove(watcher: Watcher): void {
+    this.#watchers.delete(watcher);
+    if (this.#watchers.size === 0) this.end();
+  }
+
+  end(error?: unknown): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#stopHearing();
+    this.#onEnd();
+    for (const watcher of this.#watchers) watcher.end(error);
+  }
+
+  /** Reads the run again if it has changed since the last time. */
+  async look(mark: string | null): Promise<void> {
+    if (mark === this.#mark || !this.isReady) return;
+    const state = await this.#deps.store.getRunState(this.runId);
+    if (!this.isReady) return;
+    if (state === null) return this.end();
+    this.#teller.see(state);
+    this.#mark = mark;
+  }
+
+  async #begin(): Promise<void> {
+    try {
+      const state = await this.#read();
+      if (this.#isEnded) return;
+      this.#teller.begin(state);
+      for (const event of this.#early ?? []) this.#teller.hear(event);
+      this.#early = null;
+    } catch (error) {
+      this.end(error);
+    }
+  }
+
+  async #read(): Promise<RunState> {
+    await this.#deps.migrate();
+    const state = await this.#deps.store.getRunState(this.runId);
+    if (state === null) throw new NotFoundError(`There is no run "${this.runId}"`);
+    return state;
+  }
+
+  #hear(event: RunEvent): void {
+    if (this.#early !== null) this.#early.push(event);
+    else this.#teller.hear(event);
+  }
+
+  #tell(event: RunEvent): void {
+    if (this.#isEnded) return;
+    for (const watcher of this.#watchers) watcher.next(event);
+    if (isLastEvent(event)) this.end();
+  }
+}

@@ -1,0 +1,58 @@
+import type { RunEvent } from "../../src/event.ts";
+
+/** Reads a stream of Server-Sent Events as fast as they come. */
+export class EventReader implements AsyncDisposable {
+  /** What was told so far. */
+  readonly events: RunEvent[] = [];
+  /** The comments that came so far. */
+  readonly comments: string[] = [];
+  /** Resolves when the stream has ended. */
+  readonly ended: Promise<void>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  #isEnded = false;
+
+  /** Begins to read the body of a response. */
+  constructor(response: Response) {
+    this.#reader = response.body!.getReader();
+    this.ended = this.#read();
+  }
+
+  /** Whether the stream has ended. */
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** The types of what was told so far. */
+  get types(): string[] {
+    return this.events.map(({ type }) => type);
+  }
+
+  /** Goes away, as a client does that closes the connection. */
+  async leave(): Promise<void> {
+    await this.#reader.cancel();
+  }
+
+  /** The same as {@linkcode EventReader.leave}; harmless at the end of the stream. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.leave();
+  }
+
+  async #read(): Promise<void> {
+    const decoder = new TextDecoder();
+    let text = "";
+    for (let chunk = await this.#reader.read(); !chunk.done; chunk = await this.#reader.read()) {
+      text += decoder.decode(chunk.value, { stream: true });
+      const messages = text.split("\n\n");
+      text = messages.pop()!;
+      for (const message of messages) this.#take(message);
+    }
+    if (text !== "") throw new Error(`The stream ended within a message: ${text}`);
+    this.#isEnded = true;
+  }
+
+  #take(message: string): void {
+    if (message.startsWith(":")) this.comments.push(message.slice(1).trim());
+    else if (/^data: [^\r\n]+$/.test(message)) this.events.push(JSON.parse(message.slice("data: ".length)));
+    else throw new Error(`This is no message of an event stream: ${message}`);
+  }
+}

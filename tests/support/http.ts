@@ -1,0 +1,91 @@
+import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createHandler, type Handler } from "../../src/http/handler.ts";
+import type { HandlerOptions } from "../../src/http/options.ts";
+import type { Respond } from "../../src/http/routes.ts";
+import { defineJob, type StepContext } from "../../src/job.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { FakeHost } from "./fake_host.ts";
+import { anything, type StoreTest } from "./for_each_store.ts";
+
+/** What a client was answered. */
+export interface Answer {
+  /** The status. */
+  status: number;
+  /** The headers. */
+  headers: Headers;
+  /** The JSON of the body. */
+  // deno-lint-ignore no-explicit-any -- so that a test can look into it without ado
+  body: any;
+}
+
+/** An engine and its handler, without a network in between. */
+export interface Service extends AsyncDisposable {
+  /** Does what the handler asks for. */
+  engine: Engine;
+  /** What is tested. */
+  handler: Handler;
+  /** The world of both. */
+  host: FakeHost;
+  /** Asks the handler, as a client does. The path begins after the host. */
+  ask(method: string, path: string, options?: Asked): Promise<Answer>;
+}
+
+/** What a request has besides its method and path. */
+export interface Asked {
+  /** Sent as it is, or as JSON. */
+  body?: BodyInit | Record<string, unknown>;
+  /** Its headers. */
+  headers?: Record<string, string>;
+}
+
+const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
+const fail = defineJob({
+  name: "fail",
+  input: anything,
+  run: () => {
+    throw new Error("broken");
+  },
+});
+const approval = defineJob({
+  name: "approval",
+  input: anything,
+  run: (step: StepContext) => step.wait("review", { timeout: 60_000, metadata: { changes: 3 } }),
+});
+
+/** A service with the jobs `echo`, `fail` and `approval`, whose runs are executed by `engine.runUntilIdle()`. */
+export function aService(
+  options: HandlerOptions = {},
+  { store, host }: StoreTest = aMemory(),
+  jobs = {},
+): Service {
+  const engine: Engine = createEngine({ store, host, jobs: { echo, fail, approval, ...jobs } });
+  const handler = createHandler(engine, { host, ...options });
+  return {
+    engine,
+    handler,
+    host,
+    ask: (method, path, asked) => askFunction(handler.fetch, method, path, asked),
+    [Symbol.asyncDispose]: () => engine.stop(),
+  };
+}
+
+/** Calls one function of a handler. */
+export async function askFunction(respond: Respond, method: string, path: string, asked?: Asked): Promise<Answer> {
+  const response = await respond(aRequest(method, path, asked));
+  return { status: response.status, headers: response.headers, body: await response.json() };
+}
+
+/** A request to a service. */
+export function aRequest(method: string, path: string, { body, headers = {} }: Asked = {}): Request {
+  const isPlain = body !== undefined && Object.getPrototypeOf(body) === Object.prototype;
+  return new Request(`http://localhost${path}`, {
+    method,
+    headers,
+    ...(body === undefined ? {} : { body: isPlain ? JSON.stringify(body) : body as BodyInit }),
+  });
+}
+
+function aMemory(): StoreTest {
+  const host = new FakeHost();
+  return { store: new MemoryStore({ host }), host };
+}
