@@ -55,6 +55,9 @@ export type {
   WorkerErrorEvent,
 } from "./src/event.ts";
 export { type Host, systemHost } from "./src/host.ts";
+export { createHandler, type Handler } from "./src/http/handler.ts";
+export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
+export type { Respond, RouteFunctions } from "./src/http/routes.ts";
 export {
   defineJob,
   type Job,

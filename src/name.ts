@@ -3,6 +3,9 @@ import type { Labels } from "./run.ts";
 
 const MAX_LENGTH = 255;
 
+/** What {@linkcode isName} asks for, in words. */
+export const NAME_RULE = `must be a text of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`;
+
 /** Whether a text can be a name or a key: 1 to 255 characters, well-formed Unicode, no control characters. */
 export function isName(text: unknown): text is string {
   return typeof text === "string" && text.length > 0 && text.length <= MAX_LENGTH &&
@@ -16,9 +19,7 @@ export function isName(text: unknown): text is string {
  */
 export function checkName(text: unknown, subject: string): asserts text is string {
   if (isName(text)) return;
-  throw new ValidationError(
-    `${subject} must be a text of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`,
-  );
+  throw new ValidationError(`${subject} ${NAME_RULE}`);
 }
 
 const MAX_LABELS = 64;

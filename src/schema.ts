@@ -62,5 +62,5 @@ function toIssue(issue: SchemaIssue): Issue {
     const key = typeof part === "object" ? part.key : part;
     return typeof key === "number" ? key : String(key);
   });
-  return { path, message: issue.message };
+  return { path, message: String(issue.message) };
 }

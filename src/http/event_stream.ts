@@ -1,0 +1,133 @@
+// What waits for a reader who does not read may take so many bytes; then the stream ends, and the client comes back.
+const MAX_QUEUED_BYTES = 262_144;
+const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
+
+/** A message on its way to a reader. */
+export interface Message {
+  /** What is sent. */
+  bytes: Uint8Array;
+  /** What it supersedes: an earlier message of the same subject need not be sent any more; `null`: nothing. */
+  subject: string | null;
+}
+
+/**
+ * A stream of Server-Sent Events to one reader (WHATWG HTML, section 9.2). It never blocks and never grows without
+ * bound: of what a slow reader has not got yet, superseded messages go first, and then the whole stream.
+ */
+export class EventStream {
+  readonly #body: ReadableStream<Uint8Array>;
+  readonly #queue = new Set<Message>();
+  readonly #bySubject = new Map<string, Message>();
+  readonly #onClose: () => void;
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  #queuedBytes = 0;
+  /** Whether the reader waits for something. */
+  #isWanted = false;
+  #isEnding = false;
+  #isOverdue = false;
+  #isClosed = false;
+
+  /** @param onClose Is called once, however the stream ends. */
+  constructor(onClose: () => void) {
+    this.#onClose = onClose;
+    this.#body = new ReadableStream({
+      start: (controller) => void (this.#controller = controller),
+      pull: () => this.#pull(),
+      cancel: () => this.#noteClosed(),
+    }, { highWaterMark: 0 });
+  }
+
+  /** The response that carries the stream. */
+  toResponse(): Response {
+    return new Response(this.#body, {
+      headers: {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache, no-transform",
+        "x-accel-buffering": "no",
+        "x-content-type-options": "nosniff",
+      },
+    });
+  }
+
+  /** Sends a message as soon as the reader takes it. */
+  send(message: Message): void {
+    if (this.#isClosed || this.#isEnding) return;
+    if (this.#isWanted) {
+      this.#isWanted = false;
+      return this.#controller.enqueue(message.bytes);
+    }
+    this.#dropSuperseded(message);
+    // Looked at before this message is added: one that is large by itself reaches a reader who reads.
+    if (this.#queuedBytes > MAX_QUEUED_BYTES) this.close();
+    else this.#enqueue(message);
+  }
+
+  /**
+   * Shows that the connection lives, unless something waits to be read anyway. After the end of the stream it is a
+   * clock instead: whoever has not read the rest until the second time is not waited for.
+   */
+  keepAlive(): void {
+    if (this.#isOverdue) this.close();
+    else if (this.#isEnding) this.#isOverdue = true;
+    else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
+  }
+
+  /** Ends the stream when everything was read. */
+  end(): void {
+    this.#isEnding = true;
+    if (this.#queue.size === 0) this.close();
+  }
+
+  /** Ends the stream now. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#noteClosed();
+    this.#controller.close();
+  }
+
+  #dropSuperseded({ subject }: Message): void {
+    const superseded = subject === null ? undefined : this.#bySubject.get(subject);
+    if (superseded === undefined || !this.#queue.delete(superseded)) return;
+    this.#queuedBytes -= superseded.bytes.length;
+  }
+
+  #enqueue(message: Message): void {
+    if (message.subject !== null) this.#bySubject.set(message.subject, message);
+    this.#queue.add(message);
+    this.#queuedBytes += message.bytes.length;
+  }
+
+  #pull(): void {
+    if (this.#queue.size === 0) {
+      this.#isWanted = true;
+      return;
+    }
+    this.#controller.enqueue(join([...this.#queue], this.#queuedBytes));
+    this.#clear();
+    if (this.#isEnding) this.close();
+  }
+
+  #clear(): void {
+    this.#queue.clear();
+    this.#bySubject.clear();
+    this.#queuedBytes = 0;
+  }
+
+  #noteClosed(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#clear();
+    this.#onClose();
+  }
+}
+
+function join(messages: readonly Message[], length: number): Uint8Array {
+  if (messages.length === 1) return messages[0]!.bytes;
+  const joined = new Uint8Array(length);
+  let at = 0;
+  for (const { bytes } of messages) {
+    joined.set(bytes, at);
+    at += bytes.length;
+  }
+  return joined;
+}

@@ -1,0 +1,105 @@
+import type { Engine } from "../engine/engine.ts";
+import { internalsOf } from "../engine/internals.ts";
+import type { Call } from "./call.ts";
+import { checkCrossSite } from "./cross_site.ts";
+import { callHook } from "./hook.ts";
+import { checkOptions, type HandlerOptions, type Settings } from "./options.ts";
+import { readUrl } from "./request.ts";
+import { refuse } from "./response.ts";
+import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
+import { Streams } from "./streams.ts";
+
+/** Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. */
+export interface Handler extends RouteFunctions {
+  /** Answers a request whose path is `basePath` and a route: `Deno.serve(handler.fetch)`. */
+  readonly fetch: Respond;
+  /** Answers a request whose path is this prefix and a route. */
+  readonly handle: (request: Request, basePath: string) => Promise<Response>;
+}
+
+/**
+ * Makes a handler of HTTP requests.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, createHandler, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (_step, input) => `Hello, ${input.name}!`,
+ * });
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { greet } });
+ * const handler = createHandler(engine, { basePath: "/api/jobs" });
+ *
+ * // Deno.serve(handler.fetch);
+ * const request = new Request("http://localhost/api/jobs/trigger", {
+ *   method: "POST",
+ *   body: JSON.stringify({ jobName: "greet", input: { name: "Ada" } }),
+ * });
+ * console.log(await (await handler.fetch(request)).json());
+ * ```
+ *
+ * @throws {TypeError} An option is not of its kind, or the engine is none of `createEngine()`.
+ * @throws {RangeError} A number is out of range.
+ */
+export function createHandler(engine: Engine, options: HandlerOptions = {}): Handler {
+  const settings = checkOptions(options);
+  const { host, limits: { maxStreams }, sseThrottleMs: throttleMs } = settings;
+  const streams = new Streams(internalsOf(engine), { maxStreams, throttleMs, host });
+  const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
+    try {
+      return await answer(request, candidates, { engine, streams, settings });
+    } catch (thrown) {
+      const { response, hidden } = refuse(thrown);
+      if (hidden !== null) report(hidden.error, request, settings);
+      return response;
+    }
+  };
+  const handle: Handler["handle"] = (request, basePath) =>
+    respond(request, ({ pathname }) => routesAt(withoutPrefix(pathname, basePath)));
+  const functions = Object.fromEntries(
+    Object.entries(routes).map(([name, route]) => [name, (request: Request) => respond(request, () => [route])]),
+  ) as { [Name in keyof RouteFunctions]: Respond }; // one for each route
+  return { ...functions, handle, fetch: (request) => handle(request, settings.basePath) };
+}
+
+/** The routes that a request can mean by its URL, one for each method. */
+type Candidates = (url: URL) => readonly Route[];
+
+/**
+ * The path of every request, in the contract's order. A route goes on with its parameters and its body, the job, the
+ * schema of its input, the hook of its operation, and the operation.
+ */
+async function answer(
+  request: Request,
+  candidates: Candidates,
+  shared: Pick<Call, "engine" | "streams" | "settings">,
+): Promise<Response> {
+  const { settings } = shared;
+  // Whoever is to be authenticated is authenticated here, before anything else is looked at.
+  const url = readUrl(request);
+  checkCrossSite(request, url, settings.trustedOrigins);
+  await callHook("onRequest", settings.onRequest, settings.host);
+  const route = pickRoute(candidates(url), request.method);
+  return await route.answer({ request, query: url.searchParams, ...shared });
+}
+
+/** The path after a prefix; one that is not under the prefix is that of no route. */
+function withoutPrefix(path: string, basePath: string): string {
+  const url = new URL("http://localhost");
+  url.pathname = basePath; // writes it as the path of a request is written
+  const prefix = url.pathname.replace(/\/$/, "");
+  return path.startsWith(prefix) ? path.slice(prefix.length) : "";
+}
+
+/** Tells the host. Nobody waits for it, and what it throws harms nothing. */
+async function report(error: unknown, request: Request, { onError }: Settings): Promise<void> {
+  try {
+    await onError(error, request);
+  } catch (failure) {
+    console.error("onError failed:", failure);
+  }
+}

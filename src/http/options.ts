@@ -1,0 +1,106 @@
+import { type Host, systemHost } from "../host.ts";
+
+/** What {@linkcode createHandler} takes besides the engine. */
+export interface HandlerOptions {
+  /** The prefix under which `fetch()` serves, such as `/api/jobs`. Default: none. */
+  basePath?: string;
+  /**
+   * Called before each request is handled, sync or async: for whatever has to be there first. A `Response` that it
+   * throws is the answer; anything else that it throws is a 500, and so is taking more than 30 seconds.
+   */
+  onRequest?: () => unknown;
+  /** How long progress is held back in event streams, in milliseconds; 0: not at all. Default 100. */
+  sseThrottleMs?: number;
+  /** Who may do what. It is to come: giving it throws a `TypeError`. */
+  auth?: object;
+  /** How much a client may ask for. */
+  limits?: HandlerLimits;
+  /**
+   * Origins whose pages may change things, such as `https://app.example.com`, besides the one that the request is
+   * addressed to; `"*"`: all. Default: none.
+   */
+  trustedOrigins?: readonly string[] | "*";
+  /** Hears what an answer hides: the error behind a 500, for example. Default: it is printed. */
+  onError?: (error: unknown, request: Request) => unknown;
+  /** Time. Default: the real one. */
+  host?: Host;
+}
+
+/** How much a client may ask for. */
+export interface HandlerLimits {
+  /** The most bytes that a body may have. Default 1 MiB. */
+  maxBodyBytes?: number;
+  /** How deep the JSON of a body may be nested, 1 to 1,000. Default 64. */
+  maxJsonDepth?: number;
+  /** How many event streams may be open at once. Default 10,000. */
+  maxStreams?: number;
+}
+
+/** The options of a handler, checked and complete. */
+export interface Settings extends Required<Omit<HandlerOptions, "auth">> {
+  /** How much a client may ask for. */
+  limits: Required<HandlerLimits>;
+}
+
+const DEFAULT_SSE_THROTTLE_MS = 100;
+const DEFAULT_LIMITS: Required<HandlerLimits> = { maxBodyBytes: 1_048_576, maxJsonDepth: 64, maxStreams: 10_000 };
+
+/** What is nested deeper could overflow the stack of whoever walks through it. */
+const DEEPEST_JSON = 1_000;
+
+/**
+ * Checks the options of a handler and fills in what is left out.
+ *
+ * @throws {TypeError} An option is not of its kind.
+ * @throws {RangeError} A number is out of range.
+ */
+export function checkOptions(options: HandlerOptions): Settings {
+  if (options.auth !== undefined) throw new TypeError("auth is not supported yet: leave it out");
+  const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
+  checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
+  checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
+  checkInteger("limits.maxStreams", limits.maxStreams, 0);
+  const { basePath = "", onRequest = () => {}, onError = printError, trustedOrigins = [] } = options;
+  const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
+  if (typeof basePath !== "string") throw new TypeError("basePath must be a text");
+  checkFunction("onRequest", onRequest);
+  checkFunction("onError", onError);
+  checkInteger("sseThrottleMs", sseThrottleMs, 0);
+  checkTrustedOrigins(trustedOrigins);
+  return { basePath, onRequest, sseThrottleMs, limits, trustedOrigins, onError, host };
+}
+
+function printError(error: unknown): void {
+  console.error("A request failed:", error);
+}
+
+function withoutUndefined(limits: HandlerLimits): HandlerLimits {
+  return Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+}
+
+function checkInteger(name: string, value: unknown, smallest: number, largest = Number.MAX_SAFE_INTEGER): void {
+  if (typeof value !== "number") throw new TypeError(`${name} must be a number`);
+  if (!Number.isInteger(value) || value < smallest || value > largest) {
+    throw new RangeError(`${name} must be an integer from ${smallest} to ${largest}, not ${value}`);
+  }
+}
+
+function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw new TypeError(`${name} must be a function`);
+}
+
+function checkTrustedOrigins(origins: unknown): void {
+  if (origins === "*") return;
+  if (!Array.isArray(origins)) throw new TypeError('trustedOrigins must be a list of origins, or "*"');
+  for (const origin of origins) {
+    if (!isOrigin(origin)) {
+      throw new TypeError(`trustedOrigins has to name origins like "https://app.example.com", not "${origin}"`);
+    }
+  }
+}
+
+/** Whether a text is written as browsers write an origin. "null", which any sandboxed page sends, is none. */
+function isOrigin(text: unknown): boolean {
+  const url = typeof text === "string" ? URL.parse(text) : null;
+  return url !== null && url.host !== "" && text === `${url.protocol}//${url.host}`;
+}

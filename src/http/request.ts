@@ -1,0 +1,132 @@
+import { checkRunFilter } from "../engine/run_filter.ts";
+import { describeIssues, type TriggerOptions } from "../engine/trigger.ts";
+import type { RetriggerOptions } from "../engine/engine.ts";
+import { ValidationError } from "../error.ts";
+import type { Json } from "../json.ts";
+import type { RunFilter, RunStatus } from "../run.ts";
+import { parse, type Schema } from "../schema.ts";
+import type { Signal } from "../wait.ts";
+import type { Call } from "./call.ts";
+import { readJson } from "./read_json.ts";
+
+/** What `POST /trigger` asks for. */
+export interface TriggerRequest extends TriggerOptions {
+  /** The name of the job. */
+  jobName: string;
+  /** The input: an object. */
+  input: Json;
+}
+
+/**
+ * Reads the URL of a request.
+ *
+ * @throws {ValidationError} It cannot be parsed: a server may make it of whatever a client sends.
+ */
+export function readUrl(request: Request): URL {
+  const url = URL.parse(request.url);
+  if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
+  return url;
+}
+
+/**
+ * Reads a parameter that has to be given once.
+ *
+ * @throws {ValidationError} It is missing, empty or given twice.
+ */
+export function readParameter(query: URLSearchParams, name: string): string {
+  const value = readOptional(query, name);
+  if (value === undefined || value === "") throw new ValidationError(`The parameter ${name} is missing`);
+  return value;
+}
+
+/**
+ * Reads where a run that is triggered again begins.
+ *
+ * @throws {ValidationError} There is no such place.
+ */
+export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
+  const from = readOptional(query, "from");
+  if (from === undefined || from === "start" || from === "failure") return from;
+  throw new ValidationError('The parameter from must be "start" or "failure"');
+}
+
+/**
+ * Reads which runs a client wants to list.
+ *
+ * @returns `null` if no run can match, since two values are asked for one label.
+ * @throws {ValidationError} A parameter has no such value.
+ */
+export function readRunFilter(query: URLSearchParams): RunFilter | null {
+  return readFilter(query, {
+    status: readList(query, "status") as RunStatus[] | undefined, // checked below
+    limit: readInteger(query, "limit"),
+    offset: readInteger(query, "offset"),
+  });
+}
+
+/** Reads of which runs a client wants to hear, as {@linkcode readRunFilter} does. */
+export function readStreamFilter(query: URLSearchParams): Pick<RunFilter, "jobName" | "labels"> | null {
+  return readFilter(query, {});
+}
+
+/**
+ * Reads the body of `POST /trigger`.
+ *
+ * @throws {ValidationError} It is none.
+ */
+export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
+  const body = await readJson(request, settings);
+  const { triggerBody } = await import("./bodies.ts"); // only a process that is asked loads zod
+  return await check(body, triggerBody);
+}
+
+/**
+ * Reads the body of `POST /signal`.
+ *
+ * @throws {ValidationError} It is none.
+ */
+export async function readSignal({ request, settings }: Call): Promise<Signal> {
+  const body = await readJson(request, settings);
+  const { signalBody } = await import("./bodies.ts");
+  return await check(body, signalBody);
+}
+
+async function check<T>(body: Json, schema: Schema<unknown, T>): Promise<T> {
+  const parsed = await parse(schema, body);
+  if (parsed.ok) return parsed.value as T; // it is what the schema answered
+  const { issues } = parsed;
+  throw new ValidationError(`The body does not have the form that is asked for: ${describeIssues(issues)}`, { issues });
+}
+
+function readFilter(query: URLSearchParams, more: RunFilter): RunFilter | null {
+  const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
+    [name.slice(LABEL.length), value] as const
+  );
+  const filter = checkRunFilter({
+    ...more,
+    jobName: readList(query, "jobName"),
+    // fromEntries() makes own properties of whatever is named, `__proto__` as well.
+    labels: Object.fromEntries(labels),
+  });
+  const isAmbiguous = labels.some(([key, value]) => filter.labels![key] !== value);
+  return isAmbiguous ? null : filter;
+}
+
+const LABEL = "label.";
+
+function readList(query: URLSearchParams, name: string): string[] | undefined {
+  return query.has(name) ? query.getAll(name) : undefined;
+}
+
+function readInteger(query: URLSearchParams, name: string): number | undefined {
+  const text = readOptional(query, name);
+  if (text === undefined) return undefined;
+  if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
+  return Number(text);
+}
+
+function readOptional(query: URLSearchParams, name: string): string | undefined {
+  const values = query.getAll(name);
+  if (values.length > 1) throw new ValidationError(`The parameter ${name} can be given once only`);
+  return values[0];
+}

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { createHandler } from "../../src/http/handler.ts";
+import { checkOptions } from "../../src/http/options.ts";
+import { aService } from "../support/http.ts";
+
+Deno.test("checkOptions() fills in what is left out", () => {
+  const { basePath, sseThrottleMs, limits, trustedOrigins } = checkOptions({ limits: { maxStreams: undefined } });
+
+  assert.deepEqual({ basePath, sseThrottleMs, limits, trustedOrigins }, {
+    basePath: "",
+    sseThrottleMs: 100,
+    limits: { maxBodyBytes: 1_048_576, maxJsonDepth: 64, maxStreams: 10_000 },
+    trustedOrigins: [],
+  });
+});
+
+Deno.test("checkOptions() takes the smallest and the largest numbers", () => {
+  const { sseThrottleMs, limits } = checkOptions({
+    sseThrottleMs: 0,
+    limits: { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0 },
+  });
+
+  assert.deepEqual([sseThrottleMs, limits], [0, { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0 }]);
+});
+
+Deno.test("checkOptions() takes origins as browsers write them", () => {
+  const trustedOrigins = ["https://app.example", "http://localhost:8080", "http://[::1]:1", "capacitor://localhost"];
+
+  assert.deepEqual(checkOptions({ trustedOrigins }).trustedOrigins, trustedOrigins);
+  assert.equal(checkOptions({ trustedOrigins: "*" }).trustedOrigins, "*");
+});
+
+const WRONG: [option: string, value: unknown, error: typeof TypeError | typeof RangeError][] = [
+  ["auth", {}, TypeError],
+  ["auth", null, TypeError],
+  ["basePath", 7, TypeError],
+  ["onRequest", "soon", TypeError],
+  ["onError", {}, TypeError],
+  ["sseThrottleMs", "100", TypeError],
+  ["sseThrottleMs", -1, RangeError],
+  ["sseThrottleMs", 0.5, RangeError],
+  ["sseThrottleMs", NaN, RangeError],
+  ["sseThrottleMs", Infinity, RangeError],
+  ["limits.maxBodyBytes", 0, RangeError],
+  ["limits.maxBodyBytes", "1mb", TypeError],
+  ["limits.maxJsonDepth", 0, RangeError],
+  ["limits.maxJsonDepth", 1_001, RangeError],
+  ["limits.maxStreams", -1, RangeError],
+  ["limits.maxStreams", null, TypeError],
+  ["trustedOrigins", "https://app.example", TypeError],
+  ["trustedOrigins", ["*"], TypeError],
+  ["trustedOrigins", ["null"], TypeError],
+  ["trustedOrigins", ["app.example"], TypeError],
+  ["trustedOrigins", ["https://app.example/"], TypeError],
+  ["trustedOrigins", ["https://APP.example"], TypeError],
+  ["trustedOrigins", ["https://app.example:443"], TypeError],
+  ["trustedOrigins", [{}], TypeError],
+];
+
+for (const [option, value, error] of WRONG) {
+  Deno.test(`createHandler() refuses ${option}: ${JSON.stringify(value) ?? String(value)}`, async () => {
+    await using service = aService();
+    const [name, inner] = option.split(".") as [string, string?];
+    const options = { [name]: inner === undefined ? value : { [inner]: value } };
+
+    assert.throws(
+      () => createHandler(service.engine, options),
+      (thrown) => thrown instanceof error && thrown.message.includes(option),
+    );
+  });
+}
