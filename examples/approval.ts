@@ -1,12 +1,14 @@
 // deno run -A examples/approval.ts                      imports, and asks before it writes
 // deno run -A examples/approval.ts approve <wait id>    answers, from another terminal
 // deno run -A examples/approval.ts reject <wait id>
+// deno run -A examples/approval.ts serve                lets curl answer, on port 8000
 //
 // While it waits, stop it (Ctrl-C), kill it or restart the machine: the next start goes on where it was.
 
-import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+import { createEngine, createHandler, defineJob, SqliteStore } from "@holdfast/jobs";
 import { z } from "zod";
 
+const PORT = 8000;
 const Answer = z.object({ approved: z.boolean() });
 
 const importPrices = defineJob({
@@ -16,7 +18,7 @@ const importPrices = defineJob({
     const changes = await step.run("compare", () => Object.keys(prices).length);
     // Prepared before anybody is asked: an answer that comes at once is kept.
     const review = await step.prepareWait("review", { timeout: 24 * 60 * 60 * 1_000, metadata: { changes } });
-    await step.run("ask", () => ask(review.id, changes));
+    await step.run("ask", () => ask(step.runId, review.id, changes));
     const answer = await step.waitFor(review, { schema: Answer });
 
     if (answer.outcome === "timeout") return { written: 0, reason: "nobody answered within a day" };
@@ -41,6 +43,9 @@ if (verb === "approve" || verb === "reject") {
     payload: { approved: verb === "approve" },
   });
   console.log(`Your answer was ${disposition === "accepted" ? "accepted" : "known already"}.`);
+} else if (verb === "serve") {
+  await engine.migrate(); // enough for a process that executes nothing itself
+  await Deno.serve({ port: PORT, hostname: "127.0.0.1" }, createHandler(engine).fetch).finished;
 } else {
   await engine.start();
   const today = new Date().toISOString().slice(0, 10);
@@ -50,7 +55,10 @@ if (verb === "approve" || verb === "reject") {
 }
 
 /** Would send a message; the step's result is recorded, so nobody is asked twice. */
-function ask(waitId: string, changes: number): void {
+function ask(runId: string, waitId: string, changes: number): void {
   console.log(`${changes} prices are to be written. Answer with:`);
   console.log(`  deno run -A examples/approval.ts approve ${waitId}`);
+  console.log('or, while "approval.ts serve" runs as well, with:');
+  console.log(`  curl -X POST 'http://127.0.0.1:${PORT}/signal?runId=${runId}&waitId=${waitId}' \\`);
+  console.log(`    -d '{"signalId":"approve-${waitId}","payload":{"approved":true}}'`);
 }
