@@ -13,6 +13,8 @@ export interface Mortal {
 
 interface Happening {
   dueAt: number;
+  /** When it was due at first: what waits for the end of a pause happens in that order. */
+  firstDueAt: number;
   /** Decides between happenings of the same instant: the order in which they were asked for. */
   no: number;
   whom: Mortal | null;
@@ -57,8 +59,10 @@ export class World {
    * @returns Cancels it; harmless when it has happened.
    */
   after(ms: number, whom: Mortal | null, happen: () => void): () => void {
+    const dueAt = this.#now + Math.max(0, ms);
     const happening: Happening = {
-      dueAt: this.#now + Math.max(0, ms),
+      dueAt,
+      firstDueAt: dueAt,
       no: 0,
       whom,
       incarnation: whom?.incarnation ?? 0,
@@ -140,5 +144,6 @@ class Agenda {
 }
 
 function isBefore(left: Happening, right: Happening): boolean {
-  return left.dueAt < right.dueAt || (left.dueAt === right.dueAt && left.no < right.no);
+  if (left.dueAt !== right.dueAt) return left.dueAt < right.dueAt;
+  return left.firstDueAt < right.firstDueAt || (left.firstDueAt === right.firstDueAt && left.no < right.no);
 }
