@@ -27,17 +27,17 @@
  * @module
  */
 
-export {
-  type BatchItem,
-  type CompletedRun,
-  createEngine,
-  type Engine,
-  type EngineOptions,
-  type JobHandle,
-  type JobHandles,
-  type Jobs,
-  type RetriggerOptions,
-  type WaitOptions,
+export { createEngine } from "./src/engine/create_engine.ts";
+export type {
+  BatchItem,
+  CompletedRun,
+  Engine,
+  EngineOptions,
+  JobHandle,
+  JobHandles,
+  Jobs,
+  RetriggerOptions,
+  WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";

@@ -1,7 +1,8 @@
 import { type } from "arktype";
 import * as v from "valibot";
 import { z } from "zod";
-import { createEngine, type Engine } from "../src/engine/engine.ts";
+import { createEngine } from "../src/engine/create_engine.ts";
+import type { Engine } from "../src/engine/engine.ts";
 import { defineJob, type StepContext } from "../src/job.ts";
 import type { Json, Jsonify } from "../src/json.ts";
 import type { Run } from "../src/run.ts";

@@ -1,7 +1,8 @@
 import type { Schema } from "../../src/schema.ts";
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { ValidationError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
 import { systemHost } from "../../src/host.ts";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { NonRetryableError, StepError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
 import { defineJob, type Job, type StepContext, type StepOptions } from "../../src/job.ts";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import {
   ConflictError,
   NotFoundError,

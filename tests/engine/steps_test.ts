@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { RunFailedError, StepError } from "../../src/error.ts";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";

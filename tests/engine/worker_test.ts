@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";

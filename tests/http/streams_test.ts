@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { createEngine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
 import { StoreError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/options.ts";

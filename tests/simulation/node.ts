@@ -1,4 +1,5 @@
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";

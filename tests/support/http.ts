@@ -1,4 +1,5 @@
-import { createEngine, type Engine } from "../../src/engine/engine.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/options.ts";
 import type { Respond } from "../../src/http/routes.ts";
