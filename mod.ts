@@ -55,6 +55,7 @@ export type {
   WorkerErrorEvent,
 } from "./src/event.ts";
 export { type Host, systemHost } from "./src/host.ts";
+export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
@@ -78,6 +79,7 @@ export {
   type Coalesce,
   type Disposition,
   type Labels,
+  type ListFilter,
   type Progress,
   type Run,
   type RunFilter,

@@ -22,7 +22,8 @@ export function checkName(text: unknown, subject: string): asserts text is strin
   throw new ValidationError(`${subject} ${NAME_RULE}`);
 }
 
-const MAX_LABELS = 64;
+/** How many labels a run has at most. */
+export const MAX_LABELS = 64;
 const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
 
 /**

@@ -92,8 +92,14 @@ export interface RunFilter {
   offset?: number;
 }
 
+/** How many runs a list has unless it is told otherwise. */
+export const DEFAULT_RUN_LIMIT = 50;
+
 /** Which runs somebody watches. What is left out does not restrict. */
 export type ListFilter = Pick<RunFilter, "jobName" | "labels">;
+
+/** What no run matches: it would have to be of none of the jobs. */
+export const NO_RUN: ListFilter = { jobName: [] };
 
 /** Whether a run is one of those that a filter describes. */
 export function matches({ jobName, labels }: Omit<RunIdentity, "id">, filter: ListFilter): boolean {

@@ -1,5 +1,5 @@
 import { ValidationError } from "./error.ts";
-import { encode, type Json, type JsonText } from "./json.ts";
+import { encode, isSameJson, type Json, type JsonText } from "./json.ts";
 import { checkName } from "./name.ts";
 
 /** How a wait stands: `cancelled` with its run, `closed` because its run ended first. */
@@ -60,6 +60,11 @@ export function checkSignal({ signalId, payload }: Signal, maxBytes: number): Si
   const text = encode(payload, { subject: "The payload", maxBytes });
   if (text === null) throw new ValidationError("A signal must have a payload; null is one");
   return { signalId, payload: JSON.parse(text) };
+}
+
+/** Whether a wait was ended by this very signal, told by its id and its payload. */
+export function isEndedBy(wait: Pick<Wait, "outcome" | "signalId" | "payload">, signal: Signal): boolean {
+  return wait.outcome === "signal" && wait.signalId === signal.signalId && isSameJson(wait.payload, signal.payload);
 }
 
 /** The answer to a signal: a `duplicate` gets the wait as it was when the signal was first accepted. */

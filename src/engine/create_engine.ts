@@ -27,7 +27,7 @@ import { Pulse } from "./pulse.ts";
 import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { RunWatches } from "./run_watches.ts";
-import { newRun, type TriggerOptions, type TriggerResult } from "./trigger.ts";
+import { newRun, type TriggerGuard, type TriggerOptions, type TriggerResult } from "./trigger.ts";
 import { keepUp } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 
@@ -88,7 +88,11 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       host,
       isExecutingHere: (runId: string) => this.#worker.isExecuting(runId),
     };
-    this[INTERNALS] = { watches: new RunWatches(watching), feed: new RunFeed(watching) };
+    this[INTERNALS] = {
+      watches: new RunWatches(watching),
+      feed: new RunFeed(watching),
+      trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
+    };
     this.on = hub.on.bind(hub);
     // Each handle passes on what it is given, so it has the types of its job.
     this.jobs = Object.freeze(
@@ -139,9 +143,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return this.stop();
   }
 
-  async trigger(job: string | Job, input: unknown, options: TriggerOptions = {}): Promise<TriggerResult> {
-    const [result] = await this.#enqueue([await this.#newRun(this.#findJob(job), input, options)]);
-    return result!;
+  trigger(job: string | Job, input: unknown, options: TriggerOptions = {}): Promise<TriggerResult> {
+    return this.#trigger(job, input, options, null);
   }
 
   async getRun(runId: string): Promise<Run | null> {
@@ -323,9 +326,24 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return await newRun(job, input, options, { newId: () => host.newId(), maxValueBytes });
   }
 
-  async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
+  async #trigger(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions,
+    guard: TriggerGuard | null,
+  ): Promise<TriggerResult> {
+    const run = await this.#newRun(this.#findJob(job), input, options);
+    await guard?.beforeAdding(run);
+    const [result] = await this.#enqueue([run], guard);
+    return result!;
+  }
+
+  async #enqueue(runs: readonly NewRun[], guard: TriggerGuard | null = null): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
+    for (const [position, { run, disposition }] of enqueued.entries()) {
+      if (disposition !== "created") await guard?.beforeJoining(run, runs[position]!);
+    }
     enqueued.forEach((one, position) => this.#tellTrigger(one, runs[position]!));
     return enqueued.map(({ run, disposition }) => ({ ...run, disposition }));
   }

@@ -1,5 +1,6 @@
 import type { RunFeed } from "./run_feed.ts";
 import type { RunWatches } from "./run_watches.ts";
+import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
 
 /** What an engine shows to the other parts of this package alone. */
 export interface EngineInternals {
@@ -7,6 +8,8 @@ export interface EngineInternals {
   watches: RunWatches;
   /** Watches all runs. */
   feed: RunFeed;
+  /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
+  trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }
 
 /** Under which name an engine keeps its {@linkcode EngineInternals}: no other package can have it. */

@@ -2,7 +2,8 @@ import { ValidationError } from "../error.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { RUN_STATUSES, type RunFilter, type RunStatus } from "../run.ts";
 
-const MAX_LIMIT = 1_000;
+/** How many runs a list has at most. */
+export const MAX_RUN_LIMIT = 1_000;
 const MAX_OFFSET = 1_000_000;
 
 /**
@@ -19,7 +20,7 @@ export function checkRunFilter(filter: RunFilter): RunFilter {
     }
   }
   if (labels !== undefined) checkLabels(labels);
-  checkInteger(limit, "limit", MAX_LIMIT);
+  checkInteger(limit, "limit", MAX_RUN_LIMIT);
   checkInteger(offset, "offset", MAX_OFFSET);
   return filter;
 }

@@ -24,6 +24,14 @@ export type TriggerResult = Run & {
   disposition: Disposition;
 };
 
+/** Is asked while a run is triggered. What it throws refuses the trigger: nothing is stored then, and nothing told. */
+export interface TriggerGuard {
+  /** Before a run is added. */
+  beforeAdding(run: NewRun): Promise<void>;
+  /** Before anybody is told that a run was found that the trigger stands for. */
+  beforeJoining(found: Run, asked: NewRun): Promise<void>;
+}
+
 /** What {@linkcode newRun} works with. */
 export interface NewRunDeps {
   /** A new UUIDv7. */

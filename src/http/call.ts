@@ -1,6 +1,5 @@
-import type { Engine } from "../engine/engine.ts";
+import type { Caller } from "./caller.ts";
 import type { Settings } from "./options.ts";
-import type { Streams } from "./streams.ts";
 
 /** A request whose route has been found, with what the route works with. */
 export interface Call {
@@ -8,10 +7,8 @@ export interface Call {
   request: Request;
   /** The parameters of its URL. */
   query: URLSearchParams;
-  /** Where everything is done. */
-  engine: Engine;
-  /** The event streams of the handler. */
-  streams: Streams;
+  /** Who sent it, and the way to everything that can be shown or done. */
+  caller: Caller;
   /** How the handler was set up. */
   settings: Settings;
 }

@@ -1,6 +1,7 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/internals.ts";
-import type { Call } from "./call.ts";
+import { describeGaps } from "./auth.ts";
+import { Caller, type CallerDeps } from "./caller.ts";
 import { checkCrossSite } from "./cross_site.ts";
 import { callHook } from "./hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./options.ts";
@@ -45,13 +46,16 @@ export interface Handler extends RouteFunctions {
  * @throws {TypeError} An option is not of its kind, or the engine is none of `createEngine()`.
  * @throws {RangeError} A number is out of range.
  */
-export function createHandler(engine: Engine, options: HandlerOptions = {}): Handler {
+export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler {
   const settings = checkOptions(options);
-  const { host, limits: { maxStreams }, sseThrottleMs: throttleMs } = settings;
+  const { host, auth, limits: { maxStreams }, sseThrottleMs: throttleMs } = settings;
+  const gaps = auth === null ? null : describeGaps(auth);
+  if (gaps !== null) console.warn(gaps);
   const streams = new Streams(internalsOf(engine), { maxStreams, throttleMs, host });
+  const deps = { engine, streams, auth, host };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
-      return await answer(request, candidates, { engine, streams, settings });
+      return await answer(request, candidates, settings, deps);
     } catch (thrown) {
       const { response, hidden } = refuse(thrown);
       if (hidden !== null) report(hidden.error, request, settings);
@@ -76,15 +80,15 @@ type Candidates = (url: URL) => readonly Route[];
 async function answer(
   request: Request,
   candidates: Candidates,
-  shared: Pick<Call, "engine" | "streams" | "settings">,
+  settings: Settings,
+  deps: CallerDeps,
 ): Promise<Response> {
-  const { settings } = shared;
-  // Whoever is to be authenticated is authenticated here, before anything else is looked at.
+  const caller = await Caller.of(request, deps);
   const url = readUrl(request);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);
-  return await route.answer({ request, query: url.searchParams, ...shared });
+  return await route.answer({ request, query: url.searchParams, caller, settings });
 }
 
 /** The path after a prefix; one that is not under the prefix is that of no route. */

@@ -29,7 +29,7 @@ export async function callHook<T>(name: string, hook: () => T | Promise<T>, host
 }
 
 function checkSendable(response: Response, name: string): Response {
-  if (!response.bodyUsed && response.status >= 200) return response;
+  if (!response.bodyUsed && !response.body?.locked && response.status >= 200) return response;
   const cause = new TypeError(`${name} threw a Response that cannot be sent: make a new one for each request`);
   throw new HookError(`${name} failed`, { cause });
 }

@@ -1,7 +1,9 @@
 import { type Host, systemHost } from "../host.ts";
+import { checkAuth, type HandlerAuth } from "./auth.ts";
+import { given } from "./given.ts";
 
-/** What {@linkcode createHandler} takes besides the engine. */
-export interface HandlerOptions {
+/** What {@linkcode createHandler} takes besides the engine. `Context` is what `auth.authenticate` returns. */
+export interface HandlerOptions<Context = unknown> {
   /** The prefix under which `fetch()` serves, such as `/api/jobs`. Default: none. */
   basePath?: string;
   /**
@@ -11,8 +13,8 @@ export interface HandlerOptions {
   onRequest?: () => unknown;
   /** How long progress is held back in event streams, in milliseconds; 0: not at all. Default 100. */
   sseThrottleMs?: number;
-  /** Who may do what. It is to come: giving it throws a `TypeError`. */
-  auth?: object;
+  /** Who may do what. Default: everybody everything. */
+  auth?: HandlerAuth<Context>;
   /** How much a client may ask for. */
   limits?: HandlerLimits;
   /**
@@ -38,6 +40,8 @@ export interface HandlerLimits {
 
 /** The options of a handler, checked and complete. */
 export interface Settings extends Required<Omit<HandlerOptions, "auth">> {
+  /** Who may do what; `null`: everybody everything. */
+  auth: HandlerAuth<unknown> | null;
   /** How much a client may ask for. */
   limits: Required<HandlerLimits>;
 }
@@ -54,9 +58,9 @@ const DEEPEST_JSON = 1_000;
  * @throws {TypeError} An option is not of its kind.
  * @throws {RangeError} A number is out of range.
  */
-export function checkOptions(options: HandlerOptions): Settings {
-  if (options.auth !== undefined) throw new TypeError("auth is not supported yet: leave it out");
-  const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
+export function checkOptions<Context>(options: HandlerOptions<Context>): Settings {
+  const auth = options.auth === undefined ? null : checkAuth(options.auth);
+  const limits = { ...DEFAULT_LIMITS, ...given(options.limits ?? {}) };
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
@@ -67,15 +71,11 @@ export function checkOptions(options: HandlerOptions): Settings {
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
   checkTrustedOrigins(trustedOrigins);
-  return { basePath, onRequest, sseThrottleMs, limits, trustedOrigins, onError, host };
+  return { basePath, onRequest, sseThrottleMs, auth, limits, trustedOrigins, onError, host };
 }
 
 function printError(error: unknown): void {
   console.error("A request failed:", error);
-}
-
-function withoutUndefined(limits: HandlerLimits): HandlerLimits {
-  return Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
 }
 
 function checkInteger(name: string, value: unknown, smallest: number, largest = Number.MAX_SAFE_INTEGER): void {

@@ -3,10 +3,11 @@ import { describeIssues, type TriggerOptions } from "../engine/trigger.ts";
 import type { RetriggerOptions } from "../engine/engine.ts";
 import { ValidationError } from "../error.ts";
 import type { Json } from "../json.ts";
-import type { RunFilter, RunStatus } from "../run.ts";
+import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
 import type { Signal } from "../wait.ts";
 import type { Call } from "./call.ts";
+import { given } from "./given.ts";
 import { readJson } from "./read_json.ts";
 
 /** What `POST /trigger` asks for. */
@@ -51,21 +52,20 @@ export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
 }
 
 /**
- * Reads which runs a client wants to list.
+ * Reads which runs a client wants to list. Two values that are asked for one label match nothing.
  *
- * @returns `null` if no run can match, since two values are asked for one label.
  * @throws {ValidationError} A parameter has no such value.
  */
-export function readRunFilter(query: URLSearchParams): RunFilter | null {
+export function readRunFilter(query: URLSearchParams): RunFilter {
   return readFilter(query, {
-    status: readList(query, "status") as RunStatus[] | undefined, // checked below
+    status: readList(query, "status") as RunFilter["status"], // checked below
     limit: readInteger(query, "limit"),
     offset: readInteger(query, "offset"),
   });
 }
 
 /** Reads of which runs a client wants to hear, as {@linkcode readRunFilter} does. */
-export function readStreamFilter(query: URLSearchParams): Pick<RunFilter, "jobName" | "labels"> | null {
+export function readListFilter(query: URLSearchParams): ListFilter {
   return readFilter(query, {});
 }
 
@@ -98,24 +98,22 @@ async function check<T>(body: Json, schema: Schema<unknown, T>): Promise<T> {
   throw new ValidationError(`The body does not have the form that is asked for: ${describeIssues(issues)}`, { issues });
 }
 
-function readFilter(query: URLSearchParams, more: RunFilter): RunFilter | null {
+function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
     [name.slice(LABEL.length), value] as const
   );
-  const filter = checkRunFilter({
-    ...more,
-    jobName: readList(query, "jobName"),
-    // fromEntries() makes own properties of whatever is named, `__proto__` as well.
-    labels: Object.fromEntries(labels),
-  });
-  const isAmbiguous = labels.some(([key, value]) => filter.labels![key] !== value);
-  return isAmbiguous ? null : filter;
+  // fromEntries() makes own properties of whatever is named, `__proto__` as well.
+  const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
+  const filter = checkRunFilter(given({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
+  const isContradiction = labels.some(([key, value]) => byKey![key] !== value);
+  return isContradiction ? { ...filter, ...NO_RUN } : filter;
 }
 
 const LABEL = "label.";
 
-function readList(query: URLSearchParams, name: string): string[] | undefined {
-  return query.has(name) ? query.getAll(name) : undefined;
+function readList(query: URLSearchParams, name: string): string | string[] | undefined {
+  const values = query.getAll(name);
+  return values.length > 1 ? values : values[0];
 }
 
 function readInteger(query: URLSearchParams, name: string): number | undefined {

@@ -1,8 +1,9 @@
 import { NotFoundError } from "../error.ts";
-import { type Run, toClientRun } from "../run.ts";
-import type { Wait } from "../wait.ts";
+import { toClientRun } from "../run.ts";
+import type { RunOperation } from "./auth.ts";
 import type { Call } from "./call.ts";
-import { readFrom, readParameter, readRunFilter, readSignal, readStreamFilter, readTrigger } from "./request.ts";
+import type { AccessedRun } from "./caller.ts";
+import { readFrom, readListFilter, readParameter, readRunFilter, readSignal, readTrigger } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
 
 /** Answers a request. Its promise is never rejected: whatever goes wrong is an answer, too. */
@@ -88,93 +89,79 @@ export function pickRoute(candidates: readonly Route[], method: string): Route {
 
 async function trigger(call: Call): Promise<Response> {
   const { jobName, input, ...options } = await readTrigger(call);
-  const { id: runId, disposition, status } = await call.engine.trigger(jobName, input, options);
+  const { id: runId, disposition, status } = await call.caller.trigger(jobName, input, options);
   return jsonResponse({ runId, disposition, status });
 }
 
 async function subscribe(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  return call.streams.openRun(id);
+  const { run, streams } = await findRun(call, "subscribe");
+  return streams.openRun(run.id);
 }
 
-function subscribeRuns({ query, streams }: Call): Promise<Response> {
-  return Promise.resolve(streams.openList(readStreamFilter(query)));
+async function subscribeRuns({ caller, query }: Call): Promise<Response> {
+  return await caller.followRuns(readListFilter(query));
 }
 
-async function listRuns({ engine, query }: Call): Promise<Response> {
-  const filter = readRunFilter(query);
-  if (filter === null) return jsonResponse({ runs: [], total: 0, hasMore: false });
-  const { runs, total, hasMore } = await engine.getRuns(filter);
+async function listRuns({ caller, query }: Call): Promise<Response> {
+  const { runs, total, hasMore } = await caller.listRuns(readRunFilter(query));
   return jsonResponse({ runs: runs.map(toClientRun), total, hasMore });
 }
 
 async function showRun(call: Call): Promise<Response> {
-  return jsonResponse(toClientRun(await namedRun(call)));
+  const { run } = await findRun(call, "read");
+  return jsonResponse(toClientRun(run));
 }
 
 async function showSteps(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  return jsonResponse(await call.engine.getSteps(id));
+  const { run, engine } = await findRun(call, "steps");
+  return jsonResponse(await engine.getSteps(run.id));
 }
 
 async function showWaits(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  return jsonResponse(await call.engine.getWaits(id));
+  const { run, engine } = await findRun(call, "waits");
+  return jsonResponse(await engine.getWaits(run.id));
 }
 
-async function showWait(call: Call): Promise<Response> {
-  const runId = readParameter(call.query, "runId");
-  const waitId = readParameter(call.query, "waitId");
-  return jsonResponse(await findWait(call, await findRun(call, runId), waitId));
+async function showWait({ caller, query }: Call): Promise<Response> {
+  const [runId, waitId] = readWaitParameters(query);
+  const { wait } = await caller.findWait("waits", runId, waitId);
+  return jsonResponse(wait);
 }
 
 async function showLogs(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  return jsonResponse(await call.engine.getLogs(id));
+  const { run, engine } = await findRun(call, "read");
+  return jsonResponse(await engine.getLogs(run.id));
 }
 
 async function signal(call: Call): Promise<Response> {
-  const runId = readParameter(call.query, "runId");
-  const waitId = readParameter(call.query, "waitId");
-  const signal = await readSignal(call);
-  const wait = await findWait(call, await findRun(call, runId), waitId);
-  return jsonResponse(await call.engine.signal(wait.id, signal));
+  const [runId, waitId] = readWaitParameters(call.query);
+  return jsonResponse(await call.caller.signal(runId, waitId, await readSignal(call)));
 }
 
 async function retrigger(call: Call): Promise<Response> {
   const from = readFrom(call.query);
-  const { id } = await namedRun(call);
-  const { id: runId, status } = await call.engine.retrigger(id, { from });
+  const { run, engine } = await findRun(call, "retrigger");
+  const { id: runId, status } = await engine.retrigger(run.id, { from });
   return jsonResponse({ success: true, runId, status });
 }
 
 async function cancel(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  await call.engine.cancel(id);
+  const { run, engine } = await findRun(call, "cancel");
+  await engine.cancel(run.id);
   return jsonResponse({ success: true });
 }
 
 async function deleteRun(call: Call): Promise<Response> {
-  const { id } = await namedRun(call);
-  await call.engine.deleteRun(id);
+  const { run, engine } = await findRun(call, "delete");
+  await engine.deleteRun(run.id);
   return jsonResponse({ success: true });
 }
 
-/** The run that the parameter `runId` names, for routes that need nothing else. */
-async function namedRun(call: Call): Promise<Run> {
-  return await findRun(call, readParameter(call.query, "runId"));
+/** The run that the parameter `runId` names. */
+async function findRun({ caller, query }: Call, operation: RunOperation): Promise<AccessedRun> {
+  return await caller.findRun(operation, readParameter(query, "runId"));
 }
 
-/** Everything that a route shows of a run or does to it passes here first. */
-async function findRun({ engine }: Call, runId: string): Promise<Run> {
-  const run = await engine.getRun(runId);
-  if (run === null) throw new NotFoundError(`There is no run "${runId}"`);
-  return run;
-}
-
-/** A wait of this run: one of another run is as good as none. */
-async function findWait({ engine }: Call, run: Run, waitId: string): Promise<Wait> {
-  const wait = await engine.getWait(waitId);
-  if (wait?.runId !== run.id) throw new NotFoundError(`There is no wait "${waitId}"`);
-  return wait;
+function readWaitParameters(query: URLSearchParams): [runId: string, waitId: string] {
+  return [readParameter(query, "runId"), readParameter(query, "waitId")];
 }

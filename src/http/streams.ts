@@ -36,11 +36,6 @@ export class Streams {
     this.#settings = settings;
   }
 
-  /** How many are open. */
-  get count(): number {
-    return this.#open.size;
-  }
-
   /**
    * Streams the events of a run: first how it stands, then what happens to it, up to its last event.
    *
@@ -56,10 +51,9 @@ export class Streams {
   /**
    * Streams what happens to all runs that match a filter.
    *
-   * @param filter `null`: no run can match.
    * @throws {HoldfastError} Too many streams are open (`unavailable`).
    */
-  openList(filter: ListFilter | null): Response {
+  openList(filter: ListFilter): Response {
     const stream = this.#newStream(() => channel.remove(stream));
     const channel = this.#listChannel ??= this.#newListChannel();
     channel.add(stream, filter);
@@ -176,7 +170,7 @@ class RunChannel {
 
 /** Everybody who watches lists. */
 class ListChannel {
-  readonly #streams = new Map<EventStream, ListFilter | null>();
+  readonly #streams = new Map<EventStream, ListFilter>();
   readonly #onEmpty: () => void;
   readonly #throttle: ProgressThrottle;
   readonly #stopWatching: () => void;
@@ -190,7 +184,7 @@ class ListChannel {
     });
   }
 
-  add(stream: EventStream, filter: ListFilter | null): void {
+  add(stream: EventStream, filter: ListFilter): void {
     this.#streams.set(stream, filter);
   }
 
@@ -202,7 +196,7 @@ class ListChannel {
   #broadcast(event: RunEvent): void {
     let message: Message | null = null;
     for (const [stream, filter] of this.#streams) {
-      if (filter !== null && matches(event, filter)) stream.send(message ??= toMessage(event, withoutInputs(event)));
+      if (matches(event, filter)) stream.send(message ??= toMessage(event, withoutInputs(event)));
     }
   }
 

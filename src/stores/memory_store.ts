@@ -3,7 +3,16 @@ import { type Host, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
-import { isOneOf, isTerminal, matches, type Run, type RunFilter, type RunIdentity, type RunPage } from "../run.ts";
+import {
+  DEFAULT_RUN_LIMIT,
+  isOneOf,
+  isTerminal,
+  matches,
+  type Run,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+} from "../run.ts";
 import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
   Activity,
@@ -313,7 +322,7 @@ export class MemoryStore implements Store {
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
-      const { limit = 50, offset = 0 } = filter;
+      const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
       const matching = this.#runs.all
         .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
         .reverse();

@@ -1,13 +1,11 @@
-import type { RunFilter, RunPage, TerminalStatus } from "../run.ts";
+import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage, type TerminalStatus } from "../run.ts";
 import { type Activity, type ActivityCursor, newsSpans, type RunState } from "../store.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
 import { SELECT_RUN, toAwaitedPause, toAwaitedRetry, toRun, toStep } from "./sqlite_rows.ts";
 
-const DEFAULT_LIMIT = 50;
-
 /** Lists runs, newest first. See `Store.getRuns()`. */
 export function listRuns(db: SqliteDatabase, filter: RunFilter): RunPage {
-  const { limit = DEFAULT_LIMIT, offset = 0 } = filter;
+  const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
   const { where, parameters } = conditions(filter);
   const total = Number(db.get(`SELECT count(*) AS n FROM holdfast_runs r ${where}`, ...parameters)!.n);
   const rows = db.all(

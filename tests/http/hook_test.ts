@@ -38,6 +38,7 @@ Deno.test("fetch() answers 500 if onRequest takes too long, and does nothing", a
   await using service = aService({ onRequest: forever, onError: () => {} });
 
   const asked = service.ask("POST", "/trigger", { body: { jobName: "echo", input: {} } });
+  await service.host.settle();
   service.host.advance(30_000);
   const { status, body } = await asked;
 

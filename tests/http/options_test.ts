@@ -31,8 +31,11 @@ Deno.test("checkOptions() takes origins as browsers write them", () => {
 });
 
 const WRONG: [option: string, value: unknown, error: typeof TypeError | typeof RangeError][] = [
-  ["auth", {}, TypeError],
   ["auth", null, TypeError],
+  ["auth", "token", TypeError],
+  ["auth.authenticate", undefined, TypeError],
+  ["auth.authenticate", null, TypeError],
+  ["auth.onRunAccess", "everybody", TypeError],
   ["basePath", 7, TypeError],
   ["onRequest", "soon", TypeError],
   ["onError", {}, TypeError],
@@ -61,7 +64,8 @@ for (const [option, value, error] of WRONG) {
   Deno.test(`createHandler() refuses ${option}: ${JSON.stringify(value) ?? String(value)}`, async () => {
     await using service = aService();
     const [name, inner] = option.split(".") as [string, string?];
-    const options = { [name]: inner === undefined ? value : { [inner]: value } };
+    const inside = name === "auth" ? { authenticate: () => {}, [inner!]: value } : { [inner!]: value };
+    const options = { [name]: inner === undefined ? value : inside };
 
     assert.throws(
       () => createHandler(service.engine, options),

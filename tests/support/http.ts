@@ -54,8 +54,8 @@ const approval = defineJob({
 });
 
 /** A service with the jobs `echo`, `fail` and `approval`, whose runs are executed by `engine.runUntilIdle()`. */
-export function aService(
-  options: HandlerOptions = {},
+export function aService<Context>(
+  options: HandlerOptions<Context> = {},
   { store, host }: StoreTest = aMemory(),
   jobs = {},
 ): Service {

@@ -1,0 +1,101 @@
+import type { Json } from "../json.ts";
+import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../run.ts";
+import type { Signal, Wait } from "../wait.ts";
+
+/** What somebody asks for a run: `read` is for the run itself and its logs, `waits` for one wait as for all. */
+export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
+
+/** What a trigger asks for, as it is about to be stored. */
+export interface RequestedTrigger {
+  /** The name of the job: there is one. */
+  readonly jobName: string;
+  /** The input as it was given: it fits the job's schema. */
+  readonly input: Json;
+  /** The labels; none were given if it is empty. */
+  readonly labels: Labels;
+  /** If it was given. */
+  readonly idempotencyKey?: string;
+  /** If it was given. Runs of all tenants with one key wait for each other: a key may have to begin with the tenant's. */
+  readonly concurrencyKey?: string;
+  /** If it was given. */
+  readonly coalesce?: Coalesce;
+}
+
+/**
+ * Who may do what. `Context` is whatever `authenticate` returns: every other hook is given it first.
+ *
+ * A hook refuses by throwing a `Response`, which is the answer as it is. Whatever else a hook throws is a 500, and so is
+ * taking more than 30 seconds; then nothing is done. What hooks are given is frozen: what is stored is what they saw.
+ * A hook that is left out lets everybody pass who was authenticated.
+ */
+export interface HandlerAuth<Context> {
+  /**
+   * Called first, for every request, whatever its path. What it returns is not looked at: to refuse, it has to throw.
+   * Whoever wants to see the body reads that of `request.clone()`.
+   */
+  readonly authenticate: (request: Request) => Context | Promise<Context>;
+  /** Called before a run is triggered, when everything else about the request has been found right. */
+  readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
+  /**
+   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists and
+   * has other labels (operation `read`). Without it, `/waits`, `/wait` and `/signal` are refused.
+   */
+  readonly onRunAccess?: (
+    context: NoInfer<Context>,
+    run: Readonly<Run>,
+    access: { readonly operation: RunOperation },
+  ) => unknown;
+  /** Called after `onRunAccess` before a signal is stored, unless it was accepted before. */
+  readonly onSignal?: (
+    context: NoInfer<Context>,
+    run: Readonly<Run>,
+    wait: Readonly<Wait>,
+    signal: Readonly<Signal>,
+  ) => unknown;
+  /** Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. */
+  readonly scopeRuns?: (
+    context: NoInfer<Context>,
+    filter: Readonly<RunFilter>,
+  ) => Readonly<RunFilter> | Promise<Readonly<RunFilter>>;
+  /** Answers of which runs the stream of all runs tells. Default: `scopeRuns`, as far as jobs and labels go. */
+  readonly scopeRunsSubscribe?: (
+    context: NoInfer<Context>,
+    filter: Readonly<ListFilter>,
+  ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
+}
+
+const HOOKS = ["authenticate", "onTrigger", "onRunAccess", "onSignal", "scopeRuns", "scopeRunsSubscribe"] as const;
+
+/**
+ * Checks hooks, and copies them, so that none can be taken away later.
+ *
+ * @throws {TypeError} There is no `authenticate`, or a hook is not a function.
+ */
+export function checkAuth(auth: unknown): HandlerAuth<unknown> {
+  if (typeof auth !== "object" || auth === null) throw new TypeError("auth must be an object of functions");
+  const given = HOOKS.flatMap((name) => {
+    const hook = (auth as Record<string, unknown>)[name];
+    if (hook === undefined && name !== "authenticate") return [];
+    if (typeof hook !== "function") throw new TypeError(`auth.${name} must be a function`);
+    return [[name, hook.bind(auth)]];
+  });
+  return Object.fromEntries(given);
+}
+
+/** Says what hooks that are missing leave open to everybody who was authenticated; `null` if it is nothing. */
+export function describeGaps(
+  { onTrigger, onRunAccess, scopeRuns, scopeRunsSubscribe }: HandlerAuth<unknown>,
+): string | null {
+  if (onRunAccess !== undefined && scopeRuns !== undefined) return null;
+  const gaps = [
+    onRunAccess === undefined &&
+    "onRunAccess (may read, follow, retrigger, cancel and delete every run; waits and signals are refused)",
+    scopeRuns === undefined && scopeRunsSubscribe === undefined &&
+    "scopeRuns (may list all runs, and follow all of them)",
+    scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",
+    onTrigger === undefined && "onTrigger (may trigger every job, with any labels)",
+  ].filter((gap) => gap !== false);
+  return `createHandler(): hooks are missing in auth. Without them, whoever was authenticated is let through: ${
+    gaps.join("; ")
+  }`;
+}

@@ -1,0 +1,54 @@
+import { checkRunFilter, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
+import { MAX_LABELS } from "../name.ts";
+import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
+
+/**
+ * Reads what a hook answered that says which runs somebody may list.
+ *
+ * @throws {TypeError} It is no object: a hook that forgets to answer opens nothing.
+ * @throws {ValidationError} A field has no such value.
+ */
+export function readScope(answer: unknown): RunFilter {
+  if (typeof answer !== "object" || answer === null || Array.isArray(answer)) {
+    throw new TypeError("A hook that scopes runs must return a filter: an object");
+  }
+  const { jobName, status, labels, limit } = answer as RunFilter;
+  return checkRunFilter({
+    jobName,
+    status,
+    labels,
+    limit: limit === undefined ? limit : Math.min(limit, MAX_RUN_LIMIT),
+  });
+}
+
+/** The runs that match both filters. Of the limits the smaller one counts; passing over is the client's business. */
+export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
+  const limit = Math.min(filter.limit ?? DEFAULT_RUN_LIMIT, scope.limit ?? Infinity);
+  return {
+    ...filter,
+    status: inBoth(filter.status, scope.status),
+    limit,
+    ...narrowList(filter, scope),
+  };
+}
+
+/** The same for those who watch runs. */
+export function narrowList(filter: ListFilter, scope: ListFilter): ListFilter {
+  const labels = { ...filter.labels, ...scope.labels };
+  const isContradiction = Object.entries(filter.labels ?? {}).some(([key, value]) => labels[key] !== value);
+  if (isContradiction || Object.keys(labels).length > MAX_LABELS) return NO_RUN;
+  return { jobName: inBoth(filter.jobName, scope.jobName), labels };
+}
+
+function inBoth<T extends string>(
+  one: T | readonly T[] | undefined,
+  other: T | readonly T[] | undefined,
+): T | readonly T[] | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  const others = listOf(other);
+  return listOf(one).filter((value) => others.includes(value));
+}
+
+function listOf<T extends string>(values: T | readonly T[]): readonly T[] {
+  return typeof values === "string" ? [values] : values;
+}
