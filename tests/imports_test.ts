@@ -95,3 +95,9 @@ Deno.test("imports load neither a database driver nor zod until they are asked f
   assert.deepEqual(importersOf("./bodies.ts"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/bodies.ts"]);
 });
+
+Deno.test("imports of the routes lead to no engine: a route gets one from the caller who may access a run, and not otherwise", () => {
+  const engines = local.filter(([file, target]) => file === "src/http/routes.ts" && layerOf(target) === "engine");
+
+  assert.deepEqual(engines, []);
+});

@@ -13,12 +13,9 @@ export function readScope(answer: unknown): RunFilter {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
   const { jobName, status, labels, limit } = answer as RunFilter;
-  return checkRunFilter({
-    jobName,
-    status,
-    labels,
-    limit: limit === undefined ? limit : Math.min(limit, MAX_RUN_LIMIT),
-  });
+  // A limit beyond what a list can have is as good as none.
+  const reachable = typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit;
+  return checkRunFilter({ jobName, status, labels, limit: reachable });
 }
 
 /** The runs that match both filters. Of the limits the smaller one counts; passing over is the client's business. */

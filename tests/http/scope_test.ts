@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { narrow, narrowList, readScope } from "../../src/http/scope.ts";
+import { matches, type RunFilter } from "../../src/run.ts";
+
+const NARROWED: [filter: RunFilter, scope: RunFilter, both: RunFilter][] = [
+  [{}, {}, { limit: 50 }],
+  [{ jobName: "a" }, {}, { jobName: "a", limit: 50 }],
+  [{}, { jobName: ["a", "b"] }, { jobName: ["a", "b"], limit: 50 }],
+  [{ jobName: ["a", "b"] }, { jobName: ["b", "c"] }, { jobName: ["b"], limit: 50 }],
+  [{ jobName: "a" }, { jobName: "b" }, { jobName: [], limit: 50 }],
+  [{ status: "failed" }, { status: ["failed", "waiting"] }, { status: ["failed"], limit: 50 }],
+  [{ status: "failed" }, { status: [] }, { status: [], limit: 50 }],
+  [{ labels: { team: "x" } }, { labels: { org: "a" } }, { labels: { team: "x", org: "a" }, limit: 50 }],
+  [{ labels: { org: "a" } }, { labels: { org: "a" } }, { labels: { org: "a" }, limit: 50 }],
+  [{ limit: 10 }, { limit: 20 }, { limit: 10 }],
+  [{ limit: 20 }, { limit: 10 }, { limit: 10 }],
+  [{ limit: 1_000 }, {}, { limit: 1_000 }],
+  [{}, { limit: 1_000 }, { limit: 50 }],
+  [{ limit: 0 }, { limit: 10 }, { limit: 0 }],
+  [{ offset: 7 }, { offset: 0 }, { offset: 7, limit: 50 }],
+];
+
+for (const [filter, scope, both] of NARROWED) {
+  Deno.test(`narrow() of ${JSON.stringify(filter)} and ${JSON.stringify(scope)} is what both allow`, () => {
+    const narrowed = narrow(filter, readScope(scope));
+
+    assert.deepEqual(given(narrowed), { labels: {}, ...both });
+  });
+}
+
+for (const [key, value, other] of [["org", "b", "a"], ["__proto__", "x", "y"], ["constructor", "x", "y"]] as const) {
+  Deno.test(`narrow() lets no run match that would need two values of the label ${key}`, () => {
+    const filter = { labels: Object.fromEntries([[key, value]]) };
+    const scope = readScope({ labels: Object.fromEntries([[key, other]]) });
+
+    for (const narrowed of [narrow(filter, scope), narrowList(filter, scope)]) {
+      for (const one of [value, other]) {
+        assert.equal(matches({ jobName: "job", labels: Object.fromEntries([[key, one]]) }, narrowed), false);
+      }
+    }
+  });
+}
+
+Deno.test("narrow() lets no run match that would need more labels than a run can have", () => {
+  const filter = { labels: Object.fromEntries(Array.from({ length: 64 }, (_, n) => [`k${n}`, "v"])) };
+  const labels = { ...filter.labels, org: "a" };
+
+  const narrowed = narrow(filter, readScope({ labels: { org: "a" } }));
+
+  assert.equal(matches({ jobName: "job", labels }, narrowed), false);
+  assert.ok(Object.keys(narrowed.labels ?? {}).length <= 64);
+});
+
+Deno.test("narrowList() keeps jobs and labels, and nothing else", () => {
+  const narrowed = narrowList(
+    { labels: { team: "x" } },
+    readScope({ labels: { org: "a" }, status: "failed", limit: 1 }),
+  );
+
+  assert.deepEqual(given(narrowed), { labels: { team: "x", org: "a" } });
+});
+
+const NO_SCOPES: unknown[] = [
+  undefined,
+  null,
+  true,
+  "org",
+  7,
+  [],
+  [{ labels: {} }],
+  () => ({}),
+  { labels: "org" },
+  { labels: null },
+  { labels: { org: undefined } },
+  { labels: { org: null } },
+  { labels: { org: 1 } },
+  { labels: { "an org": "a" } },
+  { jobName: "" },
+  { jobName: [7] },
+  { status: "done" },
+  { limit: -1 },
+  { limit: 0.5 },
+  { limit: NaN },
+  { limit: "many" },
+  { limit: null },
+];
+
+for (const answer of NO_SCOPES) {
+  Deno.test(`readScope() refuses ${typeof answer === "function" ? "a function" : JSON.stringify(answer) ?? "nothing"}`, () => {
+    assert.throws(() => readScope(answer));
+  });
+}
+
+Deno.test("readScope() takes a limit that no list can reach", () => {
+  assert.equal(narrow({ limit: 1_000 }, readScope({ limit: 5_000 })).limit, 1_000);
+  assert.equal(narrow({}, readScope({ limit: Infinity })).limit, 50);
+});
+
+/** What of a filter restricts. */
+function given(filter: RunFilter): RunFilter {
+  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
+}
