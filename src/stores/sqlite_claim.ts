@@ -194,7 +194,8 @@ function* readyRuns(db: SqliteDatabase, jobNames: readonly string[], pageSize: n
 
 function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: number): SqliteRow[] {
   return db.all(
-    `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs
+    // The planner would take the index of all runs of the job, most of which have ended.
+    `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs INDEXED BY holdfast_runs_ready
      WHERE place = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
     job,
     afterSeq,
