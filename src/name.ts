@@ -33,10 +33,11 @@ const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
  * value that is not a well-formed text of up to 255 characters without control characters.
  */
 export function checkLabels(labels: unknown): Labels {
-  if (typeof labels !== "object" || labels === null || Array.isArray(labels)) {
+  // A Map, say, would be taken for an object without entries.
+  if (Object.prototype.toString.call(labels) !== "[object Object]") {
     throw new ValidationError("labels must be an object of texts");
   }
-  const entries = Object.entries(labels);
+  const entries = Object.entries(labels as object);
   if (entries.length > MAX_LABELS) throw new ValidationError(`A run has at most ${MAX_LABELS} labels`);
   for (const [key, value] of entries) {
     if (!LABEL_KEY.test(key)) {

@@ -55,13 +55,8 @@ export class Caller {
    */
   static async of(request: Request, deps: CallerDeps): Promise<Caller> {
     const { auth, host } = deps;
-    const context = auth === null ? null : await callHook("authenticate", async () => {
-      const context = await auth.authenticate(request);
-      // Whoever writes `return` for `throw` would let everybody in.
-      if (isInstance(context, Response)) throw new TypeError("authenticate returned a Response: it has to throw it");
-      return context;
-    }, host);
-    return new Caller(context, deps);
+    const authenticate = () => auth?.authenticate(request);
+    return new Caller(auth === null ? null : await callAuthHook("authenticate", authenticate, host), deps);
   }
 
   /**
@@ -140,7 +135,7 @@ export class Caller {
     call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => T | Promise<T>,
   ): Promise<T | null> {
     const hook = this.#deps.auth?.[name] ?? null;
-    return hook === null ? null : await callHook(name, () => call(hook), this.#deps.host);
+    return hook === null ? null : await callAuthHook(name, () => call(hook), this.#deps.host);
   }
 
   async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
@@ -157,6 +152,15 @@ export class Caller {
       throw new ConflictError("The key is in use", { code: "key_in_use" });
     }
   }
+}
+
+/** Calls a hook that may refuse. Whoever writes `return` for `throw` would let everybody in: that is a mistake. */
+async function callAuthHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
+  return await callHook(name, async () => {
+    const returned = await hook();
+    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return returned;
+    throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
+  }, host);
 }
 
 function toRequested(run: NewRun): RequestedTrigger {

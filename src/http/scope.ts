@@ -5,14 +5,17 @@ import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../r
 /**
  * Reads what a hook answered that says which runs somebody may list.
  *
- * @throws {TypeError} It is no object: a hook that forgets to answer opens nothing.
+ * @throws {TypeError} It is no object, or one with other fields than a filter has: a hook that forgets to answer, or
+ * answers `label` for `labels`, opens nothing.
  * @throws {ValidationError} A field has no such value.
  */
 export function readScope(answer: unknown): RunFilter {
-  if (typeof answer !== "object" || answer === null || Array.isArray(answer)) {
+  if (Object.prototype.toString.call(answer) !== "[object Object]") {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
-  const { jobName, status, labels, limit } = answer as RunFilter;
+  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
+  const [typo] = Object.keys(unknown);
+  if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
   // A limit beyond what a list can have is as good as none.
   const reachable = typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit;
   return checkRunFilter({ jobName, status, labels, limit: reachable });

@@ -257,6 +257,44 @@ for (const path of ["/waits", "/wait", "/signal"]) {
   });
 }
 
+for (const [what, returned] of Object.entries({ "a Response": new Response("no"), "an Error": new Error("no") })) {
+  Deno.test(`hooks that return ${what} have forgotten to throw it, and let nobody pass`, async () => {
+    const heard: unknown[] = [];
+    let wrong = "";
+    // deno-lint-ignore no-explicit-any -- the types would refuse it
+    const hook = (name: string, right?: unknown): any => () => name === wrong ? returned : right;
+    await using service = aService({
+      auth: {
+        authenticate: hook("authenticate"),
+        onTrigger: hook("onTrigger"),
+        onRunAccess: hook("onRunAccess"),
+        onSignal: hook("onSignal"),
+        scopeRuns: hook("scopeRuns", {}),
+        scopeRunsSubscribe: hook("scopeRunsSubscribe", {}),
+      },
+      onError: (error) => void heard.push(error),
+    });
+    const { runId, query } = await aWaitingRun(service);
+    const asked: Record<string, () => Promise<{ status: number }>> = {
+      authenticate: () => service.ask("GET", "/nowhere"),
+      onTrigger: () => service.ask("POST", "/trigger", { body: { jobName: "echo", input: {} } }),
+      onRunAccess: () => service.ask("POST", `/cancel?runId=${runId}`),
+      onSignal: () => service.ask("POST", `/signal?${query}`, { body: { signalId: "s", payload: 1 } }),
+      scopeRuns: () => service.ask("GET", "/runs"),
+      scopeRunsSubscribe: () => service.ask("GET", "/runs/subscribe"),
+    };
+
+    for (const [name, ask] of Object.entries(asked)) {
+      wrong = name;
+      assert.equal((await ask()).status, 500, name);
+    }
+
+    assert.equal(heard.length, 6);
+    assert.equal((await service.engine.getRuns()).total, 1);
+    assert.equal((await service.engine.getRun(runId))!.status, "waiting");
+  });
+}
+
 /** What is printed as a warning while something is done. */
 function warningsOf(act: () => void): string[] {
   const warnings: string[] = [];
