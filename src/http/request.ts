@@ -21,11 +21,13 @@ export interface TriggerRequest extends TriggerOptions {
 /**
  * Reads the URL of a request.
  *
- * @throws {ValidationError} It cannot be parsed: a server may make it of whatever a client sends.
+ * @throws {ValidationError} It cannot be parsed: a server may make it of whatever a client sends, its Host as well.
  */
 export function readUrl(request: Request): URL {
   const url = URL.parse(request.url);
   if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
+  // A server that writes the URL from this header unseen would let it choose the path (RFC 9112, section 3.2).
+  if (/[/\\?#]/.test(request.headers.get("host") ?? "")) throw new ValidationError("The Host of the request is none");
   return url;
 }
 
