@@ -36,11 +36,11 @@ const handler = createHandler(engine, {
       if (user === undefined) throw refuse(401, "Who is it?");
       return user;
     },
-    onTrigger({ org }, { labels, concurrencyKey }) {
+    onTrigger({ org }, { labels, idempotencyKey = `${org}:`, concurrencyKey = `${org}:` }) {
       if (labels.org !== org) throw refuse(403, `The label org has to be "${org}"`);
-      // Otherwise runs of both organizations could have one key, and wait for each other.
-      const isOwnKey = concurrencyKey === undefined || concurrencyKey.startsWith(`${org}:`);
-      if (!isOwnKey) throw refuse(403, `The concurrencyKey has to begin with "${org}:"`);
+      // Keys are shared: one that both organizations took would join their runs, or make them wait for each other.
+      const areOwn = [idempotencyKey, concurrencyKey].every((key) => key.startsWith(`${org}:`));
+      if (!areOwn) throw refuse(403, `Keys have to begin with "${org}:"`);
     },
     onRunAccess({ org }, run) {
       if (run.labels.org !== org) throw refuse(404, "There is no such run");

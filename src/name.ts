@@ -27,18 +27,25 @@ export const MAX_LABELS = 64;
 const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
 
 /**
- * Checks labels and copies them, so that nobody can change them later.
+ * Checks the labels of a run and copies them, so that nobody can change them later.
  *
- * @throws {ValidationError} More than 64 labels, a key that is not 1 to 63 characters of `A-Za-z0-9-_./`, or a
- * value that is not a well-formed text of up to 255 characters without control characters.
+ * @throws {ValidationError} More than 64 labels, or one that {@linkcode copyLabels} refuses.
  */
 export function checkLabels(labels: unknown): Labels {
-  // A Map, say, would be taken for an object without entries.
-  if (Object.prototype.toString.call(labels) !== "[object Object]") {
-    throw new ValidationError("labels must be an object of texts");
-  }
-  const entries = Object.entries(labels as object);
-  if (entries.length > MAX_LABELS) throw new ValidationError(`A run has at most ${MAX_LABELS} labels`);
+  const copy = copyLabels(labels);
+  if (Object.keys(copy).length > MAX_LABELS) throw new ValidationError(`A run has at most ${MAX_LABELS} labels`);
+  return copy;
+}
+
+/**
+ * Checks and copies labels, however many.
+ *
+ * @throws {ValidationError} No plain object, a key that is not 1 to 63 characters of `A-Za-z0-9-_./`, or a value that is
+ * not a well-formed text of up to 255 characters without control characters.
+ */
+export function copyLabels(labels: unknown): Labels {
+  if (!isPlainObject(labels)) throw new ValidationError("labels must be an object of texts");
+  const entries = Object.entries(labels);
   for (const [key, value] of entries) {
     if (!LABEL_KEY.test(key)) {
       throw new ValidationError(`A label's key is 1 to 63 characters of A-Za-z0-9-_./`);
@@ -51,4 +58,11 @@ export function checkLabels(labels: unknown): Labels {
   }
   // fromEntries() makes own properties of whatever is named, `__proto__` as well.
   return Object.freeze(Object.fromEntries(entries)) as Labels;
+}
+
+/** Of a Map, or of an object that inherits what it has, nothing would be left. */
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
 }

@@ -137,6 +137,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     this[INTERNALS].watches.endAll();
     this[INTERNALS].feed.endAll();
     await Promise.all(this.#pending);
+    // Node 22 keeps a storage that was used for ever, and is slower with each. It works again when it is needed.
+    this.#deps.currentStep.disable();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -158,14 +160,12 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return await this.#store.getRuns(checked);
   }
 
-  async getSteps(runId: string): Promise<Step[]> {
-    await this.#runOf(runId);
-    return await this.#store.getSteps(runId);
+  getSteps(runId: string): Promise<Step[]> {
+    return this.#listOf(runId, () => this.#store.getSteps(runId));
   }
 
-  async getWaits(runId: string): Promise<Wait[]> {
-    await this.#runOf(runId);
-    return await this.#store.getWaits(runId);
+  getWaits(runId: string): Promise<Wait[]> {
+    return this.#listOf(runId, () => this.#store.getWaits(runId));
   }
 
   async getWait(waitId: string): Promise<Wait | null> {
@@ -182,9 +182,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return receipt;
   }
 
-  async getLogs(runId: string): Promise<LogEntry[]> {
-    await this.#runOf(runId);
-    return await this.#store.getLogs(runId);
+  getLogs(runId: string): Promise<LogEntry[]> {
+    return this.#listOf(runId, () => this.#store.getLogs(runId));
   }
 
   async retrigger(runId: string, { from = "start" }: RetriggerOptions = {}): Promise<TriggerResult> {
@@ -332,23 +331,26 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     options: TriggerOptions,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const run = await this.#newRun(this.#findJob(job), input, options);
-    await guard?.beforeAdding(run);
-    const [result] = await this.#enqueue([run], guard);
-    return result!;
+    const asked = await this.#newRun(this.#findJob(job), input, options);
+    await guard?.beforeAdding(asked);
+    await this.migrate();
+    let joinable: string | null = null;
+    while (true) {
+      const [enqueued] = await surely(() => this.#store.enqueue([asked]));
+      const { run, disposition } = enqueued!;
+      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run, asked);
+      if (!mayBeGone) return this.#tellTrigger(enqueued!, asked);
+      joinable = run.id; // it joins this run if it is still there
+    }
   }
 
-  async #enqueue(runs: readonly NewRun[], guard: TriggerGuard | null = null): Promise<TriggerResult[]> {
+  async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
-    for (const [position, { run, disposition }] of enqueued.entries()) {
-      if (disposition !== "created") await guard?.beforeJoining(run, runs[position]!);
-    }
-    enqueued.forEach((one, position) => this.#tellTrigger(one, runs[position]!));
-    return enqueued.map(({ run, disposition }) => ({ ...run, disposition }));
+    return enqueued.map((one, position) => this.#tellTrigger(one, runs[position]!));
   }
 
-  #tellTrigger({ run, disposition }: Enqueued, asked: NewRun): void {
+  #tellTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
     const input = decode(asked.payload) ?? null;
     if (disposition === "created") this.#deps.hub.publish(run, { type: "run:trigger", input });
     if (disposition === "coalesced") {
@@ -359,6 +361,15 @@ class JobEngine<J extends Jobs> implements Engine<J> {
         skippedLabels: asked.labels,
       });
     }
+    return { ...run, disposition };
+  }
+
+  /** What belongs to a run. If that is nothing, the run itself is looked for afterwards: it may be gone by then. */
+  async #listOf<T>(runId: string, read: () => Promise<T[]>): Promise<T[]> {
+    await this.migrate();
+    const list = await read();
+    if (list.length === 0) await this.#runOf(runId);
+    return list;
   }
 
   async #runOf(runId: string): Promise<Run> {

@@ -28,8 +28,12 @@ export type TriggerResult = Run & {
 export interface TriggerGuard {
   /** Before a run is added. */
   beforeAdding(run: NewRun): Promise<void>;
-  /** Before anybody is told that a run was found that the trigger stands for. */
-  beforeJoining(found: Run, asked: NewRun): Promise<void>;
+  /**
+   * Before anybody is told that a run was found that the trigger stands for.
+   *
+   * @returns Whether time has passed: the run may be gone.
+   */
+  beforeJoining(found: Run, asked: NewRun): Promise<boolean>;
 }
 
 /** What {@linkcode newRun} works with. */

@@ -24,21 +24,25 @@ export interface RequestedTrigger {
 /**
  * Who may do what. `Context` is whatever `authenticate` returns: every other hook is given it first.
  *
- * A hook refuses by throwing a `Response`, which is the answer as it is. Whatever else a hook throws is a 500, and so is
- * taking more than 30 seconds; then nothing is done. What hooks are given is frozen: what is stored is what they saw.
- * A hook that is left out lets everybody pass who was authenticated.
+ * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook throws
+ * is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an `Error`, or
+ * `false`); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
  */
 export interface HandlerAuth<Context> {
   /**
-   * Called first, for every request, whatever its path. What it returns is not looked at: to refuse, it has to throw.
-   * Whoever wants to see the body reads that of `request.clone()`.
+   * Called first, for every request that has a URL, whatever its path. Write it before the other hooks: they get their
+   * types from it. To see the body, read that of `request.clone()`, for which there are no limits but yours.
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
-  /** Called before a run is triggered, when everything else about the request has been found right. */
+  /**
+   * Called before a run is triggered, when everything else about the request has been found right. Without it, everybody
+   * who was authenticated may trigger every job with any labels.
+   */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
    * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists and
-   * has other labels (operation `read`). Without it, `/waits`, `/wait` and `/signal` are refused.
+   * has other labels (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`,
+   * `/wait` and `/signal` are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
@@ -52,12 +56,17 @@ export interface HandlerAuth<Context> {
     wait: Readonly<Wait>,
     signal: Readonly<Signal>,
   ) => unknown;
-  /** Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. */
+  /**
+   * Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. Its own labels
+   * come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be listed.
+   */
   readonly scopeRuns?: (
     context: NoInfer<Context>,
     filter: Readonly<RunFilter>,
   ) => Readonly<RunFilter> | Promise<Readonly<RunFilter>>;
-  /** Answers of which runs the stream of all runs tells. Default: `scopeRuns`, as far as jobs and labels go. */
+  /**
+   * Answers of which runs the stream of all runs tells. Default: `scopeRuns`, of whose answer only jobs and labels count.
+   */
   readonly scopeRunsSubscribe?: (
     context: NoInfer<Context>,
     filter: Readonly<ListFilter>,

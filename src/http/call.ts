@@ -7,8 +7,8 @@ export interface Call {
   request: Request;
   /** The parameters of its URL. */
   query: URLSearchParams;
-  /** Who sent it, and the way to everything that can be shown or done. */
+  /** Who sent it, and all that they may see and do. */
   caller: Caller;
-  /** How the handler was set up. */
-  settings: Settings;
+  /** How the handler was set up, as far as the reading of a request goes. */
+  settings: Pick<Settings, "limits" | "host">;
 }

@@ -1,16 +1,18 @@
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, RetriggerOptions } from "../engine/engine.ts";
 import { internalsOf } from "../engine/internals.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
 import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
 import type { Host } from "../host.ts";
 import { decode, type Json } from "../json.ts";
-import type { Labels, ListFilter, Run, RunFilter, RunPage } from "../run.ts";
+import type { LogEntry } from "../log.ts";
+import { hasSameLabels, type ListFilter, type Run, type RunFilter, type RunPage } from "../run.ts";
+import type { Step } from "../step.ts";
 import type { NewRun } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
 import { deepFreeze } from "./deep_freeze.ts";
 import { callHook } from "./hook.ts";
-import { narrow, narrowList, readScope } from "./scope.ts";
+import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
 import type { Streams } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
@@ -25,19 +27,9 @@ export interface CallerDeps {
   host: Host;
 }
 
-/** A run that somebody may access, with what that takes. */
-export interface AccessedRun {
-  /** The run. */
-  run: Run;
-  /** Where things are done to it. */
-  engine: Engine;
-  /** Where it can be followed. */
-  streams: Streams;
-}
-
 /**
- * Whoever sent a request, and the only way from it to the engine: whatever a route shows or does, it has to ask here
- * for, and here every hook is asked.
+ * Whoever sent a request, and the engine as far as they may use it. Routes have no other way to an engine: whatever is
+ * shown or done has its hook here.
  */
 export class Caller {
   readonly #context: unknown;
@@ -73,60 +65,122 @@ export class Caller {
     });
   }
 
-  /**
-   * Finds a run.
-   *
-   * @throws {NotFoundError} There is none.
-   * @throws {HoldfastError} `forbidden`: nobody says who may see waits.
-   */
-  async findRun(operation: RunOperation, runId: string): Promise<AccessedRun> {
-    const { auth, engine, streams } = this.#deps;
-    if (auth !== null && auth.onRunAccess === undefined && (operation === "waits" || operation === "signal")) {
-      throw new HoldfastError("forbidden", "Waits are not served: nothing says who may access which run");
-    }
-    const run = await engine.getRun(runId);
-    if (run === null) throw new NotFoundError(`There is no run "${runId}"`);
-    await this.#checkAccess(run, operation);
-    return { run, engine, streams };
+  /** A run. */
+  getRun(runId: string): Promise<Run> {
+    return this.#findRun("read", runId);
   }
 
-  /**
-   * Finds a wait of a run.
-   *
-   * @throws {NotFoundError} There is none: one of another run is as good as that.
-   */
-  async findWait(operation: "waits" | "signal", runId: string, waitId: string): Promise<{ run: Run; wait: Wait }> {
-    const { run, engine } = await this.findRun(operation, runId);
-    const wait = await engine.getWait(waitId);
-    if (wait?.runId !== run.id) throw new NotFoundError(`There is no wait "${waitId}"`);
-    return { run, wait };
+  /** The recorded steps of a run. */
+  async getSteps(runId: string): Promise<Step[]> {
+    const { id } = await this.#findRun("steps", runId);
+    return await this.#deps.engine.getSteps(id);
+  }
+
+  /** What a run has logged. */
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    const { id } = await this.#findRun("read", runId);
+    return await this.#deps.engine.getLogs(id);
+  }
+
+  /** The waits of a run. */
+  async getWaits(runId: string): Promise<Wait[]> {
+    const { id } = await this.#findRun("waits", runId);
+    return await this.#deps.engine.getWaits(id);
+  }
+
+  /** A wait of a run. */
+  async getWait(runId: string, waitId: string): Promise<Wait> {
+    return await this.#findWait(await this.#findRun("waits", runId), waitId);
   }
 
   /** Ends a wait by a signal. */
   async signal(runId: string, waitId: string, signal: Signal): Promise<SignalReceipt> {
-    const { run, wait } = await this.findWait("signal", runId, waitId);
+    const run = await this.#findRun("signal", runId);
+    const wait = await this.#findWait(run, waitId);
     if (!isEndedBy(wait, signal)) {
       await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)));
     }
     return await this.#deps.engine.signal(waitId, signal);
   }
 
+  /** Makes a new run of one that has ended. */
+  async retrigger(runId: string, options: RetriggerOptions): Promise<TriggerResult> {
+    const { id } = await this.#findRun("retrigger", runId);
+    return await this.#deps.engine.retrigger(id, options);
+  }
+
+  /** Cancels a run. */
+  async cancel(runId: string): Promise<void> {
+    const { id } = await this.#findRun("cancel", runId);
+    await this.#deps.engine.cancel(id);
+  }
+
+  /** Deletes a run. */
+  async deleteRun(runId: string): Promise<void> {
+    const { id } = await this.#findRun("delete", runId);
+    await this.#deps.engine.deleteRun(id);
+  }
+
+  /** Streams what happens to a run. */
+  async followRun(runId: string): Promise<Response> {
+    const { id } = await this.#findRun("subscribe", runId);
+    return this.#deps.streams.openRun(id);
+  }
+
   /** Lists the runs that match a filter, as far as the caller may see them. */
   async listRuns(filter: RunFilter): Promise<RunPage> {
-    const scope = await this.#ask(
-      "scopeRuns",
-      async (hook) => readScope(await hook(this.#context, deepFreeze(filter))),
-    );
+    const scope = await this.#scope("scopeRuns", filter);
     return await this.#deps.engine.getRuns(scope === null ? filter : narrow(filter, scope));
   }
 
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
   async followRuns(filter: ListFilter): Promise<Response> {
-    const scope = await this.#ask(
-      this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe",
-      async (hook) => readScope(await hook(this.#context, deepFreeze(filter))),
-    );
+    const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
+    const scope = await this.#scope(name, filter);
     return this.#deps.streams.openList(scope === null ? filter : narrowList(filter, scope));
+  }
+
+  /** The run, if there is one and the caller may do this with it. */
+  async #findRun(operation: RunOperation, runId: string): Promise<Run> {
+    const { auth, engine } = this.#deps;
+    if (auth !== null && auth.onRunAccess === undefined && (operation === "waits" || operation === "signal")) {
+      throw new HoldfastError("forbidden", "Waits are not served: the handler has no onRunAccess hook");
+    }
+    const run = await engine.getRun(runId);
+    if (run === null) throw new NotFoundError("There is no such run");
+    await this.#checkAccess(run, operation);
+    return run;
+  }
+
+  /** A wait of this run: one of another run is as good as none. */
+  async #findWait(run: Run, waitId: string): Promise<Wait> {
+    const wait = await this.#deps.engine.getWait(waitId);
+    if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
+    return wait;
+  }
+
+  async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
+    await this.#ask("onRunAccess", (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })));
+  }
+
+  /**
+   * Labels say whose a run is: one that has others may be somebody else's.
+   *
+   * @returns Whether a hook was asked.
+   */
+  async #checkFound(found: Run, { labels }: NewRun): Promise<boolean> {
+    if (this.#deps.auth?.onRunAccess === undefined || hasSameLabels(found.labels, labels)) return false;
+    try {
+      await this.#checkAccess(found, "read");
+      return true;
+    } catch (thrown) {
+      if (!isInstance(thrown, Response)) throw thrown;
+      throw new ConflictError("The key is in use", { code: "key_in_use" });
+    }
+  }
+
+  async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
+    return await this.#ask(name, async (hook) => readScope(await hook(this.#context, copyFilter(filter))));
   }
 
   /** Calls a hook; without it, answers `null`. */
@@ -135,22 +189,13 @@ export class Caller {
     call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => T | Promise<T>,
   ): Promise<T | null> {
     const hook = this.#deps.auth?.[name] ?? null;
-    return hook === null ? null : await callAuthHook(name, () => call(hook), this.#deps.host);
-  }
-
-  async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
-    await this.#ask("onRunAccess", (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })));
-  }
-
-  /** Labels say whose a run is: one that has others may be somebody else's. */
-  async #checkFound(found: Run, { labels }: NewRun): Promise<void> {
-    if (hasSameLabels(found.labels, labels)) return;
-    try {
-      await this.#checkAccess(found, "read");
-    } catch (thrown) {
-      if (!isInstance(thrown, Response)) throw thrown;
-      throw new ConflictError("The key is in use", { code: "key_in_use" });
-    }
+    if (hook === null) return null;
+    return await callAuthHook(name, async () => {
+      const answer = await call(hook);
+      // Whoever takes a hook for a question would let everybody pass.
+      if (answer === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
+      return answer;
+    }, this.#deps.host);
   }
 }
 
@@ -173,9 +218,4 @@ function toRequested(run: NewRun): RequestedTrigger {
     ...(concurrencyKey === null ? {} : { concurrencyKey }),
     ...(coalesce === null ? {} : { coalesce }),
   };
-}
-
-function hasSameLabels(one: Labels, other: Labels): boolean {
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => one[key] === other[key]);
 }

@@ -83,8 +83,8 @@ async function answer(
   settings: Settings,
   deps: CallerDeps,
 ): Promise<Response> {
+  const url = readUrl(request); // before any hook is given a request that has none
   const caller = await Caller.of(request, deps);
-  const url = readUrl(request);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);

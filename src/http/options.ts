@@ -64,14 +64,24 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
-  const { basePath = "", onRequest = () => {}, onError = printError, trustedOrigins = [] } = options;
+  const { basePath = "", trustedOrigins = [] } = options;
+  const { onRequest = () => {}, onError = printError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
   if (typeof basePath !== "string") throw new TypeError("basePath must be a text");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
   checkTrustedOrigins(trustedOrigins);
-  return { basePath, onRequest, sseThrottleMs, auth, limits, trustedOrigins, onError, host };
+  return {
+    basePath,
+    onRequest: onRequest.bind(options),
+    sseThrottleMs,
+    auth,
+    limits,
+    trustedOrigins,
+    onError: onError.bind(options),
+    host,
+  };
 }
 
 function printError(error: unknown): void {

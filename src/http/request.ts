@@ -27,16 +27,27 @@ export function readUrl(request: Request): URL {
   const url = URL.parse(request.url);
   if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
   // A server that writes the URL from this header unseen would let it choose the path (RFC 9112, section 3.2).
-  if (/[/\\?#]/.test(request.headers.get("host") ?? "")) throw new ValidationError("The Host of the request is none");
+  if (/[/\\?#]/.test(request.headers.get("host") ?? "")) {
+    throw new ValidationError("The Host of the request is no host");
+  }
   return url;
 }
 
 /**
- * Reads a parameter that has to be given once.
+ * Reads which run is meant.
  *
- * @throws {ValidationError} It is missing, empty or given twice.
+ * @throws {ValidationError} The parameter is missing, empty or given twice.
  */
-export function readParameter(query: URLSearchParams, name: string): string {
+export function readRunId(query: URLSearchParams): string {
+  return readParameter(query, "runId");
+}
+
+/** Reads which wait is meant, as {@linkcode readRunId} does. */
+export function readWaitId(query: URLSearchParams): string {
+  return readParameter(query, "waitId");
+}
+
+function readParameter(query: URLSearchParams, name: string): string {
   const value = readOptional(query, name);
   if (value === undefined || value === "") throw new ValidationError(`The parameter ${name} is missing`);
   return value;

@@ -1,9 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
-import type { RunOperation } from "./auth.ts";
 import type { Call } from "./call.ts";
-import type { AccessedRun } from "./caller.ts";
-import { readFrom, readListFilter, readParameter, readRunFilter, readSignal, readTrigger } from "./request.ts";
+import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
 
 /** Answers a request. Its promise is never rejected: whatever goes wrong is an answer, too. */
@@ -93,9 +91,8 @@ async function trigger(call: Call): Promise<Response> {
   return jsonResponse({ runId, disposition, status });
 }
 
-async function subscribe(call: Call): Promise<Response> {
-  const { run, streams } = await findRun(call, "subscribe");
-  return streams.openRun(run.id);
+async function subscribe({ caller, query }: Call): Promise<Response> {
+  return await caller.followRun(readRunId(query));
 }
 
 async function subscribeRuns({ caller, query }: Call): Promise<Response> {
@@ -107,61 +104,43 @@ async function listRuns({ caller, query }: Call): Promise<Response> {
   return jsonResponse({ runs: runs.map(toClientRun), total, hasMore });
 }
 
-async function showRun(call: Call): Promise<Response> {
-  const { run } = await findRun(call, "read");
-  return jsonResponse(toClientRun(run));
+async function showRun({ caller, query }: Call): Promise<Response> {
+  return jsonResponse(toClientRun(await caller.getRun(readRunId(query))));
 }
 
-async function showSteps(call: Call): Promise<Response> {
-  const { run, engine } = await findRun(call, "steps");
-  return jsonResponse(await engine.getSteps(run.id));
+async function showSteps({ caller, query }: Call): Promise<Response> {
+  return jsonResponse(await caller.getSteps(readRunId(query)));
 }
 
-async function showWaits(call: Call): Promise<Response> {
-  const { run, engine } = await findRun(call, "waits");
-  return jsonResponse(await engine.getWaits(run.id));
+async function showWaits({ caller, query }: Call): Promise<Response> {
+  return jsonResponse(await caller.getWaits(readRunId(query)));
 }
 
 async function showWait({ caller, query }: Call): Promise<Response> {
-  const [runId, waitId] = readWaitParameters(query);
-  const { wait } = await caller.findWait("waits", runId, waitId);
-  return jsonResponse(wait);
+  return jsonResponse(await caller.getWait(readRunId(query), readWaitId(query)));
 }
 
-async function showLogs(call: Call): Promise<Response> {
-  const { run, engine } = await findRun(call, "read");
-  return jsonResponse(await engine.getLogs(run.id));
+async function showLogs({ caller, query }: Call): Promise<Response> {
+  return jsonResponse(await caller.getLogs(readRunId(query)));
 }
 
 async function signal(call: Call): Promise<Response> {
-  const [runId, waitId] = readWaitParameters(call.query);
+  const [runId, waitId] = [readRunId(call.query), readWaitId(call.query)];
   return jsonResponse(await call.caller.signal(runId, waitId, await readSignal(call)));
 }
 
-async function retrigger(call: Call): Promise<Response> {
-  const from = readFrom(call.query);
-  const { run, engine } = await findRun(call, "retrigger");
-  const { id: runId, status } = await engine.retrigger(run.id, { from });
+async function retrigger({ caller, query }: Call): Promise<Response> {
+  const from = readFrom(query);
+  const { id: runId, status } = await caller.retrigger(readRunId(query), { from });
   return jsonResponse({ success: true, runId, status });
 }
 
-async function cancel(call: Call): Promise<Response> {
-  const { run, engine } = await findRun(call, "cancel");
-  await engine.cancel(run.id);
+async function cancel({ caller, query }: Call): Promise<Response> {
+  await caller.cancel(readRunId(query));
   return jsonResponse({ success: true });
 }
 
-async function deleteRun(call: Call): Promise<Response> {
-  const { run, engine } = await findRun(call, "delete");
-  await engine.deleteRun(run.id);
+async function deleteRun({ caller, query }: Call): Promise<Response> {
+  await caller.deleteRun(readRunId(query));
   return jsonResponse({ success: true });
-}
-
-/** The run that the parameter `runId` names. */
-async function findRun({ caller, query }: Call, operation: RunOperation): Promise<AccessedRun> {
-  return await caller.findRun(operation, readParameter(query, "runId"));
-}
-
-function readWaitParameters(query: URLSearchParams): [runId: string, waitId: string] {
-  return [readParameter(query, "runId"), readParameter(query, "waitId")];
 }

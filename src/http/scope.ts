@@ -1,9 +1,18 @@
 import { checkRunFilter, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
-import { MAX_LABELS } from "../name.ts";
+import { copyLabels, MAX_LABELS } from "../name.ts";
 import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
+import { given } from "./given.ts";
+
+/** A copy of a filter for a hook, which may change it as it likes. */
+export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): RunFilter {
+  return {
+    ...rest,
+    ...given({ jobName: copyList(jobName), status: copyList(status), labels: labels && { ...labels } }),
+  };
+}
 
 /**
- * Reads what a hook answered that says which runs somebody may list.
+ * Reads what a hook answered that says which runs somebody may list: a copy of it, of which every field is in order.
  *
  * @throws {TypeError} It is no object, or one with other fields than a filter has: a hook that forgets to answer, or
  * answers `label` for `labels`, opens nothing.
@@ -16,9 +25,20 @@ export function readScope(answer: unknown): RunFilter {
   const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
-  // A limit beyond what a list can have is as good as none.
-  const reachable = typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit;
-  return checkRunFilter({ jobName, status, labels, limit: reachable });
+  const scope = checkRunFilter({
+    jobName: copyList(jobName),
+    status: copyList(status),
+    // A limit beyond what a list can have is as good as none.
+    limit: typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit,
+  });
+  // However many labels: those of the client, which are allowed, may be among them.
+  return labels === undefined ? scope : { ...scope, labels: copyLabels(labels) };
+}
+
+function copyList<T extends string>(values: T | readonly T[] | undefined): T | readonly T[] | undefined {
+  if (values === undefined || typeof values === "string") return values;
+  if (Array.isArray(values)) return [...values];
+  throw new TypeError("A filter must name a text, or a list of texts");
 }
 
 /** The runs that match both filters. Of the limits the smaller one counts; passing over is the client's business. */
@@ -45,8 +65,8 @@ function inBoth<T extends string>(
   other: T | readonly T[] | undefined,
 ): T | readonly T[] | undefined {
   if (one === undefined || other === undefined) return one ?? other;
-  const others = listOf(other);
-  return listOf(one).filter((value) => others.includes(value));
+  const others = new Set(listOf(other));
+  return listOf(one).filter((value) => others.has(value));
 }
 
 function listOf<T extends string>(values: T | readonly T[]): readonly T[] {

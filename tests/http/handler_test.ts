@@ -230,8 +230,10 @@ for (const kind of ["sync", "async"]) {
   });
 }
 
-Deno.test("fetch() answers 400 to a URL that cannot be parsed", async () => {
-  await using service = aService();
+Deno.test("fetch() answers 400 to a URL that cannot be parsed, before any hook could try to", async () => {
+  await using service = aService({
+    auth: { authenticate: ({ url }) => new URL(url), onRunAccess: () => {}, scopeRuns: (_url, filter) => filter },
+  });
   const request = Object.defineProperty(aRequest("GET", "/runs"), "url", { value: "http://a b/runs" });
 
   const response = await service.handler.fetch(request);

@@ -73,6 +73,9 @@ const NO_SCOPES: unknown[] = [
   new Error("no"),
   { label: { org: "a" } },
   { labels: new Map([["org", "a"]]) },
+  { labels: Object.create({ org: "a" }) },
+  { jobName: new Set(["a"]) },
+  { status: { length: 0 } },
   { labels: "org" },
   { labels: null },
   { labels: { org: undefined } },
@@ -94,6 +97,22 @@ for (const answer of NO_SCOPES) {
     assert.throws(() => readScope(answer));
   });
 }
+
+Deno.test("readScope() takes more labels than a run can have: the client's may be among them", () => {
+  const labels = Object.fromEntries(Array.from({ length: 65 }, (_, n) => [`k${n}`, "v"]));
+
+  assert.deepEqual(readScope({ labels }).labels, labels);
+});
+
+Deno.test("readScope() copies what it is given", () => {
+  const answer = { jobName: ["a"], labels: { org: "a" } };
+
+  const scope = readScope(answer);
+  answer.jobName.push("b");
+  answer.labels.org = "b";
+
+  assert.deepEqual(given(scope), { jobName: ["a"], labels: { org: "a" } });
+});
 
 Deno.test("readScope() takes a limit that no list can reach", () => {
   assert.equal(narrow({ limit: 1_000 }, readScope({ limit: 5_000 })).limit, 1_000);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { inspect } from "node:util";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { TriggerOptions } from "../../src/engine/trigger.ts";
 import { TimeoutError } from "../../src/error.ts";
@@ -80,7 +81,7 @@ function askRoute(handler: Handler, name: RouteName, way: Way, run = NOBODY, hea
 function* eachWay<Route extends { name: RouteName }>(routesToAsk: readonly Route[]) {
   for (const context of CONTEXTS) {
     for (const route of routesToAsk) {
-      for (const way of WAYS) yield { context, route, way, which: `${route.name} ${way}, ${Deno.inspect(context)}` };
+      for (const way of WAYS) yield { context, route, way, which: `${route.name} ${way}, ${inspect(context)}` };
     }
   }
 }
@@ -179,7 +180,7 @@ forEachStore("onRunAccess() is not asked about a run that is missing: 404, the s
     },
   }, world);
   const { assertUntouched } = await aWorldOfA(service, world);
-  const expected = { error: `There is no run "${UNKNOWN}"`, code: "not_found" };
+  const expected = { error: "There is no such run", code: "not_found" };
 
   for (const { context: returned, route: { name }, way, which } of eachWay(RUN_ROUTES)) {
     const sights = [];
@@ -568,6 +569,31 @@ for (const isElsewhere of [false, true]) {
   }
 }
 
+forEachStore(
+  "POST /trigger makes a run if the one that it may join is gone when the hook has decided",
+  async (context) => {
+    const { promise: decided, resolve: decide } = Promise.withResolvers<void>();
+    await using service = aTenantService({
+      auth: { authenticate: () => {}, onRunAccess: () => decided, scopeRuns: (_context, filter) => filter },
+    }, context);
+    const { engine } = service;
+    const { id } = await engine.trigger("order", {}, { labels: { org: "a" }, idempotencyKey: "once" });
+    const events = recordEvents(engine);
+
+    const asked = service.ask("POST", "/trigger", { body: { jobName: "order", input: {}, idempotencyKey: "once" } });
+    await context.host.settle();
+    await engine.cancel(id);
+    await engine.deleteRun(id);
+    decide();
+    const { status, body } = await asked;
+
+    assert.deepEqual([status, body.disposition, body.status], [200, "created", "pending"]);
+    assert.notEqual(body.runId, id);
+    assert.equal((await engine.getRun(body.runId))!.status, "pending");
+    assert.deepEqual(events.map(({ type }) => type), ["run:cancel", "run:delete", "run:trigger"]);
+  },
+);
+
 /** How a trigger can land on a run that exists: in which status that run is, and what the trigger asks for. */
 const LANDINGS: { status: TenantStatus; asks: TriggerOptions }[] = [
   ...STATUSES.map((status) => ({ status, asks: { idempotencyKey: "once" } })),
@@ -819,7 +845,7 @@ for (const [hook, needing] of Object.entries(NEEDED_BY)) {
         for (const answer of hook.startsWith("scopeRuns") ? NO_SCOPES : []) {
           for (const answered of [answer, Promise.resolve(answer)]) {
             fail = () => answered;
-            const which = `${name} ${way}: ${hook}() returns ${Deno.inspect(answered)}`;
+            const which = `${name} ${way}: ${hook}() returns ${inspect(answered)}`;
             await expectHidden(ask(), (error) => error instanceof Error, which);
           }
         }

@@ -79,11 +79,13 @@ export async function askFunction(respond: Respond, method: string, path: string
 /** A request to a service. */
 export function aRequest(method: string, path: string, { body, headers = {} }: Asked = {}): Request {
   const isPlain = body !== undefined && Object.getPrototypeOf(body) === Object.prototype;
-  return new Request(`http://localhost${path}`, {
+  const init = {
     method,
     headers,
+    duplex: "half", // the Fetch standard asks for it where a body is a stream, and so does Node
     ...(body === undefined ? {} : { body: isPlain ? JSON.stringify(body) : body as BodyInit }),
-  });
+  };
+  return new Request(`http://localhost${path}`, init);
 }
 
 function aMemory(): StoreTest {
