@@ -9,6 +9,11 @@ import { toRunIdentity } from "./sqlite_rows.ts";
 // several short transactions.
 const MAX_TIMERS = 40;
 
+/** What is read of a run that is claimed. */
+const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
+  has_pauses, started_at, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+  (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
+
 /** What a claim brought, before the histories are read. */
 export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
   /** The rows of the claimed runs, as the claim left them, in the order in which they were triggered. */
@@ -66,7 +71,7 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | n
   return claimed
     .map(([runId, generation]) =>
       db.get(
-        `SELECT * FROM holdfast_runs
+        `SELECT ${CLAIMED} FROM holdfast_runs
          WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running')`,
         runId,
         generation,
@@ -160,7 +165,7 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
 
 /** Takes ready runs of the known jobs in the order in which they were triggered. */
 function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
-  const rows: SqliteRow[] = [];
+  const candidates: SqliteRow[] = [];
   const takenKeys = new Set<string>();
   const otherJobs = liveJobsOfOthers(db, request, now);
   for (const candidate of readyRuns(db, request.jobNames, request.limit + 1)) {
@@ -168,12 +173,12 @@ function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { ro
     if (key !== null) {
       if (takenKeys.has(key)) continue; // by a run of another job, a moment ago
       if (hasElder(db, key, Number(candidate.seq), otherJobs)) continue;
-      if (rows.length < request.limit) takenKeys.add(key);
     }
-    if (rows.length === request.limit) return { rows, hasMore: true };
-    rows.push(take(db, candidate, request, now));
+    if (candidates.length === request.limit) return { rows: take(db, candidates, request, now), hasMore: true };
+    if (key !== null) takenKeys.add(key);
+    candidates.push(candidate);
   }
-  return { rows, hasMore: false };
+  return { rows: take(db, candidates, request, now), hasMore: false };
 }
 
 /** Ready runs of several jobs, merged by age. Reads ahead by pages. */
@@ -231,25 +236,26 @@ function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number
   return others;
 }
 
-function take(db: SqliteDatabase, candidate: SqliteRow, request: ClaimRequest, now: number): SqliteRow {
-  const runSeq = Number(candidate.seq);
-  const generation = Number(candidate.lease_generation) + 1;
-  const row = db.get(
+function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: ClaimRequest, now: number): SqliteRow[] {
+  if (candidates.length === 0) return [];
+  const rows = db.all(
     `UPDATE holdfast_runs SET status = 'running', place = NULL, timer_at = NULL, lease_owner = ?,
-       lease_expires_at = ?, lease_generation = ?, started_at = coalesce(started_at, ?), updated_at = ?
-     WHERE seq = ? RETURNING *`,
+       lease_expires_at = ?, lease_generation = lease_generation + 1, started_at = coalesce(started_at, ?),
+       updated_at = ?
+     WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
     request.workerId,
     now + request.leaseMs,
-    generation,
     now,
     now,
-    runSeq,
-  )!;
-  const key = candidate.concurrency_key as string | null;
-  if (key !== null) takeKey(db, key, candidate.id as string, generation);
-  if (row.has_pauses === 1) commitDeadlines(db, runSeq, now);
-  if (candidate.status === "waiting") noteResumption(db, runSeq, now);
-  return row;
+    JSON.stringify(candidates.map(({ seq }) => Number(seq))),
+  ).sort((one, other) => Number(one.seq) - Number(other.seq));
+  for (const [at, row] of rows.entries()) {
+    const key = row.concurrency_key as string | null;
+    if (key !== null) takeKey(db, key, row.id as string, Number(row.lease_generation));
+    if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
+    if (candidates[at]!.status === "waiting") noteResumption(db, Number(row.seq), now);
+  }
+  return rows;
 }
 
 function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly SqliteRow[], now: number): void {

@@ -33,15 +33,19 @@ export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: nu
 }
 
 function enqueueRun(db: SqliteDatabase, run: NewRun, now: number): Enqueued {
-  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, run.id);
+  const coalescable = findCoalescable(db, run, now);
+  const found = coalescable === null ? insertRun(db, run, now) : null;
+  if (found !== null) return { run: found, disposition: "created" };
+  return findRun(db, run) ?? { run: toRun(coalescable!), disposition: "coalesced" };
+}
+
+/** The run that was added before by the same call, or by another with the same idempotency key. */
+function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): Enqueued | null {
+  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, id);
   if (known !== undefined) return { run: toRun(known), disposition: "created" };
-  if (run.idempotencyKey !== null) {
-    const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, run.jobName, run.idempotencyKey);
-    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
-  }
-  const other = findCoalescable(db, run, now);
-  if (other !== null) return { run: toRun(other), disposition: "coalesced" };
-  return { run: insertRun(db, run, now), disposition: "created" };
+  if (idempotencyKey === null) return null;
+  const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
+  return same === undefined ? null : { run: toRun(same), disposition: "idempotent" };
 }
 
 function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRow | null {
@@ -70,21 +74,26 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
   return waiting ?? null;
 }
 
-function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run {
-  const row = db.get(
-    `INSERT INTO holdfast_runs
-       (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
-     VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?) RETURNING *`,
-    run.id,
-    run.jobName,
-    JSON.stringify(run.labels),
-    run.idempotencyKey,
-    run.concurrencyKey,
-    run.concurrencyKey === null ? "R" : "B",
-    now,
-    now,
-  )!;
-  const runSeq = Number(row.seq);
+/** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
+function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
+  const row = {
+    id: run.id,
+    job: run.jobName,
+    status: "pending",
+    labels: JSON.stringify(run.labels),
+    idempotency_key: run.idempotencyKey,
+    concurrency_key: run.concurrencyKey,
+    place: run.concurrencyKey === null ? "R" : "B",
+    created_at: now,
+    updated_at: now,
+  };
+  const inserted = db.get(
+    `INSERT INTO holdfast_runs (${Object.keys(row)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO NOTHING RETURNING seq`,
+    ...Object.values(row),
+  );
+  if (inserted === undefined) return null;
+  const runSeq = Number(inserted.seq);
   db.run(
     "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
     runSeq,
@@ -96,7 +105,7 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run {
   }
   if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, runSeq);
   if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
-  return toRun({ ...row, payload: run.payload });
+  return toRun({ ...row, lease_generation: 0, payload: run.payload });
 }
 
 function copySteps(db: SqliteDatabase, sourceId: string, runSeq: number): void {

@@ -211,11 +211,13 @@ export class SqliteStore implements Store {
     );
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
-    // Outside the transaction: nobody else writes to a run that has just been claimed.
-    return { ...result, claims: await this.#read(() => rows.map((row) => this.#readClaim(row))) };
+    // Outside the transaction: nobody else writes to a run that has just been claimed, unless to cancel and delete it.
+    const claims = await this.#read(() => rows.map((row) => this.#readClaim(row)));
+    return { ...result, claims: claims.filter((claim) => claim !== null) };
   }
 
-  #readClaim(row: SqliteRow): Claim {
+  /** A claimed run with its history; `null` if that is gone, and the run with it. */
+  #readClaim(row: SqliteRow): Claim | null {
     const runSeq = Number(row.seq);
     const generation = Number(row.lease_generation);
     const steps = row.recorded === 0
@@ -224,6 +226,7 @@ export class SqliteStore implements Store {
     const pauses = row.has_pauses === 0
       ? []
       : this.#db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", runSeq);
+    if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) return null;
     return {
       run: toRunIdentity(row),
       lease: {
@@ -232,7 +235,7 @@ export class SqliteStore implements Store {
         concurrencyKey: row.concurrency_key as string | null,
       },
       leaseExpiresAt: Number(row.lease_expires_at),
-      input: toInput(this.#db.get("SELECT payload, input FROM holdfast_inputs WHERE run_seq = ?", runSeq)!),
+      input: toInput(row),
       execution: Number(row.interruptions) + 1,
       startedAt: Number(row.started_at),
       steps: steps.map(toStepRecord),

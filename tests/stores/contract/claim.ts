@@ -217,3 +217,22 @@ test("claim() knows a repeated call by the worker as well", async ({ store }) =>
   assert.equal(second.claims.length, 1);
   assert.notEqual(second.claims[0]!.run.id, first.claims[0]!.run.id);
 });
+
+test("claim() answers all of a run's history or nothing of the run, if it is cancelled and deleted in the same moment", async ({ store }) => {
+  const { run } = await add(store);
+  const first = await claimOne(store);
+  await store.saveStep(first.lease, aStep(), null);
+  await store.release(first.lease);
+  const { run: fresh } = await add(store);
+
+  const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
+  for (let turn = 0; turn < 20; turn++) await null; // so that it is the first of the writes that are ready together
+  const ending = [run.id, fresh.id].flatMap((id) => [store.cancel(id, uuidV7(FAKE_START), []), store.delete(id)]);
+  const [{ claims }] = await Promise.all([claiming, ...ending]);
+
+  for (const { run: { id }, input, steps } of claims) {
+    assert.equal(input, aRun().input);
+    assert.equal(steps.length, id === run.id ? 1 : 0);
+  }
+  assert.equal((await store.getRuns({})).total, 0);
+});
