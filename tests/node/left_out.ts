@@ -1,0 +1,5 @@
+/** What is not for Node, and why: a file of tests, or all tests whose name begins so. */
+export const LEFT_OUT: Readonly<Record<string, string>> = {
+  "tests/http/sockets_test.ts": "its servers are made by Deno.serve()",
+  "Deno.serve() ": "its server is made by Deno.serve()",
+};
