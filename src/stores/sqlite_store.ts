@@ -226,7 +226,7 @@ export class SqliteStore implements Store {
     const pauses = row.has_pauses === 0
       ? []
       : this.#db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", runSeq);
-    if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) return null;
+    if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0 && !this.#exists(runSeq)) return null;
     return {
       run: toRunIdentity(row),
       lease: {
@@ -241,6 +241,10 @@ export class SqliteStore implements Store {
       steps: steps.map(toStepRecord),
       pauses: pauses.map(toPauseRecord),
     };
+  }
+
+  #exists(runSeq: number): boolean {
+    return this.#db.get("SELECT 1 FROM holdfast_runs WHERE seq = ?", runSeq) !== undefined;
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one. */

@@ -236,3 +236,15 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
   }
   assert.equal((await store.getRuns({})).total, 0);
 });
+
+test("claim() takes a run that began with the steps of another, of which none had completed", async ({ store }) => {
+  const { run } = await add(store);
+  const { lease } = await claimOne(store);
+  await store.saveStep(lease, aStep({ result: { status: "failed", failure: { name: "Error", message: "no" } } }), null);
+  await store.finish(lease, { status: "failed", error: "no", failedStepName: "read" }, null);
+  const { run: again } = await add(store, { copyStepsOf: run.id });
+
+  const claim = await claimOne(store);
+
+  assert.deepEqual([claim.run.id, claim.steps], [again.id, []]);
+});
