@@ -1,5 +1,6 @@
-import type { RunIdentity } from "../run.ts";
+import type { RunIdentity, RunStatus } from "../run.ts";
 import type { ClaimRequest, ClaimResult } from "../store.ts";
+import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./sqlite_pauses.ts";
@@ -72,7 +73,7 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | n
     .map(([runId, generation]) =>
       db.get(
         `SELECT ${CLAIMED} FROM holdfast_runs
-         WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running')`,
+         WHERE id = ? AND lease_generation = ? AND status = 'running'`,
         runId,
         generation,
       )
@@ -136,6 +137,7 @@ export function takeAway(
     abandonments,
     runSeq,
   );
+  moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
   const key = row.concurrency_key as string | null;
   if (error === null) enterLine(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
@@ -253,7 +255,9 @@ function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: Cla
     const key = row.concurrency_key as string | null;
     if (key !== null) takeKey(db, key, row.id as string, Number(row.lease_generation));
     if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
-    if (candidates[at]!.status === "waiting") noteResumption(db, Number(row.seq), now);
+    const status = candidates[at]!.status as RunStatus;
+    moveRun(db, row.job as string, status, "running");
+    if (status === "waiting") noteResumption(db, Number(row.seq), now);
   }
   return rows;
 }

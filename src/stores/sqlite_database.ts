@@ -31,6 +31,8 @@ export interface SqliteDriverStatement {
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
   readonly #statements = new Map<string, SqliteDriverStatement>();
+  /** By how much the open transaction has changed the numbers of runs, by status and job. */
+  readonly counts = new Map<string, number>();
 
   /** Wraps an open connection. */
   constructor(driver: SqliteDriver) {

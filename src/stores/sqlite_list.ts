@@ -1,104 +1,162 @@
-import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage, type TerminalStatus } from "../run.ts";
-import { type Activity, type ActivityCursor, newsSpans, type RunState } from "../store.ts";
+import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage } from "../run.ts";
+import { countRuns } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
-import { SELECT_RUN, toAwaitedPause, toAwaitedRetry, toRun, toStep } from "./sqlite_rows.ts";
+import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
 
-/** Lists runs, newest first. See `Store.getRuns()`. */
-export function listRuns(db: SqliteDatabase, filter: RunFilter): RunPage {
+// How many entries of an index are gone through without a break.
+const SLICE = 5_000;
+// Of so many jobs or statuses at most each is read by itself, in the order of its index.
+const MAX_LINES = 50;
+
+/** What a filter asks for; `null`: it does not restrict. */
+interface Asked {
+  jobs: readonly string[] | null;
+  statuses: readonly string[] | null;
+  labels: readonly (readonly [key: string, value: string])[];
+}
+
+/** A part of a statement, with its parameters. */
+interface Sql {
+  text: string;
+  parameters: readonly SqliteValue[];
+}
+
+/** What a page shows: how many runs there are of that kind, and the places of those on the page. */
+interface Found {
+  total: number;
+  seqs: readonly number[];
+}
+
+/**
+ * Lists runs, newest first. See `Store.getRuns()`. It yields wherever there is much to go through, so that the event
+ * loop stays free.
+ */
+export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
   const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
-  const { where, parameters } = conditions(filter);
-  const total = Number(db.get(`SELECT count(*) AS n FROM holdfast_runs r ${where}`, ...parameters)!.n);
-  const rows = db.all(
-    `${SELECT_RUN} ${where} ORDER BY r.seq DESC LIMIT ? OFFSET ?`,
-    ...parameters,
-    limit,
-    offset,
+  const labels = Object.entries(filter.labels ?? {});
+  const asked: Asked = { jobs: listOf(filter.jobName), statuses: listOf(filter.status), labels };
+  const { total, seqs } = labels.length === 0
+    ? yield* findByIndex(db, asked, limit, offset)
+    : yield* findByLabels(db, asked, limit, offset);
+  const rows = seqs.length === 0 ? [] : db.all(
+    `${SELECT_RUN} WHERE r.seq IN (SELECT value FROM json_each(?)) ORDER BY r.seq DESC`,
+    JSON.stringify(seqs),
   );
-  return { runs: rows.map(toRun), total, hasMore: offset + rows.length < total };
+  return { runs: rows.map(toRun), total, hasMore: offset + seqs.length < total };
 }
 
-function conditions(filter: RunFilter): { where: string; parameters: SqliteValue[] } {
-  const terms: string[] = [];
-  const parameters: SqliteValue[] = [];
-  const isOneOf = (column: string, values: string | readonly string[] | undefined) => {
-    if (values === undefined) return;
-    const list = typeof values === "string" ? [values] : values;
-    // One value is looked up in the order of its index; several have to be merged.
-    if (list.length === 1) {
-      terms.push(`${column} = ?`);
-      parameters.push(list[0]!);
-    } else {
-      terms.push(`${column} IN (SELECT value FROM json_each(?))`);
-      parameters.push(JSON.stringify(list));
-    }
-  };
-  isOneOf("r.job", filter.jobName);
-  isOneOf("r.status", filter.status);
-  for (const [key, value] of Object.entries(filter.labels ?? {})) {
-    terms.push("r.seq IN (SELECT run_seq FROM holdfast_labels WHERE key = ? AND value = ?)");
-    parameters.push(key, value);
+function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
+  if (values === undefined) return null;
+  return typeof values === "string" ? [values] : [...new Set(values)];
+}
+
+/** Without labels: how many there are is known, and an index has them in their order. */
+function* findByIndex(db: SqliteDatabase, asked: Asked, limit: number, offset: number): Generator<void, Found> {
+  const total = countRuns(db, asked);
+  if (limit === 0 || offset >= total) return { total, seqs: [] };
+  let before = Number.MAX_SAFE_INTEGER;
+  let skip = offset;
+  for (; skip > SLICE; skip -= SLICE) {
+    const { text, parameters } = newest(db, asked, before, SLICE);
+    before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
+    yield;
   }
-  return { where: terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`, parameters };
+  const { text, parameters } = newest(db, asked, before, skip + limit);
+  const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, limit, skip);
+  return { total, seqs: rows.map(({ seq }) => Number(seq)) };
 }
 
-/** Reads a run with all that its events tell. See `Store.getRunState()`. */
-export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
-  const row = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
-  if (row === undefined) return null;
-  const steps = db.all("SELECT * FROM holdfast_steps WHERE run_seq = ? ORDER BY position, seq", row.seq!);
-  const pauses = row.status !== "waiting" ? [] : db.all(
-    "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND awaited = 1 AND status = 'pending' ORDER BY seq",
-    row.seq!,
-  );
-  const retries = row.status !== "waiting" ? [] : steps.filter(({ status }) => status === "retrying");
+/** The newest runs before a place in the order of the triggers. */
+function newest(db: SqliteDatabase, { jobs, statuses }: Asked, before: number, limit: number): Sql {
+  const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
+  if (jobs === null && statuses === null) {
+    return { text: `SELECT seq FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
+  }
+  const byJob = statuses === null ||
+    (jobs !== null && countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses }));
+  const [column, values, rest] = byJob
+    ? ["job", jobs!, statuses && isOneOf("status", statuses)] as const
+    : ["status", statuses, jobs && isOneOf("job", jobs)] as const;
+  const line = (condition: Sql): Sql => ({
+    text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${column}
+      WHERE ${condition.text} ${rest === null ? "" : `AND ${rest.text}`} AND ${end.text}`,
+    parameters: [...condition.parameters, ...rest?.parameters ?? [], ...end.parameters],
+  });
+  if (values.length > MAX_LINES) return line(isOneOf(column, values));
+  const lines = values.map((value) => line({ text: `${column} = ?`, parameters: [value] }));
   return {
-    run: toRun(row),
-    payload: row.payload as string | null,
-    execution: Number(row.interruptions) + 1,
-    failedStepName: row.failed_step as string | null,
-    steps: steps.map((step) => toStep(runId, step)),
-    pauses: [...pauses.map(toAwaitedPause), ...retries.map(toAwaitedRetry)],
+    text: `SELECT seq FROM (${lines.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
+      ORDER BY seq DESC LIMIT ?`,
+    parameters: [...lines.flatMap(({ parameters }) => parameters), limit],
   };
 }
 
-// What is recorded is counted, and each renewal moves the end of the lease; the rest shows in one of the others.
-const MARK = "r.status || ' ' || r.lease_generation || ' ' || coalesce(r.lease_expires_at, '') || ' ' || " +
-  "r.recorded || ' ' || r.updated_at || ' ' || coalesce(r.progress, '')";
-
-/** How runs stand. See `Store.getMarks()`. */
-export function readMarks(db: SqliteDatabase, runIds: readonly string[]): (string | null)[] {
-  return runIds.map((runId) => {
-    const row = db.get(`SELECT ${MARK} AS mark FROM holdfast_runs r WHERE r.id = ?`, runId);
-    return row === undefined ? null : row.mark as string;
-  });
+function isOneOf(column: string, values: readonly string[]): Sql {
+  return { text: `${column} IN (SELECT value FROM json_each(?))`, parameters: [JSON.stringify(values)] };
 }
 
-// How many runs that were triggered one call answers at most.
-const MAX_TRIGGERED = 1_000;
+/** With labels: goes through the runs that have one of them, slice by slice, and counts those that match. */
+function* findByLabels(db: SqliteDatabase, asked: Asked, limit: number, offset: number): Generator<void, Found> {
+  const [first, ...others] = rarestFirst(db, asked.labels);
+  const rest = conditions({ ...asked, labels: others });
+  const seqs: number[] = [];
+  let total = 0;
+  for (let before = Number.MAX_SAFE_INTEGER;;) {
+    const slice = db.get(
+      `SELECT count(*) AS entries, min(run_seq) AS from_seq FROM (SELECT run_seq FROM holdfast_labels
+         WHERE key = ? AND value = ? AND run_seq < ? ORDER BY run_seq DESC LIMIT ?)`,
+      ...first!,
+      before,
+      SLICE,
+    )!;
+    const entries = Number(slice.entries);
+    if (entries === 0) return { total, seqs };
+    const from = Number(slice.from_seq);
+    const matching = `FROM holdfast_labels l ${rest.join} WHERE l.key = ? AND l.value = ? AND l.run_seq >= ?
+      AND l.run_seq < ? ${rest.text}`;
+    const parameters = [...first!, from, before, ...rest.parameters];
+    const matches = rest.text === ""
+      ? entries
+      : Number(db.get(`SELECT count(*) AS matches ${matching}`, ...parameters)!.matches);
+    const skip = Math.max(0, offset - total);
+    const wanted = limit - seqs.length;
+    if (wanted > 0 && matches > skip) {
+      const page = `SELECT l.run_seq AS seq ${matching} ORDER BY l.run_seq DESC LIMIT ? OFFSET ?`;
+      seqs.push(...db.all(page, ...parameters, wanted, skip).map(({ seq }) => Number(seq)));
+    }
+    total += matches;
+    if (entries < SLICE) return { total, seqs };
+    before = from;
+    yield;
+  }
+}
 
-/** The runs of which a list has news. See `Store.getActivity()`. */
-export function readActivity(db: SqliteDatabase, since: ActivityCursor | null, now: number): Activity {
-  const lastSeq = Number(db.get("SELECT coalesce(max(seq), 0) AS seq FROM holdfast_runs")!.seq);
-  const select = `SELECT r.seq, r.id, ${MARK} AS mark FROM holdfast_runs r`;
-  const seenSeq = since?.lastSeq ?? lastSeq;
-  const triggered = db.all(`${select} WHERE r.seq > ? ORDER BY r.seq LIMIT ?`, seenSeq, MAX_TRIGGERED);
-  const executed = db.all(`${select} WHERE r.lease_expires_at IS NOT NULL`);
-  const left = newsSpans(since, now).flatMap(({ from, to }) => [
-    ...TERMINAL.flatMap((status) =>
-      db.all(`${select} WHERE r.status = ? AND r.completed_at BETWEEN ? AND ?`, status, from, to)
+/** Labels in the order of how many runs have them, as far as it is worth to know. */
+function rarestFirst(db: SqliteDatabase, labels: Asked["labels"]): Asked["labels"] {
+  if (labels.length === 1) return labels;
+  const few = labels.map((label) => ({
+    label,
+    runs: Number(
+      db.get(
+        "SELECT count(*) AS runs FROM (SELECT 1 FROM holdfast_labels WHERE key = ? AND value = ? LIMIT 1000)",
+        ...label,
+      )!.runs,
     ),
-    ...db.all(`${select} ${ASLEEP} AND r.updated_at BETWEEN ? AND ?`, from, to),
-  ]);
-  const rows = new Map([...executed, ...left, ...triggered].map((row) => [row.id as string, row]));
-  const runs = [...rows.values()].sort((one, other) => Number(one.seq) - Number(other.seq)).map((row) => ({
-    id: row.id as string,
-    mark: row.mark as string,
-    isNew: Number(row.seq) > seenSeq,
   }));
-  const hasMore = triggered.length === MAX_TRIGGERED;
-  return { runs, next: { lastSeq: hasMore ? Number(triggered.at(-1)!.seq) : lastSeq, at: now }, hasMore };
+  return few.sort((one, other) => one.runs - other.runs).map(({ label }) => label);
 }
 
-const TERMINAL: readonly TerminalStatus[] = ["completed", "failed", "cancelled"];
-// A run that is not due again was last written to when it fell asleep.
-const ASLEEP = "INDEXED BY holdfast_runs_asleep WHERE r.status = 'waiting' AND r.place IS NULL";
+/** What else a run `l.run_seq` has to fulfil. */
+function conditions({ jobs, statuses, labels }: Asked): Sql & { join: string } {
+  const terms = labels.map(([key, value]): Sql => ({
+    text: "EXISTS (SELECT 1 FROM holdfast_labels o WHERE o.key = ? AND o.value = ? AND o.run_seq = l.run_seq)",
+    parameters: [key, value],
+  }));
+  if (jobs !== null) terms.push(isOneOf("r.job", jobs));
+  if (statuses !== null) terms.push(isOneOf("r.status", statuses));
+  return {
+    join: jobs === null && statuses === null ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.run_seq",
+    text: terms.map(({ text }) => `AND ${text}`).join(" "),
+    parameters: terms.flatMap(({ parameters }) => parameters),
+  };
+}

@@ -4,6 +4,7 @@ import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { PauseRequest, PauseResult, SignalOutcome } from "../store.ts";
 import { deadlineAt, type NewPause, type Signal } from "../wait.ts";
+import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo } from "./sqlite_line.ts";
 import { toPauseRecord, toRunIdentity, toWait } from "./sqlite_rows.ts";
@@ -12,7 +13,7 @@ import { toPauseRecord, toRunIdentity, toWait } from "./sqlite_rows.ts";
 export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const run = db.get(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, progress = coalesce(?, progress)
-     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
     now,
     request.progress,
     lease.runId,
@@ -35,6 +36,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     instants.length === 0 ? null : Math.min(...instants),
     runSeq,
   );
+  moveRun(db, run.job as string, "running", "waiting");
   db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
   for (const pause of pauses) {
     db.run(

@@ -13,6 +13,7 @@ import {
 import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
+import { moveRun } from "./sqlite_counts.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
 import { closePauses } from "./sqlite_pauses.ts";
 import { fromInput, SELECT_RUN, toRun, toRunIdentity } from "./sqlite_rows.ts";
@@ -88,11 +89,13 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
     updated_at: now,
   };
   const inserted = db.get(
-    `INSERT INTO holdfast_runs (${Object.keys(row)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO NOTHING RETURNING seq`,
+    `INSERT INTO holdfast_runs
+       (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING seq`,
     ...Object.values(row),
   );
   if (inserted === undefined) return null;
+  moveRun(db, run.jobName, null, "pending");
   const runSeq = Number(inserted.seq);
   db.run(
     "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
@@ -136,7 +139,7 @@ export function renewLeases(
     const row = db.get(
       `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?,
          progress = coalesce(?, progress)
-       WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING lease_expires_at`,
+       WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING lease_expires_at`,
       now + leaseMs,
       now,
       progress,
@@ -153,12 +156,13 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): voi
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?
-     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
     now,
     runId,
     generation,
   );
   if (row !== undefined) {
+    moveRun(db, row.job as string, "running", "pending");
     enterLine(db, Number(row.seq), key);
     if (key !== null) letGo(db, key, runId, generation);
   } else if (key !== null && isKeptAfterCancel(db, key, runId)) {
@@ -218,7 +222,7 @@ export function recordStep(
   const run = db.get(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
        progress = coalesce(?, progress)
-     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq, recorded`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, recorded`,
     now,
     progress,
     lease.runId,
@@ -274,7 +278,7 @@ export function finishRun(
   const run = db.get(
     `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?, progress = coalesce(?, progress),
        lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?
-     WHERE id = ? AND lease_generation = ? AND status IN ('leased', 'running') RETURNING seq, has_pauses`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
     ending.status,
     ending.status === "completed" ? ending.output : null,
     ending.status === "failed" ? ending.error : null,
@@ -296,6 +300,7 @@ export function finishRun(
     if (ended === undefined) throw new LeaseLostError(lease);
     return;
   }
+  moveRun(db, run.job as string, "running", ending.status);
   if (run.has_pauses === 1) closePauses(db, Number(run.seq), "closed", now);
   if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
@@ -322,6 +327,7 @@ export function cancelRun(
     now,
     runSeq,
   )!;
+  moveRun(db, before.job as string, status, "cancelled");
   for (const step of executing) recordCancelledStep(db, runSeq, step, now);
   db.run(
     "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
@@ -367,10 +373,11 @@ function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt:
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
   const row = db.get(
-    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING id, job, labels",
+    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING id, job, labels, status",
     runId,
   );
   if (row === undefined) return null;
+  moveRun(db, row.job as string, row.status as RunStatus, null);
   db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
   db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
   return toRunIdentity(row);

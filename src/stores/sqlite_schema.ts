@@ -46,9 +46,16 @@ CREATE INDEX holdfast_runs_keyed_waiting ON holdfast_runs (concurrency_key, job,
 CREATE INDEX holdfast_runs_timers ON holdfast_runs (timer_at) WHERE timer_at IS NOT NULL;
 CREATE INDEX holdfast_runs_leases ON holdfast_runs (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX holdfast_runs_by_job ON holdfast_runs (job, seq);
-CREATE INDEX holdfast_runs_by_status ON holdfast_runs (status, seq);
+CREATE INDEX holdfast_runs_by_status ON holdfast_runs (status, seq, job);
 CREATE INDEX holdfast_runs_asleep ON holdfast_runs (updated_at) WHERE status = 'waiting' AND place IS NULL;
 CREATE INDEX holdfast_runs_ended ON holdfast_runs (status, completed_at) WHERE completed_at IS NOT NULL;
+
+CREATE TABLE holdfast_counts (
+  status TEXT NOT NULL,
+  job TEXT NOT NULL,
+  runs INTEGER NOT NULL,
+  PRIMARY KEY (status, job)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE holdfast_inputs (
   run_seq INTEGER PRIMARY KEY REFERENCES holdfast_runs (seq) ON DELETE CASCADE,

@@ -25,7 +25,7 @@ import type {
 import type { Signal, Wait } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "./sqlite_database.ts";
-import { listRuns, readActivity, readMarks, readRunState } from "./sqlite_list.ts";
+import { listRuns } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import {
   SELECT_RUN,
@@ -51,6 +51,7 @@ import {
   revokeLeases,
 } from "./sqlite_runs.ts";
 import { migrateTables } from "./sqlite_schema.ts";
+import { readActivity, readMarks, readRunState } from "./sqlite_watch.ts";
 import { DatabaseFile } from "./database_file.ts";
 import { WriteBatch } from "./write_batch.ts";
 
@@ -328,7 +329,7 @@ export class SqliteStore implements Store {
 
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
-    return this.#read(() => listRuns(this.#db, filter));
+    return this.#readInSlices(listRuns(this.#db, filter));
   }
 
   /** The recorded steps of a run, in the order of their index. */
@@ -406,6 +407,15 @@ export class SqliteStore implements Store {
         if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error);
       }
       await pause(this.#host, 1 + this.#host.random() * 10);
+    }
+  }
+
+  /** Reads what takes long, with breaks in which the event loop goes on. */
+  async #readInSlices<T>(slices: Generator<void, T>): Promise<T> {
+    while (true) {
+      const { done, value } = await this.#read(() => slices.next());
+      if (done) return value as T;
+      await new Promise<void>((resolve) => this.#host.defer(resolve));
     }
   }
 

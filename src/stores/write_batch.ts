@@ -1,5 +1,6 @@
 import { HoldfastError, StoreError } from "../error.ts";
 import { type Host, pause } from "../host.ts";
+import { writeCounts } from "./sqlite_counts.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 
 // How long a batch may work before it commits, so that the event loop stays free.
@@ -95,6 +96,7 @@ export class WriteBatch {
         answers.push(perform(write));
         if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
       }
+      writeCounts(this.#database);
       this.#database.run("COMMIT");
     } catch (error) {
       this.#rollBack();
@@ -107,6 +109,7 @@ export class WriteBatch {
   }
 
   #rollBack(): void {
+    this.#database.counts.clear();
     try {
       this.#database.run("ROLLBACK");
     } catch {

@@ -87,8 +87,8 @@ export class Inspector {
     const { wallNow } = this.#world;
     await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
     await checkKeys(this.#facts, truth, wallNow);
-    const broken = this.#store.findBrokenLine();
-    this.#facts.expect(broken === null, "K1 and K2", () => broken!);
+    const fault = this.#store.findFault();
+    this.#facts.expect(fault === null, "K1, K2 and counts", () => fault!);
   }
 
   #touchedRuns() {

@@ -4,6 +4,7 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import type { Mutant } from "./mutants.ts";
 import { TwinStore } from "./twin_store.ts";
@@ -23,8 +24,8 @@ export interface SharedStore {
   truth: Store;
   /** A number that changes with each change. */
   countChanges(): Promise<number>;
-  /** What is wrong in the order of those who wait for a concurrency key, or `null`. */
-  findBrokenLine(): string | null;
+  /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
+  findFault(): string | null;
   close(): Promise<void>;
 }
 
@@ -42,7 +43,7 @@ export async function makeStore(kind: StoreKind, world: World, fault: Fault = {}
     open: () => Promise.resolve(store),
     truth: store,
     countChanges: () => store.getVersion(),
-    findBrokenLine: () => null,
+    findFault: () => null,
     close: () => store.close(),
   };
 }
@@ -60,7 +61,7 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     open: async (host) => answeringInOrder(await openSqlite(database, host, fault)),
     truth,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
-    findBrokenLine: () => findBrokenLine(database),
+    findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),
   };
 }
@@ -114,7 +115,7 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
     open: () => Promise.resolve(twin.store),
     truth: twin.store,
     countChanges: () => twin.countChanges(),
-    findBrokenLine: () => findBrokenLine(database),
+    findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),
   };
 }

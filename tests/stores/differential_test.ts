@@ -8,6 +8,7 @@ import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
+import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
 const SEEDS = 20;
@@ -48,6 +49,7 @@ async function compareStores(seed: number): Promise<void> {
       `different states after:\n${history.slice(-12).join("\n")}`,
     );
     assert.equal(findBrokenLine(database), null, `after:\n${history.slice(-12).join("\n")}`);
+    assert.equal(findWrongCount(database), null, `after:\n${history.slice(-12).join("\n")}`);
   }
   await sqlite.close();
   await memory.close();

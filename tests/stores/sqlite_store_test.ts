@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import Database from "better-sqlite3";
 import { StoreError } from "../../src/error.ts";
+import type { RunFilter } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aRun, aStep } from "../support/fixtures.ts";
@@ -277,4 +279,56 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   assert.deepEqual(scans, []);
   await store.close();
   database.close();
+});
+
+Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go through", async () => {
+  const host = new FakeHost();
+  const memory = new MemoryStore({ host });
+  await using sqlite = await SqliteStore.open(":memory:", { host });
+  await sqlite.migrate();
+  const runs = Array.from({ length: 12_000 }, (_, n) =>
+    aRun({
+      jobName: n % 100 === 7 ? "rare" : `job-${n % 3}`,
+      labels: { org: n % 2 === 0 ? "a" : "b", ...(n % 1_000 === 0 ? { few: "x" } : {}), all: "y" },
+    }));
+  for (const store of [memory, sqlite]) {
+    await store.enqueue(runs);
+    for (const { id } of runs.filter((_, n) => n % 5 === 0)) await store.cancel(id, id, []);
+    for (const { id } of runs.filter((_, n) => n % 50 === 0)) await store.delete(id);
+  }
+  const filters: RunFilter[] = [
+    {},
+    { jobName: "rare" },
+    { jobName: "job-1" },
+    { jobName: ["job-1", "rare", "none"] },
+    { jobName: [] },
+    { jobName: Array.from({ length: 60 }, (_, n) => `job-${n}`) },
+    { status: "cancelled" },
+    { status: "running" },
+    { status: ["pending", "cancelled"] },
+    { status: "cancelled", jobName: "rare" },
+    { status: ["pending", "cancelled"], jobName: ["job-0", "job-2"] },
+    { labels: { all: "y" } },
+    { labels: { org: "a" } },
+    { labels: { all: "y", org: "b" } },
+    { labels: { all: "y", few: "x" } },
+    { labels: { org: "a" }, jobName: "rare" },
+    { labels: { org: "b" }, status: "cancelled" },
+    { labels: { all: "y", org: "a" }, jobName: ["job-0", "job-1"], status: ["pending"] },
+    { labels: { none: "z" } },
+  ];
+
+  for (const filter of filters) {
+    for (
+      const [limit, offset] of [[10, 0], [0, 0], [3, 4_999], [10, 5_000], [1_000, 5_500], [10, 11_755], [5, 20_000]]
+    ) {
+      const page = { ...filter, limit: limit!, offset: offset! };
+      const [shown, expected] = await Promise.all([sqlite.getRuns(page), memory.getRuns(page)]);
+      assert.deepEqual(
+        { ...shown, runs: shown.runs.map(({ id }) => id) },
+        { ...expected, runs: expected.runs.map(({ id }) => id) },
+        JSON.stringify(page),
+      );
+    }
+  }
 });
