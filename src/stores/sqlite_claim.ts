@@ -4,7 +4,7 @@ import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./sqlite_pauses.ts";
-import { toRunIdentity } from "./sqlite_rows.ts";
+import { toHeldRun, toRunIdentity } from "./sqlite_rows.ts";
 
 // How many runs of each kind one claim takes time's hand to, so that a thousand deadlines at once are worked off in
 // several short transactions.
@@ -257,6 +257,7 @@ function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: Cla
     if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
     const status = candidates[at]!.status as RunStatus;
     moveRun(db, row.job as string, status, "running");
+    db.held.note(row.id as string, toHeldRun(row));
     if (status === "waiting") noteResumption(db, Number(row.seq), now);
   }
   return rows;

@@ -1,4 +1,5 @@
 import { StoreError } from "../error.ts";
+import { HeldRuns } from "./sqlite_held.ts";
 
 /** What can be bound to a parameter, and what comes back from a column. */
 export type SqliteValue = null | number | string;
@@ -31,6 +32,8 @@ export interface SqliteDriverStatement {
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
   readonly #statements = new Map<string, SqliteDriverStatement>();
+  /** What is known of the runs that were claimed through this connection. */
+  readonly held = new HeldRuns();
   /** By how much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
 

@@ -37,6 +37,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     runSeq,
   );
   moveRun(db, run.job as string, "running", "waiting");
+  db.held.forget(lease.runId);
   db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
   for (const pause of pauses) {
     db.run(

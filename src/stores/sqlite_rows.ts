@@ -6,6 +6,7 @@ import type { AwaitedPause } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { PauseKind, PauseRecord, Wait, WaitStatus } from "../wait.ts";
 import type { SqliteRow } from "./sqlite_database.ts";
+import type { HeldRun } from "./sqlite_held.ts";
 
 /** Reads what {@linkcode toRun} needs; a WHERE on `r` or `i` follows. */
 export const SELECT_RUN = "SELECT r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
@@ -34,6 +35,16 @@ export function toRun(row: SqliteRow): Run {
 /** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
 export function toRunIdentity(row: SqliteRow): RunIdentity {
   return { id: row.id as string, jobName: row.job as string, labels: toLabels(row.labels as string) };
+}
+
+/** A row of `holdfast_runs` that was claimed as what is remembered of it. */
+export function toHeldRun(row: SqliteRow): HeldRun {
+  return {
+    generation: Number(row.lease_generation),
+    seq: Number(row.seq),
+    job: row.job as string,
+    recorded: Number(row.recorded),
+  };
 }
 
 /** Labels that a damaged row does not have are none: one row must not stop the others. Nobody can change them. */

@@ -16,7 +16,8 @@ import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
 import { closePauses } from "./sqlite_pauses.ts";
-import { fromInput, SELECT_RUN, toRun, toRunIdentity } from "./sqlite_rows.ts";
+import type { HeldRun } from "./sqlite_held.ts";
+import { fromInput, SELECT_RUN, toHeldRun, toRun, toRunIdentity } from "./sqlite_rows.ts";
 
 /** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
 export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
@@ -88,43 +89,47 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
     created_at: now,
     updated_at: now,
   };
-  const inserted = db.get(
+  const isAdded = db.run(
     `INSERT INTO holdfast_runs
        (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING seq`,
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
-  );
-  if (inserted === undefined) return null;
+  ) > 0;
+  if (!isAdded) return null;
   moveRun(db, run.jobName, null, "pending");
-  const runSeq = Number(inserted.seq);
   db.run(
-    "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
-    runSeq,
+    "INSERT INTO holdfast_inputs (run_seq, payload, input) SELECT seq, ?, ? FROM holdfast_runs WHERE id = ?",
     run.payload,
     fromInput(run.payload, run.input),
+    run.id,
   );
   for (const [key, value] of Object.entries(run.labels)) {
-    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, runSeq);
+    db.run(
+      "INSERT INTO holdfast_labels (key, value, run_seq) SELECT ?, ?, seq FROM holdfast_runs WHERE id = ?",
+      key,
+      value,
+      run.id,
+    );
   }
-  if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, runSeq);
+  if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, run.id);
   if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
   return toRun({ ...row, lease_generation: 0, payload: run.payload });
 }
 
-function copySteps(db: SqliteDatabase, sourceId: string, runSeq: number): void {
+function copySteps(db: SqliteDatabase, sourceId: string, runId: string): void {
   db.run(
     `INSERT INTO holdfast_steps
        (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
-     SELECT ?, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
-     FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq
-     WHERE r.id = ? AND s.status = 'completed' ORDER BY s.seq`,
-    runSeq,
+     SELECT r.seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
+     FROM holdfast_runs o JOIN holdfast_steps s ON s.run_seq = o.seq JOIN holdfast_runs r ON r.id = ?
+     WHERE o.id = ? AND s.status = 'completed' ORDER BY s.seq`,
+    runId,
     sourceId,
   );
   db.run(
-    "UPDATE holdfast_runs SET recorded = (SELECT recorded FROM holdfast_runs WHERE id = ?) WHERE seq = ?",
+    "UPDATE holdfast_runs SET recorded = (SELECT recorded FROM holdfast_runs WHERE id = ?) WHERE id = ?",
     sourceId,
-    runSeq,
+    runId,
   );
 }
 
@@ -153,6 +158,7 @@ export function renewLeases(
 /** Lets go of a lease. See `Store.release()`. */
 export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): void {
   const { runId, generation, concurrencyKey: key } = lease;
+  db.held.forget(runId);
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?
@@ -219,16 +225,7 @@ export function recordStep(
   progress: JsonText | null,
   now: number,
 ): SavedStep {
-  const run = db.get(
-    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
-       progress = coalesce(?, progress)
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, recorded`,
-    now,
-    progress,
-    lease.runId,
-    lease.generation,
-  );
-  if (run === undefined) throw new LeaseLostError(lease);
+  const run = countRecord(db, lease, progress, now);
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
@@ -241,7 +238,7 @@ export function recordStep(
        error_name = excluded.error_name, error_message = excluded.error_message, attempts = excluded.attempts,
        retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
      WHERE status = 'retrying' AND excluded.attempts > attempts`,
-    run.seq!,
+    run.seq,
     step.name,
     step.index,
     result.status,
@@ -250,21 +247,64 @@ export function recordStep(
     failure?.message ?? null,
     step.attempts,
     retryAt,
-    run.recorded!,
+    run.recorded,
     step.startedAt,
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (isRecorded) return { recordedNo: Number(run.recorded), retryAt };
-  db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq!);
+  if (isRecorded) return { recordedNo: run.recorded, retryAt };
+  db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
+  db.held.forget(lease.runId);
   const earlier = db.get(
     "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
-    run.seq!,
+    run.seq,
     step.name,
   )!;
   return {
     recordedNo: Number(earlier.recorded_no),
     retryAt: earlier.retry_at === null ? null : Number(earlier.retry_at),
   };
+}
+
+/** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
+function countRecord(
+  db: SqliteDatabase,
+  lease: Lease,
+  progress: JsonText | null,
+  now: number,
+): HeldRun {
+  const held = db.held.find(lease);
+  if (held !== undefined) {
+    const isCounted = db.run(
+      `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress)
+       WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ?`,
+      held.recorded + 1,
+      now,
+      progress,
+      held.seq,
+      lease.generation,
+      held.recorded,
+    ) > 0;
+    if (isCounted) {
+      held.recorded += 1;
+      return held;
+    }
+  }
+  const run = db.get(
+    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
+       progress = coalesce(?, progress)
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, lease_generation, recorded`,
+    now,
+    progress,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) {
+    db.held.forget(lease.runId);
+    throw new LeaseLostError(lease);
+  }
+  const known = toHeldRun(run);
+  db.held.note(lease.runId, known);
+  return known;
 }
 
 /** Ends a run. See `Store.finish()`. */
@@ -275,10 +315,7 @@ export function finishRun(
   progress: JsonText | null,
   now: number,
 ): void {
-  const run = db.get(
-    `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?, progress = coalesce(?, progress),
-       lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
+  const columns = [
     ending.status,
     ending.status === "completed" ? ending.output : null,
     ending.status === "failed" ? ending.error : null,
@@ -286,6 +323,19 @@ export function finishRun(
     progress,
     now,
     now,
+  ];
+  const held = db.held.find(lease);
+  db.held.forget(lease.runId);
+  const isEnded = held !== undefined &&
+    db.run(
+        `${FINISH} WHERE seq = ? AND lease_generation = ? AND status = 'running' AND has_pauses = 0`,
+        ...columns,
+        held.seq,
+        lease.generation,
+      ) > 0;
+  const run = isEnded ? { ...held, has_pauses: 0 } : db.get(
+    `${FINISH} WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
+    ...columns,
     lease.runId,
     lease.generation,
   );
@@ -304,6 +354,9 @@ export function finishRun(
   if (run.has_pauses === 1) closePauses(db, Number(run.seq), "closed", now);
   if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
+
+const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?,
+  progress = coalesce(?, progress), lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
 
 /** Cancels a run that has not ended. See `Store.cancel()`. */
 export function cancelRun(
