@@ -436,11 +436,15 @@ export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunId
   return toRunIdentity(row);
 }
 
+// After so many steps a purge comes to its end, so that none takes long.
+const MAX_PURGED_STEPS = 1_000;
+
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
     db.all(
-      "SELECT id, completed_at, seq FROM holdfast_runs WHERE status = ? AND completed_at <= ? ORDER BY completed_at, seq LIMIT ?",
+      `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
+       ORDER BY completed_at, seq LIMIT ?`,
       status,
       now - keptMs,
       limit,
@@ -449,5 +453,12 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
   due.sort((left, right) =>
     Number(left.completed_at) - Number(right.completed_at) || Number(left.seq) - Number(right.seq)
   );
-  return due.slice(0, limit).map(({ id }) => deleteRun(db, id as string, now)!);
+  const purged: RunIdentity[] = [];
+  let steps = 0;
+  for (const { id, recorded } of due.slice(0, limit)) {
+    steps += Number(recorded);
+    if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
+    purged.push(deleteRun(db, id as string, now)!);
+  }
+  return purged;
 }

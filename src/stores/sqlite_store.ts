@@ -8,7 +8,6 @@ import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
 import type {
   Activity,
   ActivityCursor,
-  Claim,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -24,20 +23,11 @@ import type {
 } from "../store.ts";
 import type { Signal, Wait } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
-import { isBusy, SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "./sqlite_database.ts";
+import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { readClaims } from "./sqlite_history.ts";
 import { listRuns } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
-import {
-  SELECT_RUN,
-  toInput,
-  toLogEntry,
-  toPauseRecord,
-  toRun,
-  toRunIdentity,
-  toStep,
-  toStepRecord,
-  toWait,
-} from "./sqlite_rows.ts";
+import { SELECT_RUN, toLogEntry, toRun, toStep, toWait } from "./sqlite_rows.ts";
 import {
   cancelRun,
   deleteRun,
@@ -213,39 +203,7 @@ export class SqliteStore implements Store {
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless to cancel and delete it.
-    const claims = await this.#read(() => rows.map((row) => this.#readClaim(row)));
-    return { ...result, claims: claims.filter((claim) => claim !== null) };
-  }
-
-  /** A claimed run with its history; `null` if that is gone, and the run with it. */
-  #readClaim(row: SqliteRow): Claim | null {
-    const runSeq = Number(row.seq);
-    const generation = Number(row.lease_generation);
-    const steps = row.recorded === 0
-      ? []
-      : this.#db.all("SELECT * FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'", runSeq);
-    const pauses = row.has_pauses === 0
-      ? []
-      : this.#db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", runSeq);
-    if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0 && !this.#exists(runSeq)) return null;
-    return {
-      run: toRunIdentity(row),
-      lease: {
-        runId: row.id as string,
-        generation,
-        concurrencyKey: row.concurrency_key as string | null,
-      },
-      leaseExpiresAt: Number(row.lease_expires_at),
-      input: toInput(row),
-      execution: Number(row.interruptions) + 1,
-      startedAt: Number(row.started_at),
-      steps: steps.map(toStepRecord),
-      pauses: pauses.map(toPauseRecord),
-    };
-  }
-
-  #exists(runSeq: number): boolean {
-    return this.#db.get("SELECT 1 FROM holdfast_runs WHERE seq = ?", runSeq) !== undefined;
+    return { ...result, claims: await this.#readInSlices(readClaims(this.#db, rows)) };
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one. */

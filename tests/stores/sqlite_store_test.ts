@@ -332,3 +332,29 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
     }
   }
 });
+
+Deno.test("SqliteStore reads a long history in slices, and no part of one whose run is cancelled meanwhile", async () => {
+  const host = new FakeHost();
+  await using store = await SqliteStore.open(":memory:", { host });
+  await store.migrate();
+  const runs = [aRun(), aRun()];
+  await store.enqueue(runs);
+  const { claims: first } = await store.claim(aClaimRequest());
+  for (const { lease } of first) {
+    const steps = Array.from({ length: 5_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
+    await Promise.all(steps.map((step) => store.saveStep(lease, step, null)));
+    await store.release(lease);
+  }
+
+  const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
+  for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
+  const cancelled = store.cancel(runs[1]!.id, "request", []);
+  const [{ claims }] = await Promise.all([claiming, cancelled]);
+
+  assert.deepEqual(
+    claims.map(({ run, steps }) => [run.id, steps.length, new Set(steps.map(({ name }) => name)).size]),
+    [
+      [runs[0]!.id, 5_000, 5_000],
+    ],
+  );
+});
