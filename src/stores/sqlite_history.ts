@@ -37,7 +37,8 @@ export function* readClaims(db: SqliteDatabase, rows: readonly SqliteRow[]): Gen
 
 function readSteps(db: SqliteDatabase, { seq }: SqliteRow, after: string): SqliteRow[] {
   return db.all(
-    "SELECT * FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?",
+    `SELECT name, position, status, output, error_name, error_message, attempts, retry_at, recorded_no
+     FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?`,
     seq!,
     after,
     SLICE,

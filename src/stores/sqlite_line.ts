@@ -47,8 +47,10 @@ export function lineUp(db: SqliteDatabase, key: string): void {
   const holder = db.get("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
   if (holder !== undefined) {
     const runId = holder.run_id as string;
+    // The planner would go through everything that stands in line.
     db.run(
-      "UPDATE holdfast_runs SET place = 'B' WHERE concurrency_key = ? AND place = 'R' AND id <> ?",
+      `UPDATE holdfast_runs INDEXED BY holdfast_runs_first_in_line SET place = 'B'
+       WHERE concurrency_key = ? AND place = 'R' AND id <> ?`,
       key,
       runId,
     );
