@@ -1,0 +1,27 @@
+import type { Workload } from "./workload.ts";
+import { blocking } from "./workloads/blocking.ts";
+import { drain } from "./workloads/drain.ts";
+import { fanOut } from "./workloads/fan_out.ts";
+import { growth } from "./workloads/growth.ts";
+import { idle } from "./workloads/idle.ts";
+import { lists } from "./workloads/lists.ts";
+import { longRun } from "./workloads/long_run.ts";
+import { memory } from "./workloads/memory.ts";
+import { notice } from "./workloads/notice.ts";
+import { replay } from "./workloads/replay.ts";
+import { trigger } from "./workloads/trigger.ts";
+
+/** All workloads, in the order in which they are measured. */
+export const workloads: readonly Workload[] = [
+  trigger,
+  drain,
+  longRun,
+  replay,
+  idle,
+  notice,
+  growth,
+  lists,
+  memory,
+  fanOut,
+  blocking,
+];

@@ -1,0 +1,70 @@
+import type { BenchJob, OpenEngine } from "../engine.ts";
+import { openHoldfast } from "../engines/holdfast.ts";
+import { openPeer } from "../peers.ts";
+import { RawDatabase } from "../raw_database.ts";
+import { rawDrain } from "../raw_drain.ts";
+import type { Goal, Measure, Trial, Workload } from "../workload.ts";
+
+const RUNS = 2_000;
+const PEER_RUNS = 400;
+const STEPS = 5;
+
+const fiveSteps: BenchJob = async ({ step }) => {
+  for (let n = 0; n < STEPS; n++) await step(`step ${n}`, () => n);
+};
+
+/** How fast a started worker works off runs that were triggered before. */
+export const drain: Workload = {
+  name: "drain",
+  title: "2,000 runs of 5 steps",
+  about:
+    "Raw claims as many runs as go side by side, and records what they do at the same moment in one transaction: " +
+    "with 1 each write has its own. Peers have 400 runs (fewer pending ones make them faster).",
+  trials: [
+    drainTrial(1, [{ atLeast: 0.7, of: "raw" }], 3),
+    drainTrial(10, [], 5),
+    drainTrial(100, [{ atLeast: 0.5, of: "raw" }], 5),
+  ],
+};
+
+function drainTrial(concurrency: number, goals: readonly Goal[], rounds: number): Trial {
+  return {
+    name: `concurrency ${concurrency}`,
+    figures: [{ name: "runs", unit: "per second", goals }],
+    rounds,
+    peerRounds: 2,
+    contenders: {
+      raw: raw(concurrency),
+      holdfast: worker(openHoldfast, concurrency, RUNS),
+      durably: worker(openPeer("durably"), concurrency, PEER_RUNS),
+      openworkflow: worker(openPeer("openworkflow"), concurrency, PEER_RUNS),
+    },
+  };
+}
+
+function raw(concurrency: number): Measure {
+  return async ({ folder, size }) => {
+    const count = size(RUNS, 50);
+    using raw = new RawDatabase(`${folder}/raw.db`);
+    raw.transaction(() => {
+      for (let n = 0; n < count; n++) raw.insertRun("steps", JSON.stringify({ n }));
+    });
+    const startedAt = performance.now();
+    await rawDrain(raw, { job: "steps", steps: STEPS, concurrency });
+    return [count / (performance.now() - startedAt) * 1_000];
+  };
+}
+
+function worker(open: OpenEngine, concurrency: number, runs: number): Measure {
+  return async ({ folder, size }) => {
+    const count = size(runs, 50);
+    await using engine = await open({ path: `${folder}/jobs.db`, jobs: { steps: fiveSteps }, concurrency });
+    const inputs = Array.from({ length: count }, (_, n) => ({ n }));
+    if (engine.batchTrigger !== null) await engine.batchTrigger("steps", inputs);
+    else for (const input of inputs) await engine.trigger("steps", input);
+    const startedAt = performance.now();
+    await engine.start();
+    await engine.completed(count);
+    return [count / (performance.now() - startedAt) * 1_000];
+  };
+}

@@ -1,0 +1,111 @@
+import { copyFile } from "node:fs/promises";
+import type { OpenEngine } from "../engine.ts";
+import { openHoldfast } from "../engines/holdfast.ts";
+import { openPeer } from "../peers.ts";
+import { RawDatabase } from "../raw_database.ts";
+import { rawDrain } from "../raw_drain.ts";
+import type { Setting } from "../setting.ts";
+import { type Stock, stock, STOCK_JOB, stockRaw } from "../stock.ts";
+import { stockPeer } from "../stock_peer.ts";
+import type { Figure, Measure, Trial, Workload } from "../workload.ts";
+
+const RUNS = 4_000;
+const PEER_RUNS = 400;
+const TOGETHER = 100;
+const IN_LINE = 200;
+const AS_EMPTY = [{ atLeast: 0.9, of: "empty" }] as const;
+
+/** Whether runs that have ended, wait or are blocked slow down those that are triggered and executed meanwhile. */
+export const growth: Workload = {
+  name: "growth",
+  title: "Triggering and working off 4,000 runs without steps, in a full database",
+  about:
+    "In batches of 100, then by a worker with concurrency 100, and compared with a database that is empty otherwise. " +
+    "Raw does the same in a full database of its own; it has no waits and no concurrency keys. Peers: 400 runs.",
+  trials: [
+    growthTrial("finished", 100_000),
+    growthTrial("finished", 1_000_000),
+    growthTrial("waiting", 100_000),
+    growthTrial("behind", 100_000),
+    {
+      name: "100,000 runs in line for one key: the first 200 of them, one after another",
+      figures: [{ name: "worked off", unit: "per second", goals: AS_EMPTY }],
+      rounds: 3,
+      contenders: { empty: inLine(IN_LINE), holdfast: inLine(100_000) },
+    },
+  ],
+};
+
+function growthTrial(what: Stock, count: number): Trial {
+  const names = { finished: "finished", waiting: "waiting", behind: "behind a busy key", "in line": "in line" };
+  const figures: Figure[] = [
+    { name: "triggered", unit: "per second", goals: [] },
+    { name: "claimed and completed", unit: "per second", goals: AS_EMPTY },
+  ];
+  return {
+    name: `${count.toLocaleString("en")} ${names[what]}`,
+    figures,
+    rounds: 3,
+    peerRounds: 2,
+    contenders: {
+      ...(what === "finished" ? { raw: raw(count) } : {}),
+      empty: worker(openHoldfast, RUNS, ({ folder }) => Promise.resolve(`${folder}/jobs.db`)),
+      holdfast: worker(openHoldfast, RUNS, (setting) => stock(setting, what, setting.size(count, 1_000))),
+      ...(what === "finished" && count === 100_000
+        ? { durably: peer("durably"), openworkflow: peer("openworkflow") }
+        : {}),
+    },
+  };
+}
+
+function peer(name: "durably" | "openworkflow"): Measure {
+  return worker(openPeer(name), PEER_RUNS, (setting) => stockPeer(name, setting, setting.size(100_000, 1_000)));
+}
+
+function worker(open: OpenEngine, runs: number, prepare: (setting: Setting) => Promise<string>): Measure {
+  return async (setting) => {
+    const count = setting.size(runs, TOGETHER);
+    const path = await prepare(setting);
+    await using engine = await open({ path, jobs: { [STOCK_JOB]: () => {} }, concurrency: TOGETHER });
+    const triggeredAt = performance.now();
+    const batch = Array.from({ length: TOGETHER }, () => ({ n: 1 }));
+    for (let done = 0; done < count; done += TOGETHER) {
+      if (engine.batchTrigger !== null) await engine.batchTrigger(STOCK_JOB, batch);
+      else await Promise.all(batch.map((input) => engine.trigger(STOCK_JOB, input)));
+    }
+    const startedAt = performance.now();
+    await engine.start();
+    await engine.completed(count);
+    return [startedAt - triggeredAt, performance.now() - startedAt].map((ms) => count / ms * 1_000);
+  };
+}
+
+function raw(finished: number): Measure {
+  return async (setting) => {
+    const count = setting.size(RUNS, TOGETHER);
+    using raw = new RawDatabase(stockRaw(setting, setting.size(finished, 1_000)));
+    const triggeredAt = performance.now();
+    for (let done = 0; done < count; done += TOGETHER) {
+      raw.transaction(() => {
+        for (let n = 0; n < TOGETHER; n++) raw.insertRun(STOCK_JOB, '{"n":1}');
+      });
+    }
+    const startedAt = performance.now();
+    await rawDrain(raw, { job: STOCK_JOB, steps: 0, concurrency: TOGETHER });
+    return [startedAt - triggeredAt, performance.now() - startedAt].map((ms) => count / ms * 1_000);
+  };
+}
+
+/** All of the same key: the worker can execute only one at a time, and each end lets the next one begin. */
+function inLine(runs: number): Measure {
+  return async (setting) => {
+    const count = setting.size(IN_LINE, 20);
+    const path = `${setting.folder}/jobs.db`;
+    await copyFile(await stock(setting, "in line", setting.size(runs, 100)), path);
+    await using engine = await openHoldfast({ path, jobs: { [STOCK_JOB]: () => {} } });
+    const startedAt = performance.now();
+    await engine.start();
+    await engine.completed(count);
+    return [count / (performance.now() - startedAt) * 1_000];
+  };
+}
