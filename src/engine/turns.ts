@@ -5,8 +5,8 @@ interface Held {
   resolve: () => void;
 }
 
-// Turns of the event loop that a replay asks for together: between two of them a job goes on as far as it can, and one by
-// one they would take most of a replay's time.
+// Turns of the event loop that a replay asks for together: between two of them a job goes on as far as it can without one
+// of its own, and one by one they would take most of a replay's time.
 const TURNS_AT_ONCE = 32;
 
 /**
@@ -29,13 +29,14 @@ export class Turns {
   readonly #whenEmpty: (() => void)[] = [];
   #answersDue = 0;
   #turnsDue = 0;
-  /** How many results that were recorded before this execution have not been delivered yet. */
-  #leftToReplay: number;
+  /** The places of what a replay may deliver, in their order, and how many of them were delivered so. */
+  readonly #replayed: readonly number[];
+  #deliveredInOrder = 0;
 
-  /** @param recordedNos The places of all results that were recorded before. */
+  /** @param recordedNos The places of all results that were recorded before; 0 for none. */
   constructor(recordedNos: readonly number[], host: Host) {
-    this.#lastNo = recordedNos.reduce((last, no) => Math.max(last, no), 0);
-    this.#leftToReplay = recordedNos.length;
+    this.#replayed = [...new Set(recordedNos)].filter((no) => no > 0).sort((one, other) => one - other);
+    this.#lastNo = this.#replayed.at(-1) ?? 0;
     this.#host = host;
   }
 
@@ -90,13 +91,22 @@ export class Turns {
 
   #schedule(): void {
     if (this.#turnsDue > 0 || this.#held.length === 0) return;
-    this.#turnsDue = Math.max(1, Math.min(this.#leftToReplay, TURNS_AT_ONCE));
-    for (let turn = this.#turnsDue; turn > 0; turn--) {
+    const left = this.#replayed.length - this.#deliveredInOrder;
+    this.#turnsDue = this.#isFirstNext ? Math.min(left, TURNS_AT_ONCE) : 1;
+    const turns = this.#turnsDue;
+    for (let turn = 0; turn < turns; turn++) {
       this.#host.defer(() => {
         this.#turnsDue -= 1;
-        this.#deliverFirst();
+        // A branch that takes turns of its own may ask for something earlier: it is given a turn that begins after this.
+        if (turn === 0 || this.#isFirstNext) this.#deliverFirst();
+        else this.#schedule();
       });
     }
+  }
+
+  /** Whether nothing that was recorded before can come before the first that waits. */
+  get #isFirstNext(): boolean {
+    return this.#held[0] !== undefined && this.#held[0].recordedNo === this.#replayed[this.#deliveredInOrder];
   }
 
   #deliverFirst(): void {
@@ -104,8 +114,8 @@ export class Turns {
     const { recordedNo, resolve } = this.#held[0]!;
     // The answer schedules the next delivery.
     if (recordedNo > this.#lastNo && this.#answersDue > 0) return;
+    if (this.#isFirstNext) this.#deliveredInOrder += 1;
     this.#held.shift();
-    if (recordedNo <= this.#lastNo) this.#leftToReplay -= 1;
     this.#lastDelivered = Math.max(this.#lastDelivered, recordedNo);
     resolve();
     if (!this.isHolding) { for (const tell of this.#whenEmpty.splice(0)) tell(); }

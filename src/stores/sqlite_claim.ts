@@ -251,11 +251,12 @@ function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: Cla
     now,
     JSON.stringify(candidates.map(({ seq }) => Number(seq))),
   ).sort((one, other) => Number(one.seq) - Number(other.seq));
-  for (const [at, row] of rows.entries()) {
+  const before = new Map(candidates.map(({ seq, status }) => [Number(seq), status as RunStatus]));
+  for (const row of rows) {
     const key = row.concurrency_key as string | null;
     if (key !== null) takeKey(db, key, row.id as string, Number(row.lease_generation));
     if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
-    const status = candidates[at]!.status as RunStatus;
+    const status = before.get(Number(row.seq))!;
     moveRun(db, row.job as string, status, "running");
     db.held.note(row.id as string, toHeldRun(row));
     if (status === "waiting") noteResumption(db, Number(row.seq), now);

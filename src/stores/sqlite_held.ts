@@ -30,6 +30,11 @@ export class HeldRuns {
     return run?.generation === generation ? run : undefined;
   }
 
+  /** Forgets all runs: what was noted in a transaction that is rolled back is not so. */
+  clear(): void {
+    this.#runs.clear();
+  }
+
   /** Forgets a run that is not held any more, or of which something else is true. */
   forget(runId: string): void {
     this.#runs.delete(runId);

@@ -1,3 +1,4 @@
+import type { Lease } from "../lease.ts";
 import type { Claim } from "../store.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { toInput, toPauseRecord, toRunIdentity, toStepRecord } from "./sqlite_rows.ts";
@@ -7,21 +8,21 @@ const SLICE = 2_000;
 
 /**
  * Reads the histories of runs that were claimed. It yields wherever there is much to read, so that the event loop stays
- * free. A run that was cancelled or deleted meanwhile is left out: its history may be gone, or part of it.
+ * free. Runs that are not held any more in the end are left out: their histories may be gone, or part of them.
  */
 export function* readClaims(db: SqliteDatabase, rows: readonly SqliteRow[]): Generator<void, Claim[]> {
   const claims: Claim[] = [];
+  const doubtful = new Set<SqliteRow>();
   let read = 0;
-  for (const row of rows) {
+  for (const [at, row] of rows.entries()) {
     const steps: SqliteRow[] = [];
     let page = row.recorded === 0 ? [] : readSteps(db, row, "");
-    let isWhole = true;
     while (page.length > 0) {
       steps.push(...page);
       read += page.length;
       if (read >= SLICE) {
         read = 0;
-        isWhole = false;
+        for (const other of rows.slice(0, at + 1)) doubtful.add(other);
         yield;
       }
       page = page.length < SLICE ? [] : readSteps(db, row, page.at(-1)!.name as string);
@@ -29,10 +30,10 @@ export function* readClaims(db: SqliteDatabase, rows: readonly SqliteRow[]): Gen
     const pauses = row.has_pauses === 0
       ? []
       : db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq!);
-    const hasNone = row.recorded !== 0 && steps.length === 0 && pauses.length === 0;
-    if ((isWhole && !hasNone) || isHeld(db, row)) claims.push(toClaim(row, steps, pauses));
+    if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
+    claims.push(toClaim(row, steps, pauses));
   }
-  return claims;
+  return claims.filter((_, at) => !doubtful.has(rows[at]!) || isHeld(db, rows[at]!));
 }
 
 function readSteps(db: SqliteDatabase, { seq }: SqliteRow, after: string): SqliteRow[] {
@@ -54,14 +55,19 @@ function isHeld(db: SqliteDatabase, { seq, lease_generation: generation }: Sqlit
   return held !== undefined;
 }
 
+/** The lease of a run that was claimed. */
+export function toLease(row: SqliteRow): Lease {
+  return {
+    runId: row.id as string,
+    generation: Number(row.lease_generation),
+    concurrencyKey: row.concurrency_key as string | null,
+  };
+}
+
 function toClaim(row: SqliteRow, steps: readonly SqliteRow[], pauses: readonly SqliteRow[]): Claim {
   return {
     run: toRunIdentity(row),
-    lease: {
-      runId: row.id as string,
-      generation: Number(row.lease_generation),
-      concurrencyKey: row.concurrency_key as string | null,
-    },
+    lease: toLease(row),
     leaseExpiresAt: Number(row.lease_expires_at),
     input: toInput(row),
     execution: Number(row.interruptions) + 1,

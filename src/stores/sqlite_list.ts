@@ -38,9 +38,13 @@ export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void
   const { total, seqs } = labels.length === 0
     ? yield* findByIndex(db, asked, limit, offset)
     : yield* findByLabels(db, asked, limit, offset);
+  // How a run stands may have changed since it was found.
+  const standing = asked.statuses === null ? null : isOneOf("r.status", asked.statuses);
   const rows = seqs.length === 0 ? [] : db.all(
-    `${SELECT_RUN} WHERE r.seq IN (SELECT value FROM json_each(?)) ORDER BY r.seq DESC`,
+    `${SELECT_RUN} WHERE r.seq IN (SELECT value FROM json_each(?)) ${standing === null ? "" : `AND ${standing.text}`}
+     ORDER BY r.seq DESC`,
     JSON.stringify(seqs),
+    ...standing?.parameters ?? [],
   );
   return { runs: rows.map(toRun), total, hasMore: offset + seqs.length < total };
 }
@@ -61,8 +65,9 @@ function* findByIndex(db: SqliteDatabase, asked: Asked, limit: number, offset: n
     before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
     yield;
   }
-  const { text, parameters } = newest(db, asked, before, skip + limit);
-  const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, limit, skip);
+  const wanted = Math.min(limit, total - offset); // more would be looked for in vain, to the end of the index
+  const { text, parameters } = newest(db, asked, before, skip + wanted);
+  const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, wanted, skip);
   return { total, seqs: rows.map(({ seq }) => Number(seq)) };
 }
 

@@ -24,7 +24,7 @@ import type {
 import type { Signal, Wait } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
-import { readClaims } from "./sqlite_history.ts";
+import { readClaims, toLease } from "./sqlite_history.ts";
 import { listRuns } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import { SELECT_RUN, toLogEntry, toRun, toStep, toWait } from "./sqlite_rows.ts";
@@ -202,8 +202,13 @@ export class SqliteStore implements Store {
     );
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
-    // Outside the transaction: nobody else writes to a run that has just been claimed, unless to cancel and delete it.
-    return { ...result, claims: await this.#readInSlices(readClaims(this.#db, rows)) };
+    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
+    const claims = await this.#readInSlices(() => readClaims(this.#db, rows));
+    for (const lease of rows.map(toLease)) {
+      // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
+      if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease);
+    }
+    return { ...result, claims };
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one. */
@@ -287,7 +292,7 @@ export class SqliteStore implements Store {
 
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
-    return this.#readInSlices(listRuns(this.#db, filter));
+    return this.#readInSlices(() => listRuns(this.#db, filter));
   }
 
   /** The recorded steps of a run, in the order of their index. */
@@ -369,9 +374,17 @@ export class SqliteStore implements Store {
   }
 
   /** Reads what takes long, with breaks in which the event loop goes on. */
-  async #readInSlices<T>(slices: Generator<void, T>): Promise<T> {
+  async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
+    let slices = begin();
     while (true) {
-      const { done, value } = await this.#read(() => slices.next());
+      const { done, value } = await this.#read(() => {
+        try {
+          return slices.next();
+        } catch (error) {
+          slices = begin(); // one that has thrown has ended: what is tried again begins anew
+          throw error;
+        }
+      });
       if (done) return value as T;
       await new Promise<void>((resolve) => this.#host.defer(resolve));
     }

@@ -110,6 +110,7 @@ export class WriteBatch {
 
   #rollBack(): void {
     this.#database.counts.clear();
+    this.#database.held.clear();
     try {
       this.#database.run("ROLLBACK");
     } catch {

@@ -134,3 +134,40 @@ Deno.test("Turns.settled() waits without turning the event loop while a result i
 
   assert.ok(whileHeld <= 2, `${whileHeld} turns`);
 });
+
+Deno.test("Turns.wait() gives a branch time that takes a turn of the event loop of its own", async () => {
+  const host = new FakeHost();
+  const turns = new Turns([1, 2, 3, 4], host);
+  const delivered: number[] = [];
+  const ask = (recordedNo: number) => turns.wait(recordedNo).then(() => delivered.push(recordedNo));
+
+  const slow = async () => {
+    await ask(1);
+    await new Promise<void>((resolve) => host.defer(resolve));
+    await ask(3);
+  };
+  const fast = async () => {
+    await ask(2);
+    await ask(4);
+  };
+  await Promise.all([slow(), fast()]);
+
+  assert.deepEqual(delivered, [1, 2, 3, 4]);
+});
+
+Deno.test("Turns.wait() takes one turn for a live result, whatever was recorded before", async () => {
+  const host = new FakeHost();
+  const turns = new Turns([0, 0, ...Array.from({ length: 50 }, (_, n) => n + 1)], host);
+  await order(turns, [50], host);
+  let turnsTaken = 0;
+  const defer = host.defer.bind(host);
+  host.defer = (callback) => {
+    turnsTaken += 1;
+    defer(callback);
+  };
+
+  turns.wait(51);
+
+  assert.equal(turnsTaken, 1);
+  await host.settle();
+});

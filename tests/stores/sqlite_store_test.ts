@@ -368,3 +368,58 @@ Deno.test("SqliteStore reads a long history in slices, and no part of one whose 
     ],
   );
 });
+
+Deno.test("SqliteStore begins a list and a history anew if the file was locked while it read them", async () => {
+  const database = new DatabaseSync(":memory:");
+  let isLocked = false;
+  const locked = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      const statement = database.prepare(sql);
+      return {
+        run: statement.run.bind(statement),
+        get: (...parameters: string[]) => fail(sql) ?? statement.get(...parameters),
+        all: (...parameters: string[]) => fail(sql) ?? statement.all(...parameters),
+      };
+    },
+  };
+  const fail = (sql: string) => {
+    if (!isLocked || !/FROM holdfast_(counts|steps)/.test(sql)) return;
+    isLocked = false;
+    throw Object.assign(new Error("database is locked"), { errcode: 5 });
+  };
+  await using store = await SqliteStore.from(locked as unknown as DatabaseSync);
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  const { claims: [first] } = await store.claim(aClaimRequest());
+  await store.saveStep(first!.lease, aStep(), null);
+  await store.release(first!.lease);
+
+  isLocked = true;
+  const { total } = await store.getRuns({});
+  isLocked = true;
+  const { claims: [again] } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
+
+  assert.deepEqual([total, again!.steps.length, isLocked], [1, 1, false]);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore frees the key of a run that is cancelled while its long history is read", async () => {
+  const host = new FakeHost();
+  await using store = await SqliteStore.open(":memory:", { host });
+  await store.migrate();
+  const runs = [aRun({ concurrencyKey: "key" }), aRun({ concurrencyKey: "key" })];
+  await store.enqueue(runs);
+  const { claims: [first] } = await store.claim(aClaimRequest());
+  const steps = Array.from({ length: 3_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
+  await Promise.all(steps.map((step) => store.saveStep(first!.lease, step, null)));
+  await store.release(first!.lease);
+
+  const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
+  for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
+  await Promise.all([claiming, store.cancel(runs[0]!.id, "request", [])]);
+  const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
+
+  assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
+});
