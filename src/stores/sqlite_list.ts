@@ -5,6 +5,8 @@ import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
 
 // How many entries of an index are gone through without a break.
 const SLICE = 5_000;
+// The same where each of their runs is looked at.
+const LOOKUP_SLICE = 1_000;
 // Of so many jobs or statuses at most each is read by itself, in the order of its index.
 const MAX_LINES = 50;
 
@@ -57,42 +59,77 @@ function listOf(values: string | readonly string[] | undefined): readonly string
 /** Without labels: how many there are is known, and an index has them in their order. */
 function* findByIndex(db: SqliteDatabase, asked: Asked, limit: number, offset: number): Generator<void, Found> {
   const total = countRuns(db, asked);
-  if (limit === 0 || offset >= total) return { total, seqs: [] };
+  const wanted = Math.min(limit, total - offset); // more would be looked for in vain, to the end of the index
+  if (wanted <= 0) return { total, seqs: [] };
+  const { jobs, statuses } = asked;
+  if (jobs !== null && statuses !== null) return { total, seqs: yield* findByBoth(db, jobs, statuses, wanted, offset) };
+  const line: Line | null = jobs !== null
+    ? { column: "job", values: jobs }
+    : statuses !== null
+    ? { column: "status", values: statuses }
+    : null;
   let before = Number.MAX_SAFE_INTEGER;
   let skip = offset;
   for (; skip > SLICE; skip -= SLICE) {
-    const { text, parameters } = newest(db, asked, before, SLICE);
+    const { text, parameters } = newest(line, before, SLICE);
     before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
     yield;
   }
-  const wanted = Math.min(limit, total - offset); // more would be looked for in vain, to the end of the index
-  const { text, parameters } = newest(db, asked, before, skip + wanted);
+  const { text, parameters } = newest(line, before, skip + wanted);
   const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, wanted, skip);
   return { total, seqs: rows.map(({ seq }) => Number(seq)) };
 }
 
-/** The newest runs before a place in the order of the triggers. */
-function newest(db: SqliteDatabase, { jobs, statuses }: Asked, before: number, limit: number): Sql {
-  const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
-  if (jobs === null && statuses === null) {
-    return { text: `SELECT seq FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
+/** By jobs and statuses: goes through the runs that have one of them, whichever are fewer, slice by slice. */
+function* findByBoth(
+  db: SqliteDatabase,
+  jobs: readonly string[],
+  statuses: readonly string[],
+  wanted: number,
+  offset: number,
+): Generator<void, number[]> {
+  const byJob = countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
+  const line: Line = byJob ? { column: "job", values: jobs } : { column: "status", values: statuses };
+  const rest = byJob ? isOneOf("status", statuses) : isOneOf("job", jobs);
+  const seqs: number[] = [];
+  let skip = offset;
+  for (let before = Number.MAX_SAFE_INTEGER;;) {
+    const { text, parameters } = newest(line, before, LOOKUP_SLICE);
+    const slice = db.get(`SELECT min(seq) AS from_seq, count(*) AS entries FROM (${text})`, ...parameters)!;
+    const matches = db.all(
+      `SELECT seq FROM holdfast_runs WHERE seq IN (${text}) AND ${rest.text} ORDER BY seq DESC`,
+      ...parameters,
+      ...rest.parameters,
+    );
+    for (const { seq } of matches.slice(skip, skip + wanted - seqs.length)) seqs.push(Number(seq));
+    skip = Math.max(0, skip - matches.length);
+    if (seqs.length === wanted || Number(slice.entries) < LOOKUP_SLICE) return seqs;
+    before = Number(slice.from_seq);
+    yield;
   }
-  const byJob = statuses === null ||
-    (jobs !== null && countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses }));
-  const [column, values, rest] = byJob
-    ? ["job", jobs!, statuses && isOneOf("status", statuses)] as const
-    : ["status", statuses, jobs && isOneOf("job", jobs)] as const;
-  const line = (condition: Sql): Sql => ({
-    text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${column}
-      WHERE ${condition.text} ${rest === null ? "" : `AND ${rest.text}`} AND ${end.text}`,
-    parameters: [...condition.parameters, ...rest?.parameters ?? [], ...end.parameters],
+}
+
+/** The runs of some jobs, or those that stand in some ways. */
+interface Line {
+  column: "job" | "status";
+  values: readonly string[];
+}
+
+/** The newest runs before a place in the order of the triggers. */
+function newest(line: Line | null, before: number, limit: number): Sql {
+  const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
+  if (line === null) return { text: `SELECT seq FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
+  const { column, values } = line;
+  const only = (condition: Sql): Sql => ({
+    text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${column} WHERE ${condition.text} AND ${end.text}`,
+    parameters: [...condition.parameters, ...end.parameters],
   });
-  if (values.length > MAX_LINES) return line(isOneOf(column, values));
-  const lines = values.map((value) => line({ text: `${column} = ?`, parameters: [value] }));
+  if (values.length > MAX_LINES) return only(isOneOf(column, values));
+  const each = values.map((value) => only({ text: `${column} = ?`, parameters: [value] }));
   return {
-    text: `SELECT seq FROM (${lines.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
+    text: `SELECT seq FROM (${each.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
       ORDER BY seq DESC LIMIT ?`,
-    parameters: [...lines.flatMap(({ parameters }) => parameters), limit],
+    parameters: [...each.flatMap(({ parameters }) => parameters), limit],
   };
 }
 
