@@ -1,5 +1,5 @@
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
-import type { Lease } from "../../src/lease.ts";
+import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { ExecutingStep, SavedStep, StepWrite } from "../../src/step.ts";
 import type {
   Ending,
@@ -150,12 +150,13 @@ function checkRelease(facts: Facts, [{ runId, generation }]: [Lease]): string[] 
   return [runId];
 }
 
-function checkRevoke(facts: Facts, [leases]: [Lease[]], outcome: Outcome<void>): "any" {
+function checkRevoke(facts: Facts, [leases]: [SeenLease[]], outcome: Outcome<void>): "any" {
   if (!("error" in outcome) && leases.length > 0) {
     facts.notice("a lease was taken away that nobody renewed on a monotonic clock");
-    for (const { runId, generation } of leases) {
+    for (const { runId, generation, expiresAt } of leases) {
       const run = facts.run(runId);
-      if (run.generation === generation) run.leaseEndsAt = null;
+      // One that was renewed since it was seen stays.
+      if (run.generation === generation && run.leaseEndsAt === expiresAt) run.leaseEndsAt = null;
     }
   }
   return "any";

@@ -215,11 +215,17 @@ export function attemptKey(generation: number, stepName: string, attempt: number
   return `${generation} ${stepName} ${attempt}`;
 }
 
-/** Whether one of the things that a run waits for has come: a signal, or by this clock its time. */
-export function isDue(facts: Facts, { parking }: RunFacts, now: number): boolean {
+/** Whether one of the things that a run waits for has come: a signal, or by this clock, or an earlier one, its time. */
+export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
+  const { parking } = run;
   if (parking === null) return false;
-  return (parking.retryAt !== null && parking.retryAt <= now) ||
+  return (parking.retryAt !== null && parking.retryAt <= now) || !isAsleep(run) ||
     parking.pauses.some(({ id, deadlineAt }) =>
       (deadlineAt !== null && deadlineAt <= now) || facts.waits.get(id)?.accepted != null
     );
+}
+
+/** Whether a run that waits still waits for all that it has parked on: what is over once stays so, whatever the clock does. */
+export function isAsleep({ parking, state }: RunFacts): boolean {
+  return parking!.pauses.every((pause) => state?.pauses.some(({ name }) => name === pause.name));
 }

@@ -1,5 +1,5 @@
 import { Clients } from "./clients.ts";
-import { Facts, type RunFacts, Violation } from "./facts.ts";
+import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
 import { Journal } from "./journal.ts";
 import { Misfortune, type Selection } from "./misfortune.ts";
@@ -269,12 +269,11 @@ class Simulation {
     const { worker: { pollingInterval }, reliability: { latency } } = this.#plan;
     if (this.facts.jumps > 0) return;
     const mostMs = 2 * pollingInterval + 6 * latency + TIDY_EVERY_MS;
-    for (const { request: { id }, state, parking } of open) {
+    for (const run of open) {
+      const { request: { id }, parking } = run;
       if (parking === null || parking.retryAt !== null) continue;
-      const lasting = parking.pauses.filter((pause) => state?.pauses.some(({ name }) => name === pause.name));
-      // When one of them is over the run is awake, and may wait for its key.
-      if (lasting.length < parking.pauses.length) continue;
-      const lateMs = this.#world.wallNow - Math.min(...lasting.map(({ deadlineAt }) => deadlineAt ?? Infinity));
+      if (!isAsleep(run)) continue; // it is awake, and may wait for its key
+      const lateMs = this.#world.wallNow - Math.min(...parking.pauses.map(({ deadlineAt }) => deadlineAt ?? Infinity));
       this.facts.expect(lateMs < mostMs, "I9", () => `${id} sleeps for ${lateMs} ms too long`);
     }
   }
