@@ -31,8 +31,9 @@ export async function execute(execution: Execution, job: Job): Promise<Executed>
 async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   let outcome: Outcome;
   try {
-    await execution.mayBegin();
-    const output = await job.run(stepContext(execution), decode(execution.claim.input));
+    const output = await execution.begin(async () =>
+      await job.run(stepContext(execution), decode(execution.claim.input))
+    );
     await execution.track(checkOutput(job, output)); // the run does not park meanwhile
     outcome = { kind: "completed", text: execution.encode(output, "The output") };
   } catch (error) {

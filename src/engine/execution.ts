@@ -212,14 +212,19 @@ export class Execution {
     if (this.isOver) await new Promise<never>(() => {});
   }
 
-  /** Resolves when something new may begin: never, if the job is over or the engine stops. */
-  async mayBegin(): Promise<void> {
-    await this.mayAsk();
-    // After the event loop was blocked, or the process suspended, the run may be another worker's.
-    while (!this.isOver && this.deps.host.monotonic() >= this.leaseSureUntil) {
+  /**
+   * Begins something new as soon as it may: never, if the job is over or the engine stops. Nothing comes between the
+   * decision and the beginning, so that a job that is over is over.
+   */
+  async begin<T>(what: () => Promise<T>): Promise<T> {
+    while (true) {
+      await this.mayAsk();
+      if (this.isOver || this.#isStopping) await new Promise<never>(() => {});
+      if (this.#parking !== null) continue;
+      if (this.deps.host.monotonic() < this.leaseSureUntil) return await what();
+      // After the event loop was blocked, or the process suspended, the run may be another worker's.
       await this.track(this.#renewLease()); // what is about to begin keeps the run from parking
     }
-    if (this.isOver || this.#isStopping) await new Promise<never>(() => {});
   }
 
   /** Whether the engine stops. */

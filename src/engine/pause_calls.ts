@@ -115,8 +115,7 @@ export class PauseCalls {
   }
 
   async #askNew(pause: NewPause): Promise<OverPause> {
-    await this.#execution.mayBegin();
-    return await this.#pauses.ask(pause);
+    return await this.#execution.begin(() => this.#pauses.ask(pause));
   }
 
   /** At once, even if the lease has to be renewed first: the store is asked before anything later is delivered. */
@@ -129,8 +128,7 @@ export class PauseCalls {
     const execution = this.#execution;
     execution.turns.noteNew();
     const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
-    await execution.mayBegin();
-    const record = await execution.track(this.#prepareInTurn(pause));
+    const record = await execution.begin(() => execution.track(this.#prepareInTurn(pause)));
     this.#known.set(record.id, record);
     return record;
   }

@@ -79,8 +79,7 @@ export class StepCalls {
     let retryAt = recorded?.result.status === "retrying" ? recorded.result.retryAt : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
       if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
-      await execution.mayBegin();
-      const ended = await execution.track(this.#attempt(step, attempt));
+      const ended = await execution.begin(() => execution.track(this.#attempt(step, attempt)));
       if ("text" in ended) return decode(ended.text);
       if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
       retryAt = ended.retryAt;

@@ -296,3 +296,34 @@ forEachStore("stop() hands back what a claim brings that is answered too late", 
   assert.equal(executions, 0);
   assert.equal((await store.getRun(id))!.status, "pending");
 });
+
+for (let turns = 0; turns < 12; turns++) {
+  forEachStore(
+    `a step that is to begin ${turns} turns after a throw is told before the end of the run, or never begins`,
+    async ({ store, host }) => {
+      const job = aJob((step) => {
+        const stepLater = async () => {
+          for (let turn = 0; turn < turns; turn++) await null;
+          await step.run("beside", () => "result");
+        };
+        const fail = () => Promise.reject(new Error("broken"));
+        return Promise.all([stepLater(), fail()]);
+      });
+      const { held, hold } = holdable(store);
+      const saving = hold("saveStep");
+      await using engine = createEngine({ store: held, host, jobs: { job } });
+      const events = recordEvents(engine);
+      const { id } = await engine.trigger(job, null);
+
+      const idle = engine.runUntilIdle();
+      await host.settle();
+      saving.letGo();
+      await idle;
+
+      const isBegun = (await engine.getSteps(id)).length > 0;
+      const told = isBegun ? ["step:start", "step:complete"] : [];
+      const types = events.map(({ type }) => type);
+      assert.deepEqual(types, ["run:trigger", "run:leased", "run:start", ...told, "run:fail"]);
+    },
+  );
+}
