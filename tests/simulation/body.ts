@@ -13,6 +13,7 @@ export class Body implements BodyWitness {
   readonly #run: RunFacts;
   readonly #generation: number;
   readonly #uses = new Map<string, number>();
+  readonly #saw: string[];
   #seen = 0;
 
   /** Begins when the function is entered, under a lease. */
@@ -21,6 +22,10 @@ export class Body implements BodyWitness {
     this.#life = life;
     this.#run = run;
     this.#generation = generation;
+    const isKnown = run.saw.has(life.version);
+    this.#saw = run.saw.get(life.version) ?? [];
+    run.saw.set(life.version, this.#saw);
+    if (!isKnown && run.saw.size > 1 && run.steps.size > 0) facts.notice("a run was continued by other code");
   }
 
   /** Notes what the function returned. */
@@ -124,7 +129,8 @@ export class Body implements BodyWitness {
   }
 
   saw(what: string): void {
-    const { request: { id }, saw } = this.#run;
+    const { id } = this.#run.request;
+    const saw = this.#saw;
     const before = saw[this.#seen];
     this.#facts.expect(
       before === undefined || before === what,

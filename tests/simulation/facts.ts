@@ -111,8 +111,8 @@ export interface RunFacts {
   isUnread: boolean;
   /** The lines that were appended to its log, by id, in order. */
   logIds: Set<string>;
-  /** What was delivered to its function, in order: the same in each execution. */
-  saw: string[];
+  /** What was delivered to its function, in order, by the version of its code: the same in each execution of that. */
+  saw: Map<number, string[]>;
 }
 
 /** A function of a step that is running. */
@@ -206,7 +206,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     text: "",
     isUnread: true,
     logIds: new Set(),
-    saw: [],
+    saw: new Map(),
   };
 }
 

@@ -20,6 +20,8 @@ const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 export class Life {
   readonly process: SimProcess;
   readonly label: string;
+  /** Which code it executes. */
+  readonly version: number;
   readonly #facts: Facts;
   /** The newest lease of each run that an answer has brought. */
   readonly #held = new Map<string, number>();
@@ -47,8 +49,9 @@ export class Life {
   #values = 0;
 
   /** Begins with the start of a process. */
-  constructor(process: SimProcess, facts: Facts) {
+  constructor(process: SimProcess, facts: Facts, version: number) {
     this.process = process;
+    this.version = version;
     this.label = process.label;
     this.#facts = facts;
   }

@@ -11,6 +11,7 @@ import type { Journal } from "./journal.ts";
 import { Life } from "./life.ts";
 import type { Mutant } from "./mutants.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
+import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
 import type { SimProcess } from "./sim_process.ts";
@@ -37,6 +38,8 @@ export class Node {
   #isStopping = false;
   /** The job that its next start does not know. */
   without: string | null = null;
+  /** Which code its next start has: the second has changed the jobs. */
+  version: 1 | 2 = 1;
 
   /** @param isServerless Whether it only works off what is due, now and then. */
   constructor(process: SimProcess, isServerless: boolean, deps: NodeDeps) {
@@ -72,8 +75,9 @@ export class Node {
     process.start();
     this.#engine = null;
     this.#isStopping = false;
-    this.#life = new Life(process, this.#deps.facts);
-    this.#deps.journal.note(`${process.label} starts${this.without === null ? "" : ` without ${this.without}`}`);
+    this.#life = new Life(process, this.#deps.facts, this.version);
+    const without = this.without === null ? "" : ` without ${this.without}`;
+    this.#deps.journal.note(`${process.label} starts with version ${this.version}${without}`);
     this.#serve(this.#life);
   }
 
@@ -191,7 +195,7 @@ export class Node {
           },
         };
         try {
-          await perform(program, step, witness);
+          await perform(life.version === 1 ? program : changeProgram(program), step, witness);
         } catch (error) {
           body.threw(error as Error);
           throw error;

@@ -28,10 +28,10 @@ export type Request =
 export type Blow =
   | { blow: "kill"; process: number; downMs: number }
   | { blow: "pause"; process: number; ms: number }
-  | { blow: "stop"; process: number; timeout: number; downMs: number; without: string | null }
+  | { blow: "stop"; process: number; timeout: number; downMs: number; without: string | null; version: 1 | 2 }
   | { blow: "jump"; ms: number }
   | { blow: "overtake"; patienceMs: number }
-  | { blow: "outage"; ms: number };
+  | { blow: "outage" | "full disk"; ms: number };
 
 /** All that is planned from a seed: what clients ask for, and what goes wrong apart from single calls. */
 export interface Plan {
@@ -147,6 +147,7 @@ function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
     timeout: chance.pick([0, 50, 400]),
     downMs: chance.between(1, 500),
     without: chance.happens(0.5) ? chance.pick(JOB_NAMES) : null,
+    version: chance.pick([1, 2]),
   }));
   add(5, () => ({
     blow: "jump",
@@ -154,5 +155,6 @@ function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
   }));
   add(3, () => ({ blow: "overtake", patienceMs: 500 }));
   add(2, () => ({ blow: "outage", ms: chance.between(50, 1_000) }));
+  add(2, () => ({ blow: "full disk", ms: chance.between(50, 1_500) }));
   return blows;
 }

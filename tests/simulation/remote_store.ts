@@ -23,6 +23,8 @@ export interface Way {
   facts: Facts;
   /** Whether the store is out of reach now. */
   isOut(): boolean;
+  /** Whether it can be read now, and not be written to. */
+  isFull(): boolean;
   /** A call was carried out or refused. */
   committed(call: Call, life: Life): void;
   /** A process dies now. */
@@ -67,6 +69,10 @@ function send(
     const arrives = chance.happens(0.5) ? null : process;
     world.after(travel(), arrives, () => {
       if (way.isOut()) return answer(() => reject(new StoreError("The store is out of reach")));
+      if (way.isFull() && !method.startsWith("get")) {
+        facts.notice("a full disk refused a write");
+        return answer(() => reject(new StoreError("The disk is full")));
+      }
       if (misfortune.befalls(`${name} fails`, isQuick ? 0 : reliability.errorBefore, chance)) {
         facts.notice("an error came before a commit");
         return answer(() => reject(new StoreError("The store is busy")));
@@ -76,6 +82,10 @@ function send(
       const isSlow = misfortune.befalls(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
       const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
       const done = (outcome: Call["outcome"]) => {
+        if ("error" in outcome && outcome.error instanceof StoreError) {
+          facts.notice("a full disk refused a write");
+          return answer(() => reject(outcome.error), back);
+        }
         const call: Call = { method, parameters, outcome, wallNow: world.wallNow };
         way.committed(call, life);
         if (isLast && process.label === label) {

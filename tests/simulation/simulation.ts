@@ -85,11 +85,13 @@ class Simulation {
   readonly #world: World;
   readonly #journal: Journal;
   readonly #misfortune: Misfortune;
+  readonly #store: SharedStore;
   readonly #inspector: Inspector;
   readonly #nodes: Node[];
   readonly #clients: Clients;
   readonly #leasesSeenAt = new Map<string, number>();
   #outUntil = 0;
+  #fullUntil = 0;
   #calmSince: number | null = null;
 
   constructor(
@@ -108,6 +110,7 @@ class Simulation {
       misfortune,
       facts,
       isOut: () => this.#outUntil > world.now,
+      isFull: () => this.#fullUntil > world.now && store.fillDisk === undefined,
       committed: inspector.committed.bind(inspector),
     };
     this.#seed = seed;
@@ -115,6 +118,7 @@ class Simulation {
     this.#world = world;
     this.#journal = journal;
     this.#misfortune = misfortune;
+    this.#store = store;
     this.#inspector = inspector;
     this.#nodes = PROCESS_NAMES.map((name, at) => {
       const isServerless = plan.hasServerless && at === PROCESS_NAMES.length - 1;
@@ -183,6 +187,7 @@ class Simulation {
       case "stop": {
         const node = this.#nodes[blow.process]!;
         node.without = blow.without;
+        node.version = blow.version;
         return void node.replace(blow.timeout, blow.downMs);
       }
       case "jump":
@@ -192,6 +197,11 @@ class Simulation {
       case "outage":
         this.facts.notice("the store was out of reach for a while");
         this.#outUntil = Math.max(this.#outUntil, this.#world.now + blow.ms);
+        return;
+      case "full disk":
+        this.#fullUntil = Math.max(this.#fullUntil, this.#world.now + blow.ms);
+        this.#store.fillDisk?.(true);
+        this.#world.after(blow.ms, null, () => this.#store.fillDisk?.(this.#fullUntil > this.#world.now));
     }
   }
 
@@ -225,6 +235,8 @@ class Simulation {
     this.#calmSince = this.#world.now;
     this.#misfortune.end();
     this.#outUntil = 0;
+    this.#fullUntil = 0;
+    this.#store.fillDisk?.(false);
     for (const node of this.#nodes) {
       node.workByItself();
       const isOld = node.without !== null && node.isUp;

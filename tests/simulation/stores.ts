@@ -26,6 +26,8 @@ export interface SharedStore {
   countChanges(): Promise<number>;
   /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
   findFault(): string | null;
+  /** Lets the store's own disk be full, or no longer, if it has one. */
+  fillDisk?(isFull: boolean): void;
   close(): Promise<void>;
 }
 
@@ -48,6 +50,8 @@ export async function makeStore(kind: StoreKind, world: World, fault: Fault = {}
   };
 }
 
+const MAX_PAGES = 1_000_000;
+
 /**
  * Each process has a store of its own, with statements and a write batch of its own. They share one connection, though:
  * no call ever finds the database locked by another process.
@@ -62,6 +66,8 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     truth,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
+    // It is full at the size that it has: what fits in free pages can still be written.
+    fillDisk: (isFull) => database.exec(`PRAGMA max_page_count = ${isFull ? 1 : MAX_PAGES}`),
     close: () => Promise.resolve(database.close()),
   };
 }
