@@ -86,7 +86,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       hub,
       pulse: this.#pulse,
       host,
-      isExecutingHere: (runId: string) => this.#worker.isExecuting(runId),
+      claimHere: (runId: string) => this.#worker.claimOf(runId),
     };
     this[INTERNALS] = {
       watches: new RunWatches(watching),

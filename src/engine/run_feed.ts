@@ -1,6 +1,6 @@
 import { type EngineEvent, isToldToClients, type RunEvent } from "../event.ts";
 import { isLeased } from "../run.ts";
-import type { Activity, ActivityCursor } from "../store.ts";
+import { type Activity, ACTIVITY_LASTS_MS, type ActivityCursor } from "../store.ts";
 import { Lookout } from "./lookout.ts";
 import { RunTeller } from "./run_teller.ts";
 import type { WatchDeps, Watcher } from "./run_watches.ts";
@@ -61,12 +61,16 @@ interface Told {
   mark: string | null;
   /** In which look it was first heard of. */
   since: number;
+  /** When something was last heard or read of it, on the monotonic clock. */
+  touchedAt: number;
   /** Events of a run that is unknown: the next look shows whether it was triggered elsewhere. `null` from then on. */
   early: RunEvent[] | null;
 }
 
 // How many runs are read without a break.
 const SLICE = 50;
+// What was told of a run is known for so long after: a store may list it as news again, since clocks jump.
+const KNOWN_MS = 2 * ACTIVITY_LASTS_MS;
 
 /** What is known of all runs from one moment on: of those of which more may have to be told. */
 class Listening {
@@ -101,6 +105,9 @@ class Listening {
       told.early = [];
       this.#lookSoon();
     }
+    told.touchedAt = this.#deps.host.monotonic();
+    const claim = event.type === "run:leased" ? this.#deps.claimHere(event.runId) : null;
+    if (claim !== null && told.teller.hasSeenBeyond(claim.lease)) return; // the claim was answered late
     if (told.early === null) told.teller.hear(event);
     else told.early.push(event);
   }
@@ -152,19 +159,23 @@ class Listening {
   }
 
   async #see({ id, mark, isNew }: Activity["runs"][number], { isFirst }: { isFirst: boolean }): Promise<void> {
-    const { store, isExecutingHere } = this.#deps;
+    const { store, claimHere } = this.#deps;
     const early = this.#told.get(id)?.early?.[0];
     if (early !== undefined) {
       const { jobName, labels } = early;
       if (isNew) this.#toldOf(id).teller.seeTrigger({ id, jobName, labels });
       return;
     }
-    if (isExecutingHere(id) || this.#told.get(id)?.mark === mark) return;
+    if (claimHere(id) !== null || this.#told.get(id)?.mark === mark) return;
+    const heard = this.#told.get(id)?.teller.heard;
     const state = await store.getRunState(id);
-    if (state === null || isExecutingHere(id)) return;
+    if (state === null || claimHere(id) !== null) return;
+    // What was read is older than what was told.
+    if (this.#told.get(id)?.teller.heard !== heard) return await this.#see({ id, mark, isNew }, { isFirst });
     const isOld = isFirst && !this.#told.has(id);
     const told = this.#toldOf(id);
     told.mark = mark;
+    told.touchedAt = this.#deps.host.monotonic();
     if (isOld) return told.teller.beginSilently(state);
     if (isNew) told.teller.seeTrigger(state.run);
     told.teller.seeRun(state);
@@ -174,7 +185,7 @@ class Listening {
     let told = this.#told.get(runId);
     if (told === undefined) {
       const teller = new RunTeller(this.#deps.hub, (event) => this.#tell(event));
-      told = { teller, mark: null, since: this.#looks, early: null };
+      told = { teller, mark: null, since: this.#looks, touchedAt: this.#deps.host.monotonic(), early: null };
       this.#told.set(runId, told);
     }
     return told;
@@ -186,8 +197,10 @@ class Listening {
 
   /** What is over, or asleep, is seen again when something happens to it. */
   #forget(active: ReadonlySet<string>, look: number): void {
-    for (const [id, { teller, since }] of this.#told) {
-      if (since < look && !active.has(id) && !isLeased(teller.status)) this.#told.delete(id);
+    const oldest = this.#deps.host.monotonic() - KNOWN_MS;
+    for (const [id, { teller, since, touchedAt }] of this.#told) {
+      const isOver = since < look && !active.has(id) && !isLeased(teller.status);
+      if (isOver && touchedAt < oldest) this.#told.delete(id);
     }
   }
 }

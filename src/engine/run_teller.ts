@@ -1,6 +1,7 @@
 import { isLastEvent, type RunEvent, type RunHappening } from "../event.ts";
+import type { Lease } from "../lease.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
-import type { Step } from "../step.ts";
+import type { Step, StepRecord } from "../step.ts";
 import type { AwaitedPause, RunState } from "../store.ts";
 import type { Hub } from "./hub.ts";
 
@@ -19,12 +20,15 @@ export class RunTeller {
   #leaseExpiresAt = "";
   /** The lease as it was last seen; `null` once an event has told of a newer one. */
   #leaseGeneration: number | null = 0;
+  /** The newest lease that the store has shown. */
+  #seenGeneration = 0;
   /** How the recorded steps ended that were told, or are old news. */
   readonly #toldSteps = new Map<string, string>();
   /** What the store has shown last of pauses or progress: an event that is still to come and tells the same is no news. */
   readonly #seenFirst = new Set<string>();
   /** What tells how the run stands, apart from its progress. */
   #standing: RunEvent[] = [];
+  #heard = 0;
   #progress: RunEvent | null = null;
   #progressText = "null";
 
@@ -44,8 +48,14 @@ export class RunTeller {
     return isLeased(this.#status) && this.#progress !== null ? [...this.#standing, this.#progress] : this.#standing;
   }
 
+  /** How many events of this process it has heard: what was read before the last of them is old. */
+  get heard(): number {
+    return this.#heard;
+  }
+
   /** Hears an event of this process. */
   hear(event: RunEvent): void {
+    this.#heard += 1;
     if (!this.#isNews(event)) return;
     this.#note(event);
     this.#tellOn(event);
@@ -71,8 +81,24 @@ export class RunTeller {
   /** Sees how the run stands in the store with its steps, and tells what is news. */
   see(state: RunState): void {
     if (isLeased(state.run.status)) this.seeRun(state);
-    for (const step of state.steps) this.#seeStep(state, step);
+    this.seeSteps(state);
     if (!isLeased(state.run.status)) this.seeRun(state);
+  }
+
+  /** Sees the recorded steps of the run, or those of these names, and tells what is news. */
+  seeSteps(state: RunState, names?: ReadonlySet<string>): void {
+    for (const step of state.steps) if (names?.has(step.name) ?? true) this.#seeStep(state, step);
+  }
+
+  /** Whether the store has shown a newer lease than this one. */
+  hasSeenBeyond({ generation }: Lease): boolean {
+    return this.#seenGeneration > generation;
+  }
+
+  /** Whether it was told how a step has ended. One between two attempts has not. */
+  hasTold({ name, attempts, result }: StepRecord): boolean {
+    if (result.status === "retrying") return true;
+    return this.#toldSteps.get(name) === endingOf({ status: result.status, attempts });
   }
 
   /** Sees in the store that the run was triggered. */
@@ -85,6 +111,7 @@ export class RunTeller {
   /** Sees how the run stands in the store, without its steps, and tells what is news. */
   seeRun({ run, execution, pauses, failedStepName }: RunState): void {
     if (isTerminal(this.#status)) return;
+    this.#seenGeneration = run.leaseGeneration;
     if (isLeased(run.status)) this.#seeLeased(run, execution);
     this.#seeProgress(run); // after the lease under which it was made, before the pause or the end that followed
     if (run.status === "waiting") this.#seeWaiting(run, pauses);
@@ -95,6 +122,7 @@ export class RunTeller {
 
   /** What was told out of the store is not told again by an event that comes later. */
   #isNews(event: RunEvent): boolean {
+    if (isTerminal(this.#status) && OF_EXECUTION.has(event.type)) return false;
     switch (event.type) {
       case "run:trigger":
         return !this.#isTriggerTold;
@@ -110,6 +138,10 @@ export class RunTeller {
       case "run:waiting":
       case "run:progress":
         return !this.#seenFirst.delete(keyOf(event));
+      case "step:complete":
+        return this.#toldSteps.get(event.stepName) !== "completed";
+      case "step:fail":
+        return this.#toldSteps.get(event.stepName) !== `failed ${event.attempt}`;
       default:
         return true;
     }
@@ -140,6 +172,7 @@ export class RunTeller {
       case "run:waiting":
         this.#standing = this.#status === "waiting" ? [...this.#standing, event] : [event];
         this.#status = "waiting";
+        this.#leaseGeneration = null;
         break;
       case "run:progress":
         this.#progress = event;
@@ -230,6 +263,9 @@ const ENDED_BY: { readonly [type in RunEvent["type"]]?: RunStatus } = {
   "run:cancel": "cancelled",
 };
 
+/** What is told of a run while it is executed: a claim may be answered so late that its run has ended elsewhere. */
+const OF_EXECUTION = new Set<RunEvent["type"]>(["run:leased", "run:start", "run:waiting", "run:progress"]);
+
 /** What an event tells of, in a text that is the same for the store's version of it. */
 function keyOf(happening: RunHappening): string {
   // Without its deadline: the store and a worker need not agree on the millisecond at which a retry is due.
@@ -238,7 +274,7 @@ function keyOf(happening: RunHappening): string {
 }
 
 /** How a step ended, in a text that is another after each attempt. */
-function endingOf({ status, attempts }: Step): string {
+function endingOf({ status, attempts }: Pick<Step, "status" | "attempts">): string {
   return status === "failed" ? `failed ${attempts}` : status;
 }
 

@@ -1,7 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
-import type { RunState, Store } from "../store.ts";
+import type { Claim, RunState, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
 import { Lookout } from "./lookout.ts";
 import type { Pulse } from "./pulse.ts";
@@ -19,8 +19,8 @@ export interface WatchDeps {
   pulse: Pulse;
   /** Time. */
   host: Host;
-  /** Whether this process executes the run: then the hub tells everything. */
-  isExecutingHere(runId: string): boolean;
+  /** The claim with which this process took a run up, while it executes it: then the hub tells everything. */
+  claimHere(runId: string): Claim | null;
 }
 
 /** Hears of a run. */
@@ -97,8 +97,10 @@ class RunWatch {
   readonly #watchers = new Set<Watcher>();
   readonly #teller: RunTeller;
   readonly #stopHearing: () => void;
-  /** Events that came before the run was read; `null` from then on. */
+  /** Events that wait for the run to be read; `null` while none has to. */
   #early: RunEvent[] | null = [];
+  /** Steps that another process has recorded, and of which nobody has heard here since the run was taken up. */
+  #untold: ReadonlySet<string> = new Set();
   /** How the run stood when it was last read; `undefined` until it was read again. */
   #mark: string | null | undefined;
   #isEnded = false;
@@ -115,7 +117,7 @@ class RunWatch {
 
   /** Whether the run was read, and nothing that happens elsewhere is told by the hub. */
   get isReady(): boolean {
-    return this.#early === null && !this.#isEnded && !this.#deps.isExecutingHere(this.runId);
+    return this.#early === null && !this.#isEnded && this.#deps.claimHere(this.runId) === null;
   }
 
   /** The events that tell how the run stands; none if it was not read yet. */
@@ -144,8 +146,10 @@ class RunWatch {
   /** Reads the run again if it has changed since the last time. */
   async look(mark: string | null): Promise<void> {
     if (mark === this.#mark || !this.isReady) return;
+    const { heard } = this.#teller;
     const state = await this.#deps.store.getRunState(this.runId);
     if (!this.isReady) return;
+    if (heard !== this.#teller.heard) return await this.look(mark); // what was read is older than what was told
     if (state === null) return this.end();
     this.#teller.see(state);
     this.#mark = mark;
@@ -156,8 +160,7 @@ class RunWatch {
       const state = await this.#read();
       if (this.#isEnded) return;
       this.#teller.begin(state);
-      for (const event of this.#early ?? []) this.#teller.hear(event);
-      this.#early = null;
+      this.#tellEarly();
     } catch (error) {
       this.end(error);
     }
@@ -171,8 +174,35 @@ class RunWatch {
   }
 
   #hear(event: RunEvent): void {
-    if (this.#early !== null) this.#early.push(event);
-    else this.#teller.hear(event);
+    if (this.#early !== null) return void this.#early.push(event);
+    const claim = event.type === "run:leased" ? this.#deps.claimHere(this.runId) : null;
+    if (claim !== null) {
+      if (this.#teller.hasSeenBeyond(claim.lease)) return; // the claim was answered late
+      this.#untold = new Set(claim.steps.filter((step) => !this.#teller.hasTold(step)).map(({ name }) => name));
+    }
+    if (this.#untold.size === 0) this.#teller.hear(event);
+    else this.#catchUp(event);
+  }
+
+  /** Tells what was recorded elsewhere before it tells what happens here. */
+  async #catchUp(event: RunEvent): Promise<void> {
+    this.#early = [event];
+    try {
+      const state = await this.#deps.store.getRunState(this.runId);
+      if (state !== null) this.#teller.seeSteps(state, this.#untold);
+      this.#untold = new Set();
+    } catch (error) {
+      // The next event is another chance; after the last one whoever watches has to come back.
+      if (this.#early.some(isLastEvent)) return this.end(error);
+      this.#deps.hub.publishError(error);
+    }
+    this.#tellEarly();
+  }
+
+  #tellEarly(): void {
+    const early = this.#early ?? [];
+    this.#early = null;
+    for (const event of early) this.#teller.hear(event);
   }
 
   #tell(event: RunEvent): void {

@@ -105,9 +105,9 @@ export class Worker {
     this.#nap.wake();
   }
 
-  /** Whether it executes this run. */
-  isExecuting(runId: string): boolean {
-    return this.#executions.has(runId);
+  /** The claim with which it took a run up; `null` if it does not execute it. */
+  claimOf(runId: string): Claim | null {
+    return this.#executions.get(runId)?.claim ?? null;
   }
 
   /** Looks at once whether a run that it executes can go on. */

@@ -4,7 +4,7 @@ import { Pulse } from "../../src/engine/pulse.ts";
 import { RunFeed } from "../../src/engine/run_feed.ts";
 import { StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
-import { ACTIVITY_LASTS_MS, type NewRun, type RunState, type Store } from "../../src/store.ts";
+import { ACTIVITY_LASTS_MS, type Claim, type NewRun, type RunState, type Store } from "../../src/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import type { FakeHost } from "../support/fake_host.ts";
 import { aPause, aRun } from "../support/fixtures.ts";
@@ -15,14 +15,14 @@ const COMPLETED = { status: "completed", output: null } as const;
 /** A feed over a store to which another process writes: the test. */
 function aFeed({ store, host }: StoreTest) {
   const hub = new Hub(host);
-  const executing = new Set<string>();
+  const executing = new Map<string, Claim>();
   const feed = new RunFeed({
     migrate: () => store.migrate(),
     store,
     hub,
     pulse: new Pulse(changing(store), 1_000, { host, hub }),
     host,
-    isExecutingHere: (runId) => executing.has(runId),
+    claimHere: (runId) => executing.get(runId) ?? null,
   });
   return { feed, hub, executing };
 }
@@ -151,8 +151,9 @@ forEachStore("RunFeed.watch() tells once what happens here, although the store s
   const run = await add(store);
   hub.publish(run, { type: "run:trigger", input: null });
   await look(host);
-  const { lease, leaseExpiresAt } = await claimOne(store, run.jobName);
-  executing.add(run.id);
+  const claim = await claimOne(store, run.jobName);
+  const { lease, leaseExpiresAt } = claim;
+  executing.set(run.id, claim);
   const leased = { leaseOwner: "dead-worker", leaseExpiresAt: new Date(leaseExpiresAt).toISOString() };
   hub.publish(run, { type: "run:leased", ...leased });
   hub.publish(run, { type: "run:start", execution: 1 });
@@ -333,8 +334,9 @@ forEachStore("RunFeed tells that a run was triggered elsewhere before what happe
   const { told, stop } = watch(feed);
   await pass(host, 200, 50);
   const run = await add(store);
-  const { lease } = await claimOne(store, run.jobName);
-  executing.add(run.id);
+  const claim = await claimOne(store, run.jobName);
+  const { lease } = claim;
+  executing.set(run.id, claim);
 
   // It is taken up and over before the next look.
   const leaseExpiresAt = new Date(host.now() + 30_000).toISOString();
@@ -361,4 +363,71 @@ forEachStore("RunFeed tells no trigger of an older run that is taken up here", a
   stop();
 
   assert.deepEqual(told, ["run:cancel"]);
+});
+
+forEachStore("RunFeed tells once how a run ended that had ended between two reads of one look", async (context) => {
+  const { store, host } = context;
+  let letGo: (() => Promise<void>) | null = null;
+  // What happens right after the store has said what is active.
+  const racing = withCalls(store, {
+    getActivity: async (since) => {
+      const activity = await store.getActivity(since);
+      await letGo?.();
+      letGo = null;
+      return activity;
+    },
+  });
+  const { feed } = aFeed({ store: racing, host });
+  const { told, stop } = watch(feed);
+  await look(host);
+  const run = await add(store);
+  const first = await claimOne(store, run.jobName);
+  await look(host);
+  await store.release(first.lease);
+
+  letGo = async () => {
+    const { lease } = await claimOne(store, run.jobName);
+    await store.finish(lease, COMPLETED, null);
+  };
+  await pass(host, 3 * ACTIVITY_LASTS_MS, 100);
+  stop();
+
+  assert.deepEqual(told, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+});
+
+forEachStore("RunFeed tells once how a run ended when the clock is set back and forward again", async (context) => {
+  const { store, host } = context;
+  const { feed } = aFeed(context);
+  const { told, stop } = watch(feed);
+  await look(host);
+  const run = await add(store);
+  const { lease } = await claimOne(store, run.jobName);
+  await look(host);
+  await store.finish(lease, COMPLETED, null);
+  await look(host);
+
+  for (const ms of [-1_152_215, 2_055_541]) {
+    host.jump(ms);
+    await look(host);
+    await look(host);
+  }
+  stop();
+
+  assert.deepEqual(told, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+});
+
+forEachStore("RunFeed tells once that a run waits of which it hears first when it parks here", async (context) => {
+  const { store, host } = context;
+  const { feed, hub } = aFeed(context);
+  const run = await add(store);
+  const { lease } = await claimOne(store, run.jobName);
+  const { told, stop } = watch(feed);
+  const pauses = [aPause({ kind: "sleep", name: "nap" })];
+  await store.pause(lease, { pauses, retryAt: null, park: true, progress: null });
+
+  hub.publish(run, { type: "run:waiting", waitId: null, waitName: "nap", deadlineAt: null });
+  await pass(host, 2 * ACTIVITY_LASTS_MS, 100);
+  stop();
+
+  assert.deepEqual(told, ["run:waiting"]);
 });

@@ -4,7 +4,7 @@ import { Pulse } from "../../src/engine/pulse.ts";
 import { RunWatches, type Watcher } from "../../src/engine/run_watches.ts";
 import { NotFoundError, StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
-import type { RunState } from "../../src/store.ts";
+import type { Claim, RunState } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aPause, aRun, aStep } from "../support/fixtures.ts";
@@ -36,14 +36,14 @@ async function aWorld() {
   const host = new FakeHost();
   const store = new WatchedStore({ host });
   const hub = new Hub(host);
-  const executing = new Set<string>();
+  const executing = new Map<string, Claim>();
   const watches = new RunWatches({
     migrate: () => store.migrate(),
     store,
     hub,
     pulse: new Pulse(store, 1_000, { host, hub }),
     host,
-    isExecutingHere: (runId) => executing.has(runId),
+    claimHere: (runId) => executing.get(runId) ?? null,
   });
   const [added] = await store.enqueue([aRun()]);
   const run = added!.run;
@@ -220,8 +220,9 @@ Deno.test("RunWatches.watch() leaves a run to the hub while this process execute
   const witness = new Witness();
   const stop = watches.watch(run.id, witness);
   await pass(host, 200, 10);
-  executing.add(run.id);
-  const { lease, leaseExpiresAt } = await claim();
+  const claimed = await claim();
+  const { lease, leaseExpiresAt } = claimed;
+  executing.set(run.id, claimed);
   const leased = { leaseOwner: "dead-worker", leaseExpiresAt: new Date(leaseExpiresAt).toISOString() };
 
   hub.publish(run, { type: "run:leased", ...leased });
@@ -235,6 +236,126 @@ Deno.test("RunWatches.watch() leaves a run to the hub while this process execute
 
   assert.deepEqual(here, ["run:leased", "run:start"]);
   assert.deepEqual(witness.types, ["run:leased", "run:start", "step:complete"]);
+});
+
+/** What this process tells when it has taken up a run. */
+function takeUp(hub: Hub, { run, lease, leaseExpiresAt, execution }: Claim, leaseOwner = "here"): void {
+  hub.publish(run, { type: "run:leased", leaseOwner, leaseExpiresAt: new Date(leaseExpiresAt).toISOString() });
+  hub.publish(run, { type: "run:start", execution });
+  assert.ok(lease.generation > 0);
+}
+
+Deno.test("RunWatches.watch() tells the steps that another process had recorded before a run is taken up", async () => {
+  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  const stop = watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  // All this happens between two looks at the store.
+  const elsewhere = await claim();
+  await store.saveStep(elsewhere.lease, aStep({ name: "there" }), null);
+  await store.release(elsewhere.lease);
+  const claimed = await claim();
+  executing.set(run.id, claimed);
+
+  takeUp(hub, claimed);
+  await store.saveStep(claimed.lease, aStep({ name: "here", index: 1 }), null);
+  hub.publish(run, { type: "step:complete", stepName: "here", stepIndex: 1, output: null, duration: 0 });
+  await pass(host, 500, 10);
+  stop();
+
+  const told = witness.events.map((event) => event.type === "step:complete" ? `step ${event.stepName}` : event.type);
+  assert.deepEqual(told, ["step there", "run:leased", "run:start", "step here"]);
+});
+
+Deno.test("RunWatches.watch() tells later what was recorded elsewhere if it cannot be read at once", async () => {
+  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  const stop = watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  const elsewhere = await claim();
+  await store.saveStep(elsewhere.lease, aStep({ name: "there" }), null);
+  await store.release(elsewhere.lease);
+  const claimed = await claim();
+  executing.set(run.id, claimed);
+  store.fails = true;
+
+  takeUp(hub, claimed);
+  await host.settle();
+  const before = [...witness.types];
+  store.fails = false;
+  hub.publish(run, { type: "run:cancel" });
+  await host.settle();
+  stop();
+
+  assert.deepEqual(before, ["run:leased", "run:start"]);
+  assert.deepEqual(witness.types.slice(2), ["step:complete", "run:cancel"]);
+});
+
+Deno.test("RunWatches.watch() ends without a last event if what was recorded elsewhere cannot be read", async () => {
+  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  const elsewhere = await claim();
+  await store.saveStep(elsewhere.lease, aStep({ name: "there" }), null);
+  await store.release(elsewhere.lease);
+  const claimed = await claim();
+  executing.set(run.id, claimed);
+  store.fails = true;
+
+  takeUp(hub, claimed);
+  hub.publish(run, { type: "run:complete", output: null, duration: 0 });
+  await host.settle();
+
+  assert.deepEqual(witness.types, []);
+  assert.ok(witness.ends.length === 1 && witness.ends[0] instanceof StoreError);
+});
+
+Deno.test("RunWatches.watch() does not tell of a lease when the store has shown a newer one", async () => {
+  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  const stop = watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  const old = await claim();
+  await store.release(old.lease);
+  await claim();
+  await pass(host, 2_000, 10); // it sees the newer one
+  const before = [...witness.types];
+
+  executing.set(run.id, old); // whose answer comes only now
+  takeUp(hub, old, "late");
+  await host.settle();
+  stop();
+
+  assert.deepEqual(before, ["run:leased", "run:start"]);
+  assert.deepEqual(witness.types, before);
+});
+
+Deno.test("RunWatches.watch() forgets what it has read if something was told meanwhile", async () => {
+  const { host, store, hub, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  const stop = watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  const gate = Promise.withResolvers<void>();
+  const { lease, leaseExpiresAt } = await claim();
+  store.gate = gate.promise;
+  await pass(host, 2_000, 10); // it reads that the run is executed, and has no answer yet
+  store.gate = null;
+
+  hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt: new Date(leaseExpiresAt).toISOString() });
+  hub.publish(run, { type: "run:start", execution: 1 });
+  const { pauses: [pause] } = await store.pause(lease, {
+    pauses: [aPause({ kind: "sleep", name: "nap" })],
+    retryAt: null,
+    park: true,
+    progress: null,
+  });
+  hub.publish(run, { type: "run:waiting", waitId: null, waitName: pause!.name, deadlineAt: null });
+  gate.resolve();
+  await pass(host, 200, 10);
+  stop();
+
+  assert.deepEqual(witness.types, ["run:leased", "run:start", "run:waiting"]);
 });
 
 Deno.test("RunWatches looks no more, and hears no more, when nobody watches", async () => {
