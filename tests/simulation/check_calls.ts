@@ -256,6 +256,7 @@ function checkPause(
   if (parked) {
     run.leaseEndsAt = null;
     run.claimsSinceRecord = 0;
+    run.parks += 1;
     run.parking = { pauses: pauses.map(({ id }) => run.pauses.get(id)!), retryAt: request.retryAt };
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
     if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");

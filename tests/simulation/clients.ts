@@ -1,11 +1,12 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
-import type { Facts, WaitFacts } from "./facts.ts";
+import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
 import type { Journal } from "./journal.ts";
 import type { Misfortune } from "./misfortune.ts";
 import type { Node } from "./node.ts";
 import type { Request } from "./plan.ts";
+import { WebDoor, type WebManner } from "./web_door.ts";
 import type { World } from "./world.ts";
 
 const PATIENCE_MS = 1_500;
@@ -26,12 +27,14 @@ export interface ClientDeps {
 export class Clients {
   readonly #nodes: readonly Node[];
   readonly #deps: ClientDeps;
+  readonly #door: WebDoor;
   #waiting = 0;
 
   /** Asks for nothing yet. */
   constructor(nodes: readonly Node[], deps: ClientDeps) {
     this.#nodes = nodes;
     this.#deps = deps;
+    this.#door = new WebDoor(deps);
   }
 
   /** How many requests wait for their answer. */
@@ -39,16 +42,20 @@ export class Clients {
     return this.#waiting;
   }
 
-  /** Sends what was planned, first to one of the processes. */
-  send(name: string, first: number, request: Request): void {
+  /**
+   * Sends what was planned, first to one of the processes.
+   *
+   * @param manner How, over HTTP; `null`: the process asks its own engine.
+   */
+  send(name: string, first: number, request: Request, manner: WebManner | null): void {
     const { misfortune, seed, world } = this.#deps;
     if (!misfortune.strikes(name)) return;
     const chance = new Chance(seed, name);
-    this.#ask(first, request);
+    this.#ask(first, request, manner);
     // An impatient client asks again before it has its answer.
     const repeats = "repeats" in request ? request.repeats : 0;
     for (let repeat = 1; repeat <= repeats; repeat++) {
-      world.after(chance.next() * 500, null, () => void this.#ask(first + repeat, request));
+      world.after(chance.next() * 500, null, () => void this.#ask(first + repeat, request, manner));
     }
   }
 
@@ -63,23 +70,27 @@ export class Clients {
     }
   }
 
-  async #ask(first: number, request: Request): Promise<void> {
+  async #ask(first: number, request: Request, manner: WebManner | null): Promise<void> {
     this.#waiting += 1;
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const node = this.#nodes[(first + attempt) % this.#nodes.length]!;
-      if (await this.#askOnce(node, request) === "answered") break;
+      if (await this.#askOnce(node, request, manner) === "answered") break;
       await this.#pass(50);
     }
     this.#waiting -= 1;
   }
 
   /** Asks one process, and gives up after a while: it may have died. */
-  #askOnce(node: Node, request: Request): Promise<"answered" | "unanswered"> {
+  #askOnce(node: Node, request: Request, manner: WebManner | null): Promise<"answered" | "unanswered"> {
     const { journal } = this.#deps;
     const { engine, process: { label } } = node;
     if (engine === null) return Promise.resolve("unanswered");
-    const asked = this.#perform(node, engine, request).then(
+    const performed = manner === null
+      ? this.#perform(node, engine, request)
+      : this.#performOverWeb(node, engine, request, manner);
+    const asked = performed.then(
       (answer) => {
+        if (answer === null) return "unanswered" as const;
         journal.note(`${label} answers ${request.ask} with ${answer}`);
         return "answered" as const;
       },
@@ -89,13 +100,32 @@ export class Clients {
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
-    const patienceMs = ["wait", "watch", "run"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
+    const patienceMs = ["wait", "watch", "run", "feed"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
     return Promise.race([asked, this.#pass(patienceMs).then(() => "unanswered" as const)]);
+  }
+
+  /** The same over HTTP; `null` if there was no answer. */
+  async #performOverWeb(node: Node, engine: Engine, request: Request, manner: WebManner): Promise<string | null> {
+    const door = this.#door;
+    const { ask } = request;
+    if (ask === "batch") return await this.#perform(node, engine, request); // is not to be had over HTTP
+    if (ask === "trigger" || ask === "run") return await door.trigger(node, request, manner);
+    if (ask === "list") return await door.list(node);
+    if (ask === "feed") return await door.feed(node, request.ms, manner);
+    if (ask === "signal") {
+      const wait = await this.#waitFor(request);
+      return wait === undefined ? "nothing to signal" : await door.signal(node, wait, request, manner);
+    }
+    const run = this.#runFor(request);
+    if (run === undefined) return `nothing to ${ask}`;
+    if (ask === "cancel" || ask === "delete" || ask === "retrigger") {
+      return await door.change(node, run, request, manner);
+    }
+    return await door[ask](node, run, manner);
   }
 
   async #perform(node: Node, engine: Engine, request: Request): Promise<string> {
     const { facts } = this.#deps;
-    const ended = () => facts.existing().filter(({ hasEnded }) => hasEnded);
     switch (request.ask) {
       case "trigger": {
         const run = await engine.trigger(request.jobName, { program: request.program }, request.options);
@@ -119,45 +149,54 @@ export class Clients {
       case "signal":
         return await this.#signal(engine, request);
       case "cancel": {
-        const run = pickAt(facts.open(), request.which);
+        const run = this.#runFor(request);
         if (run === undefined) return "nothing to cancel";
         const { id, status } = await engine.cancel(run.request.id);
         facts.expect(run.isCancelled && status === "cancelled", "I13", () => `${id} is said to be cancelled`);
         return id;
       }
       case "delete": {
-        const run = pickAt(ended(), request.which);
+        const run = this.#runFor(request);
         if (run === undefined) return "nothing to delete";
         await engine.deleteRun(run.request.id);
         return run.request.id;
       }
       case "retrigger": {
-        const run = pickAt(ended(), request.which);
+        const run = this.#runFor(request);
         if (run === undefined) return "nothing to retrigger";
         return (await engine.retrigger(run.request.id, { from: request.from })).id;
       }
       case "watch":
-        return await this.#watch(node, engine, request.which);
+        return await this.#watch(node, engine, this.#runFor(request));
       case "wait": {
-        const run = pickAt(facts.existing(), request.which);
+        const run = this.#runFor(request);
         if (run === undefined) return "nothing to wait for";
         const { id, status } = await engine.waitForRun(run.request.id);
         facts.expect(run.hasEnded, "I9", () => `${id} is said to be ${status}`);
         return id;
       }
       case "list":
+      case "feed":
         return `${(await engine.getRuns({ limit: 5 })).total} runs`;
+      case "show": {
+        const run = this.#runFor(request);
+        if (run === undefined) return "nothing to show";
+        const { id } = run.request;
+        const shown = await Promise.all([
+          engine.getRun(id),
+          engine.getSteps(id),
+          engine.getWaits(id),
+          engine.getLogs(id),
+        ]);
+        return JSON.stringify(shown);
+      }
     }
   }
 
   async #signal(engine: Engine, request: Request & { ask: "signal" }): Promise<string> {
-    const { facts, world, latency } = this.#deps;
-    const wait = this.#pickWait(request.which, request.atDeadline);
+    const { facts } = this.#deps;
+    const wait = await this.#waitFor(request);
     if (wait === undefined) return "nothing to signal";
-    if (request.atDeadline && wait.deadlineAt !== null) {
-      const leftMs = Date.parse(wait.deadlineAt) - world.wallNow - latency;
-      if (leftMs > 0 && leftMs < 1_000) await this.#pass(leftMs);
-    }
     const { disposition } = await engine.signal(wait.id, { signalId: request.signalId, payload: request.payload });
     facts.expect(
       wait.accepted?.signalId === request.signalId,
@@ -167,9 +206,8 @@ export class Clients {
     return `${disposition} ${wait.id}`;
   }
 
-  async #watch(node: Node, engine: Engine, which: number): Promise<string> {
+  async #watch(node: Node, engine: Engine, run: RunFacts | undefined): Promise<string> {
     const { facts } = this.#deps;
-    const run = pickAt(facts.existing(), which);
     if (run === undefined) return "nothing to watch";
     const { id } = run.request;
     let last = "nothing";
@@ -183,6 +221,26 @@ export class Clients {
     );
     if (run.state!.run.startedAt !== null) facts.notice("a run was followed from another process to its end");
     return `${id} ${last}`;
+  }
+
+  /** The run that a request is about. */
+  #runFor(request: Request): RunFacts | undefined {
+    const { facts } = this.#deps;
+    if (!("which" in request)) return undefined;
+    const { ask, which } = request;
+    if (ask === "cancel") return pickAt(facts.open(), which);
+    if (ask !== "delete" && ask !== "retrigger") return pickAt(facts.existing(), which);
+    return pickAt(facts.existing().filter(({ hasEnded }) => hasEnded), which);
+  }
+
+  /** The wait that a signal is for: right before its deadline, if it is to be. */
+  async #waitFor({ which, atDeadline }: Request & { ask: "signal" }): Promise<WaitFacts | undefined> {
+    const { world, latency } = this.#deps;
+    const wait = this.#pickWait(which, atDeadline);
+    if (!atDeadline || !wait?.deadlineAt) return wait;
+    const leftMs = Date.parse(wait.deadlineAt) - world.wallNow - latency;
+    if (leftMs > 0 && leftMs < 1_000) await this.#pass(leftMs);
+    return wait;
   }
 
   #pickWait(which: number, atDeadline: boolean): WaitFacts | undefined {

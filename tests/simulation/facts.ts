@@ -94,6 +94,8 @@ export interface RunFacts {
   sleepsUntil: Map<string, number>;
   /** What it waits for, while it does. */
   parking: Parking | null;
+  /** How often it has parked. */
+  parks: number;
   /** How often an execution was cut short. */
   interruptions: number;
   /** How often it was claimed since something was last recorded in it. */
@@ -196,6 +198,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     sleepsUntil: new Map(),
     ending: null,
     parking: null,
+    parks: 0,
     interruptions: 0,
     claimsSinceRecord: 0,
     leaseEndsAt: null,

@@ -1,7 +1,15 @@
 import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
-import type { ClaimRequest, ClaimResult, Ending, Enqueued, PauseRequest, PauseResult } from "../../src/store.ts";
+import type {
+  ClaimRequest,
+  ClaimResult,
+  Ending,
+  Enqueued,
+  NewRun,
+  PauseRequest,
+  PauseResult,
+} from "../../src/store.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError } from "../../src/error.ts";
 import { isoTime } from "../../src/time.ts";
@@ -86,13 +94,23 @@ export class Life {
       });
     }
     if (method === "pause" && this.#isSuperseded(parameters[0] as Lease)) return;
-    const due = tokensOf(call).filter((token) => !TOLD_LATER.has(token.split(" ")[0]!));
+    const due = tokensOf(call).filter((token) =>
+      !TOLD_LATER.has(token.split(" ")[0]!) && !this.#mayKeepQuiet(call, token)
+    );
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
   }
 
   /** The engine is told to stop. */
   noteStopping(): void {
     this.#isStopping = true;
+  }
+
+  /** Whether it may not be told that a trigger joined a run: that of another tenant, who is not to hear of it. */
+  #mayKeepQuiet({ parameters }: Call, token: string): boolean {
+    const [type, runId] = token.split(" ");
+    if (type !== "run:coalesced") return false;
+    const { labels } = this.#facts.run(runId!).request;
+    return (parameters[0] as NewRun[]).some((asked) => JSON.stringify(asked.labels) !== JSON.stringify(labels));
   }
 
   /** Whether a run that a claim has brought may be given back without a word: cancelled or stopped meanwhile. */

@@ -27,6 +27,11 @@ export class Misfortune {
     return [...this.#struck];
   }
 
+  /** Whether nothing goes wrong any more. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   /** From now on nothing goes wrong. */
   end(): void {
     this.#isOver = true;

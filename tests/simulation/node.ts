@@ -3,7 +3,10 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
+import "../../src/http/bodies.ts"; // before the first request: else it would be loaded in time of its own
+import { createHandler, type Handler } from "../../src/http/handler.ts";
 import { defineJob, type Job } from "../../src/job.ts";
+import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
 import { anything } from "../support/for_each_store.ts";
 import type { Facts } from "./facts.ts";
@@ -33,6 +36,7 @@ export class Node {
   readonly process: SimProcess;
   readonly #deps: NodeDeps;
   #engine: Engine | null = null;
+  #handler: Handler | null = null;
   #life: Life | null = null;
   #isServerless: boolean;
   #isStopping = false;
@@ -51,6 +55,11 @@ export class Node {
   /** Its engine, while it lives. */
   get engine(): Engine | null {
     return this.#engine;
+  }
+
+  /** What serves its engine over HTTP, while it lives. */
+  get handler(): Handler | null {
+    return this.#handler;
   }
 
   /** What its newest incarnation has seen. */
@@ -74,6 +83,7 @@ export class Node {
     if (process.isAlive) return;
     process.start();
     this.#engine = null;
+    this.#handler = null;
     this.#isStopping = false;
     this.#life = new Life(process, this.#deps.facts, this.version);
     const without = this.without === null ? "" : ` without ${this.without}`;
@@ -121,6 +131,7 @@ export class Node {
   #goDown(downMs: number): void {
     this.process.kill();
     this.#engine = null;
+    this.#handler = null;
     this.process.world.after(downMs, null, () => this.start());
   }
 
@@ -136,6 +147,7 @@ export class Node {
       if (this.#life === life) life.hear(event);
     });
     this.#engine = engine;
+    this.#handler = createHandler(engine, { basePath: "/jobs", host, auth: AUTH, onError: this.#hearError.bind(this) });
     if (this.#isServerless) await this.#workNowAndThen(engine, life);
     await this.#startEngine(engine);
   }
@@ -169,6 +181,12 @@ export class Node {
       });
       await this.process.sleep(chance.between(50, 400));
     }
+  }
+
+  /** What clients are not told. */
+  #hearError(error: unknown): void {
+    const { facts } = this.#deps;
+    facts.expect(error instanceof StoreError, "promise 10", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
   #job(name: string, life: Life): Job {

@@ -5,12 +5,16 @@ import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
+import type { WebManner } from "./web_door.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
 export const JOB_NAMES = ["imports", "reports", "mails"] as const;
 
 /** The names of the processes. */
 export const PROCESS_NAMES = ["a", "b", "c"] as const;
+
+/** The tenants: each run belongs to one. */
+export const ORGS = ["org-0", "org-1"] as const;
 
 /** Until when things go wrong and clients ask for something new, in milliseconds. */
 export const TROUBLE_MS = 4_000;
@@ -22,7 +26,8 @@ export type Request =
   | { ask: "signal"; which: number; signalId: string; payload: number; atDeadline: boolean; repeats: number }
   | { ask: "cancel" | "delete"; which: number }
   | { ask: "retrigger"; which: number; from: "start" | "failure" }
-  | { ask: "watch" | "wait" | "list"; which: number };
+  | { ask: "watch" | "wait" | "list" | "show"; which: number }
+  | { ask: "feed"; ms: number };
 
 /** Something that a process or the world suffers. */
 export type Blow =
@@ -40,7 +45,8 @@ export interface Plan {
   /** Whether the last process has no worker of its own, and only works off what is due now and then. */
   hasServerless: boolean;
   reliability: Reliability;
-  requests: { at: number; process: number; request: Request }[];
+  /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
+  requests: { at: number; process: number; request: Request; manner: WebManner | null }[];
   blows: { at: number; blow: Blow }[];
 }
 
@@ -81,7 +87,7 @@ function makeRequests(chance: Chance): Plan["requests"] {
         ...(concurrencyKey === undefined ? {} : { concurrencyKey }),
         ...(concurrencyKey !== undefined && chance.happens(0.2) ? { coalesce: chance.pick(COALESCE_MODES) } : {}),
         ...(chance.happens(0.3) ? { idempotencyKey: `same-${chance.int(4)}` } : {}),
-        labels: { org: `org-${chance.int(2)}` },
+        labels: { org: chance.pick(ORGS) },
       },
     };
   };
@@ -95,9 +101,14 @@ function makeRequests(chance: Chance): Plan["requests"] {
   // Clients come in bursts.
   const bursts = Array.from({ length: 4 }, () => chance.next() * TROUBLE_MS * 0.9);
   const when = () => chance.happens(0.5) ? chance.next() * TROUBLE_MS : chance.pick(bursts) + chance.next() * 30;
+  const overWeb = chance.pick([0, 0.5, 1]);
+  const manner = (): WebManner | null => {
+    if (!chance.happens(overWeb)) return null;
+    return { isStranger: chance.happens(0.1), readMs: chance.pick([0, 0, 20, 200]) };
+  };
   const add = (count: number, make: () => Request) => {
     for (let i = 0; i < count; i++) {
-      requests.push({ at: when(), process: chance.int(PROCESS_NAMES.length), request: make() });
+      requests.push({ at: when(), process: chance.int(PROCESS_NAMES.length), request: make(), manner: manner() });
     }
   };
   add(8 + chance.int(10), trigger);
@@ -116,8 +127,11 @@ function makeOther(chance: Chance): Request {
       [1, "watch"],
       [0.5, "wait"],
       [0.3, "list"],
+      [0.5, "show"],
+      [0.3, "feed"],
     ] as const,
   );
+  if (kind === "feed") return { ask: kind, ms: chance.between(100, 3_000) };
   if (kind === "signal") {
     return {
       ask: kind,

@@ -145,8 +145,8 @@ class Simulation {
 
   async run(): Promise<void> {
     for (const node of this.#nodes) node.start();
-    this.#plan.requests.forEach(({ at, process, request }, no) => {
-      this.#world.after(at, null, () => this.#clients.send(`request ${no}`, process, request));
+    this.#plan.requests.forEach(({ at, process, request, manner }, no) => {
+      this.#world.after(at, null, () => this.#clients.send(`request ${no}`, process, request, manner));
     });
     this.#plan.blows.forEach(({ at, blow }, no) => {
       this.#world.after(at, null, () => {
@@ -294,7 +294,8 @@ class Simulation {
   #skipToNextInstant(open: readonly RunFacts[]): void {
     if (open.some(({ state }) => state!.run.status === "running")) return;
     const instants = open.flatMap(({ state }) => state!.pauses.map(({ deadlineAt }) => deadlineAt))
-      .filter((at) => at !== null).map((at) => Date.parse(at));
+      .filter((at) => at !== null).map((at) => Date.parse(at))
+      .filter((at) => at > this.#world.wallNow); // other code may not know any more what was to be tried again by now
     const leftMs = Math.min(...instants) - this.#world.wallNow;
     if (leftMs > 1_000 && leftMs < Infinity) this.#jump(leftMs);
   }

@@ -43,6 +43,11 @@ export const SITUATIONS = [
   "a run was deleted",
   "a run was purged",
   "a run was followed from another process to its end",
+  "a run was followed over HTTP to its end",
+  "all runs of a tenant were followed over HTTP",
+  "an answer over HTTP was lost",
+  "a client was told to come back",
+  "a stranger was turned away",
 ] as const;
 
 /** The name of a situation. */

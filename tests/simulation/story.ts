@@ -1,0 +1,95 @@
+import type { RunEvent } from "../../src/event.ts";
+import { isLastEvent } from "../../src/event.ts";
+import type { Facts, RunFacts } from "./facts.ts";
+
+/** What a stream tells of one run: each thing once, in an order that a run can have, and nothing that is not so. */
+export class Story {
+  readonly #facts: Facts;
+  readonly #run: RunFacts;
+  readonly #teller: string;
+  readonly #told = new Map<string, number>();
+  #last: RunEvent | null = null;
+  #lastOfLease: string | null = null;
+  /** Steps that were over when the first thing was told: they may be old news. */
+  #old: Set<string> | null = null;
+
+  /** @param teller Which process tells it. */
+  constructor(facts: Facts, run: RunFacts, teller: string) {
+    this.#facts = facts;
+    this.#run = run;
+    this.#teller = teller;
+  }
+
+  /** The last event that was told. */
+  get last(): RunEvent | null {
+    return this.#last;
+  }
+
+  /** Hears what comes next. */
+  hear(event: RunEvent): void {
+    this.#old ??= new Set(this.#stepsOver());
+    const { request, steps, claimIds, parks } = this.#run;
+    const { type } = event;
+    const isOwn = event.runId === request.id && event.jobName === request.jobName &&
+      JSON.stringify(event.labels) === JSON.stringify(request.labels);
+    this.#expect(isOwn, event, "of another run");
+    this.#expect(this.#last === null || !isLastEvent(this.#last), event, `after ${this.#last?.type}`);
+    this.#last = event;
+    switch (type) {
+      case "run:trigger":
+        return this.#expectTimes(event, type, 1);
+      case "run:leased":
+        this.#lastOfLease = type;
+        return this.#expectTimes(event, type, claimIds.size);
+      case "run:start":
+        this.#expect(this.#lastOfLease === "run:leased", event, `after ${this.#lastOfLease}`);
+        this.#lastOfLease = type;
+        return this.#expectTimes(event, type, claimIds.size);
+      case "run:waiting":
+        this.#lastOfLease = type;
+        return this.#expectTimes(event, `${type} ${event.waitId} ${event.waitName}`, parks);
+      case "step:complete": {
+        const recorded = JSON.parse(steps.get(event.stepName)?.result ?? "null");
+        const isSo = recorded?.status === "completed" && recorded.output === JSON.stringify(event.output);
+        this.#expect(isSo, event, `recorded as ${JSON.stringify(recorded)}`);
+        return this.#expectTimes(event, `step ${event.stepName}`, 1);
+      }
+      case "step:fail": {
+        const { stepName, attempt } = event;
+        this.#expect(attempt <= (steps.get(stepName)?.attempts ?? 0), event, "and was not recorded");
+        return this.#expectTimes(event, `step ${stepName} ${attempt}`, 1);
+      }
+    }
+  }
+
+  /** The stream has ended by itself: it has told how the run ended, and each step that was recorded meanwhile. */
+  end(): void {
+    const type = this.#last?.type;
+    if (type !== "run:complete" && type !== "run:fail") return;
+    for (const name of this.#stepsOver()) {
+      const isTold = this.#old!.has(name) || this.#told.has(`step ${name}`);
+      this.#facts.expect(
+        isTold,
+        "I17",
+        () => `the stream of ${this.#run.request.id} in ${this.#teller} ended without telling of step ${name}`,
+      );
+    }
+  }
+
+  /** The steps of the run that were completed, by name. */
+  #stepsOver(): string[] {
+    return [...this.#run.steps].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'))
+      .map(([name]) => name);
+  }
+
+  #expectTimes(event: RunEvent, what: string, most: number): void {
+    const times = (this.#told.get(what) ?? 0) + 1;
+    this.#told.set(what, times);
+    this.#expect(times <= most, event, `${times} times, and it happened ${most} times`);
+  }
+
+  #expect(holds: boolean, event: RunEvent, why: string): void {
+    const tell = () => `a stream of ${this.#teller} tells ${JSON.stringify(event)} ${why}`;
+    this.#facts.expect(holds, event.runId === this.#run.request.id ? "I17" : "I8", tell);
+  }
+}

@@ -1,0 +1,67 @@
+import { Chance } from "../support/chance.ts";
+import type { Facts } from "./facts.ts";
+import type { Journal } from "./journal.ts";
+import type { Misfortune } from "./misfortune.ts";
+import type { Node } from "./node.ts";
+import type { World } from "./world.ts";
+
+/** What the way between clients and processes leads through. */
+export interface WebDeps {
+  seed: number;
+  latency: number;
+  world: World;
+  facts: Facts;
+  journal: Journal;
+  misfortune: Misfortune;
+}
+
+/** What a client asks for over HTTP. */
+export interface WebRequest {
+  method: "GET" | "POST" | "DELETE";
+  path: string;
+  /** Which tenant asks. */
+  org: string;
+  /** Sent as JSON. */
+  body?: object;
+}
+
+/** The statuses that a client may be answered that asks for something sensible. */
+const STATUSES = new Set([200, 403, 404, 409, 410, 503]);
+
+/** The way between clients and the handlers of processes: requests and answers take their time, and get lost. */
+export class Web {
+  readonly #deps: WebDeps;
+  #sent = 0;
+
+  /** Nothing is on its way yet. */
+  constructor(deps: WebDeps) {
+    this.#deps = deps;
+  }
+
+  /** Asks a process. The answer is `null` when none comes: the process is down, or the connection breaks. */
+  async send(node: Node, { method, path, org, body }: WebRequest): Promise<Response | null> {
+    const { seed, world, latency, facts, misfortune } = this.#deps;
+    const name = `HTTP ${++this.#sent}`;
+    const chance = new Chance(seed, name);
+    const travel = () => new Promise<void>((resolve) => void world.after(chance.next() * latency, null, resolve));
+    const { label } = node.process;
+    await travel();
+    if (node.handler === null || node.process.label !== label) return null;
+    const response = await node.handler.fetch(
+      new Request(`http://localhost/jobs${path}`, {
+        method,
+        headers: { "x-org": org },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      }),
+    );
+    const { status } = response;
+    facts.expect(STATUSES.has(status), "promise 10", () => `${node.process.label} answers ${method} ${path} ${status}`);
+    if (misfortune.befalls(`${name} loses its answer`, 0.05, chance)) {
+      facts.notice("an answer over HTTP was lost");
+      await response.body?.cancel();
+      return null;
+    }
+    await travel();
+    return response;
+  }
+}
