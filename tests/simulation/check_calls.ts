@@ -88,6 +88,7 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       () => `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} did not join ${joinable!.request.id}`,
     );
     facts.expect(run.id === request.id, "I12", () => `a new run was to be ${request.id} and is ${run.id}`);
+    facts.noteMade(request);
     const source = request.copyStepsOf === null ? undefined : facts.runs.get(request.copyStepsOf);
     facts.runs.set(run.id, newRunFacts(structuredClone(request), facts.runs.size, source));
     if (source !== undefined && facts.run(run.id).steps.size > 0) {

@@ -82,9 +82,10 @@ export class Clients {
 
   /** Asks one process, and gives up after a while: it may have died. */
   #askOnce(node: Node, request: Request, manner: WebManner | null): Promise<"answered" | "unanswered"> {
-    const { journal } = this.#deps;
+    const { journal, facts } = this.#deps;
     const { engine, process: { label } } = node;
     if (engine === null) return Promise.resolve("unanswered");
+    for (const payload of payloadsOf(request)) facts.noteAsked(payload);
     const performed = manner === null
       ? this.#perform(node, engine, request)
       : this.#performOverWeb(node, engine, request, manner);
@@ -164,6 +165,7 @@ export class Clients {
       case "retrigger": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to retrigger";
+        facts.noteAsked(run.request.payload);
         return (await engine.retrigger(run.request.id, { from: request.from })).id;
       }
       case "watch":
@@ -259,6 +261,12 @@ const LAST_EVENTS: Record<string, string> = {
   failed: "run:fail",
   cancelled: "run:cancel",
 };
+
+/** What runs that are triggered by a request are given. */
+function payloadsOf(request: Request): string[] {
+  if (request.ask === "trigger" || request.ask === "run") return [JSON.stringify({ program: request.program })];
+  return request.ask === "batch" ? request.items.map(({ program }) => JSON.stringify({ program })) : [];
+}
 
 /** The handle of a job, which an engine has if it knows the job. */
 function handleOf(engine: Engine, jobName: string): NonNullable<Engine["jobs"][string]> {

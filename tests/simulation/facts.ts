@@ -133,6 +133,10 @@ export class Facts {
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
+  /** How often a run with a payload was asked for. */
+  readonly #asked = new Map<string | null, number>();
+  /** How often one was made. */
+  readonly #made = new Map<string | null, number>();
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
   /** How often the wall clock was set forward. */
@@ -151,6 +155,19 @@ export class Facts {
   /** Reports a broken promise unless `holds`. */
   expect(holds: boolean, invariant: string, message: () => string): void {
     if (!holds) this.violate(invariant, message());
+  }
+
+  /** A client is about to ask for a run with a payload. */
+  noteAsked(payload: string | null): void {
+    this.#asked.set(payload, (this.#asked.get(payload) ?? 0) + 1);
+  }
+
+  /** One was made: not more often than it was asked for. */
+  noteMade({ id, payload }: NewRun): void {
+    const made = (this.#made.get(payload) ?? 0) + 1;
+    this.#made.set(payload, made);
+    const asked = this.#asked.get(payload) ?? 0;
+    this.expect(made <= asked, "I12", () => `${id} is the ${made}th run of its kind, asked for were ${asked}`);
   }
 
   /** Counts a situation. */

@@ -4,6 +4,8 @@ import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Claim, Store } from "../../src/store.ts";
 import type { NewPause, PauseRecord, Wait } from "../../src/wait.ts";
+import type { HandlerAuth } from "../../src/http/auth.ts";
+import type { Respond } from "../../src/http/routes.ts";
 import { Chance } from "../support/chance.ts";
 import { JOB_NAMES } from "./plan.ts";
 
@@ -23,6 +25,10 @@ export interface Mutant {
   database?: (store: Store, database: DatabaseSync) => Store;
   /** The host of a process, made wrong. */
   host?: (host: Host) => Host;
+  /** Hooks that do not what they should. */
+  auth?: Partial<HandlerAuth<string>>;
+  /** What serves HTTP, made wrong. */
+  fetch?: (fetch: Respond) => Respond;
 }
 
 /** One for each rule that matters most. */
@@ -598,6 +604,87 @@ export const MUTANTS: readonly Mutant[] = [
     },
   },
   {
+    name: "what could not be written is told as done",
+    rule: "a full disk is no success",
+    client: overClient((store) => ({
+      finish: (lease, ending, progress) =>
+        store.finish(lease, ending, progress).catch((error) => {
+          if (!(error instanceof StoreError)) throw error;
+        }),
+    })),
+  },
+  {
+    name: "a step is known by its position",
+    rule: "new code may add and move steps",
+    store: over((store) => ({
+      saveStep: async (lease, step, progress) => {
+        const recorded = await store.getSteps(lease.runId);
+        const isMoved = recorded?.some(({ name, index }) => index === step.index && name !== step.name);
+        return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, progress);
+      },
+      claim: async (request) => {
+        const result = await store.claim(request);
+        const claims = result.claims.map((claim) => ({
+          ...claim,
+          steps: claim.steps.map((step, at) => ({ ...step, result: claim.steps[at + 1]?.result ?? step.result })),
+        }));
+        return { ...result, claims };
+      },
+    })),
+  },
+  {
+    name: "a trigger that is repeated is another",
+    rule: "what is repeated is carried out once",
+    client: overClient((store) => {
+      let triggers = 0;
+      return {
+        enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, id: `${run.id}-${triggers++}` }))),
+      };
+    }),
+  },
+  {
+    name: "nobody asks whose run it is",
+    rule: "a tenant sees nothing of another's run",
+    auth: { onRunAccess: () => {} },
+  },
+  {
+    name: "nobody asks for whom a run is triggered",
+    rule: "a tenant triggers its own runs",
+    auth: { onTrigger: () => {} },
+  },
+  {
+    name: "a list shows all tenants' runs",
+    rule: "a tenant sees nothing of another's run",
+    auth: { scopeRuns: (_org, filter) => filter },
+  },
+  {
+    name: "a stream leaves out a step",
+    rule: "a stream tells each thing once",
+    fetch: withStreams((messages, chance) =>
+      messages.filter((message) => !message.includes('"step:complete"') || chance.happens(0.9))
+    ),
+  },
+  {
+    name: "a stream tells a thing twice",
+    rule: "a stream tells each thing once",
+    fetch: withStreams((messages, chance) =>
+      messages.flatMap((message) => chance.happens(0.01) ? [message, message] : [message])
+    ),
+  },
+  {
+    name: "a stream ends before its run",
+    rule: "a stream goes on to the last event",
+    fetch: withStreams((messages) => messages.filter((message) => !message.includes('"run:fail"'))),
+  },
+  {
+    name: "a client is told that a busy store is broken",
+    rule: "who is to come back is told so",
+    fetch: (fetch) => async (request) => {
+      const response = await fetch(request);
+      return response.status === 503 ? Response.json({ error: "Broken", code: "internal" }, { status: 500 }) : response;
+    },
+  },
+  {
     name: "timers are lost",
     rule: "nothing waits for ever",
     host: (host) => ({
@@ -628,6 +715,25 @@ function over(methods: (store: Store, chance: Chance) => Partial<Store>): NonNul
 
 function overClient(methods: (store: Store) => Partial<Store>): NonNullable<Mutant["client"]> {
   return (store) => double(store, methods(store));
+}
+
+/** A handler whose streams carry other messages. */
+function withStreams(change: (messages: string[], chance: Chance) => string[]): NonNullable<Mutant["fetch"]> {
+  const chance = new Chance(7);
+  return (fetch) => async (request) => {
+    const response = await fetch(request);
+    if (response.headers.get("content-type") !== "text/event-stream") return response;
+    const changing = new TransformStream<string, string>({
+      transform: (chunk, controller) => {
+        const messages = chunk.split("\n\n").slice(0, -1);
+        const changed = change(messages, chance).map((message) => `${message}\n\n`).join("");
+        if (changed !== "") controller.enqueue(changed);
+      },
+    });
+    const body = response.body!.pipeThrough(new TextDecoderStream()).pipeThrough(changing)
+      .pipeThrough(new TextEncoderStream());
+    return new Response(body, response);
+  };
 }
 
 /** A write that is made under the lease that its run has now when it is refused under its own. */

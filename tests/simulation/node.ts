@@ -4,7 +4,8 @@ import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import "../../src/http/bodies.ts"; // before the first request: else it would be loaded in time of its own
-import { createHandler, type Handler } from "../../src/http/handler.ts";
+import { createHandler } from "../../src/http/handler.ts";
+import type { Respond } from "../../src/http/routes.ts";
 import { defineJob, type Job } from "../../src/job.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
@@ -36,7 +37,7 @@ export class Node {
   readonly process: SimProcess;
   readonly #deps: NodeDeps;
   #engine: Engine | null = null;
-  #handler: Handler | null = null;
+  #fetch: Respond | null = null;
   #life: Life | null = null;
   #isServerless: boolean;
   #isStopping = false;
@@ -58,8 +59,8 @@ export class Node {
   }
 
   /** What serves its engine over HTTP, while it lives. */
-  get handler(): Handler | null {
-    return this.#handler;
+  get fetch(): Respond | null {
+    return this.#fetch;
   }
 
   /** What its newest incarnation has seen. */
@@ -83,7 +84,7 @@ export class Node {
     if (process.isAlive) return;
     process.start();
     this.#engine = null;
-    this.#handler = null;
+    this.#fetch = null;
     this.#isStopping = false;
     this.#life = new Life(process, this.#deps.facts, this.version);
     const without = this.without === null ? "" : ` without ${this.without}`;
@@ -131,7 +132,7 @@ export class Node {
   #goDown(downMs: number): void {
     this.process.kill();
     this.#engine = null;
-    this.#handler = null;
+    this.#fetch = null;
     this.process.world.after(downMs, null, () => this.start());
   }
 
@@ -147,7 +148,9 @@ export class Node {
       if (this.#life === life) life.hear(event);
     });
     this.#engine = engine;
-    this.#handler = createHandler(engine, { basePath: "/jobs", host, auth: AUTH, onError: this.#hearError.bind(this) });
+    const auth = { ...AUTH, ...mutant?.auth };
+    const handler = createHandler(engine, { basePath: "/jobs", host, auth, onError: this.#hearError.bind(this) });
+    this.#fetch = mutant?.fetch?.(handler.fetch) ?? handler.fetch;
     if (this.#isServerless) await this.#workNowAndThen(engine, life);
     await this.#startEngine(engine);
   }

@@ -46,8 +46,8 @@ export class Web {
     const travel = () => new Promise<void>((resolve) => void world.after(chance.next() * latency, null, resolve));
     const { label } = node.process;
     await travel();
-    if (node.handler === null || node.process.label !== label) return null;
-    const response = await node.handler.fetch(
+    if (node.fetch === null || node.process.label !== label) return null;
+    const response = await node.fetch(
       new Request(`http://localhost/jobs${path}`, {
         method,
         headers: { "x-org": org },

@@ -89,7 +89,8 @@ export class WebDoor {
     manner: WebManner,
   ): Promise<string | null> {
     const { facts } = this.#deps;
-    const { id } = run.request;
+    const { id, payload } = run.request;
+    if (request.ask === "retrigger") facts.noteAsked(payload);
     const org = this.#orgFor(run, manner);
     const { method, path } = CHANGES[request.ask];
     const from = request.ask === "retrigger" ? `&from=${request.from}` : "";
