@@ -107,8 +107,7 @@ class Listening {
     }
     told.touchedAt = this.#deps.host.monotonic();
     const claim = event.type === "run:leased" ? this.#deps.claimHere(event.runId) : null;
-    if (claim !== null && told.teller.hasSeenBeyond(claim.lease)) return; // the claim was answered late
-    if (told.early === null) told.teller.hear(event);
+    if (told.early === null) told.teller.hear(event, claim?.lease);
     else told.early.push(event);
   }
 

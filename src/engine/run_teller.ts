@@ -20,8 +20,10 @@ export class RunTeller {
   #leaseExpiresAt = "";
   /** The lease as it was last seen; `null` once an event has told of a newer one. */
   #leaseGeneration: number | null = 0;
-  /** The newest lease that the store has shown. */
-  #seenGeneration = 0;
+  /** The newest lease that the store has shown to be over. */
+  #overGeneration = 0;
+  /** Whether this process tells of such a one. */
+  #isPast = false;
   /** How the recorded steps ended that were told, or are old news. */
   readonly #toldSteps = new Map<string, string>();
   /** What the store has shown last of pauses or progress: an event that is still to come and tells the same is no news. */
@@ -53,9 +55,15 @@ export class RunTeller {
     return this.#heard;
   }
 
-  /** Hears an event of this process. */
-  hear(event: RunEvent): void {
+  /**
+   * Hears an event of this process.
+   *
+   * @param lease The lease that a `run:leased` tells of, if it is known: when the store has shown that it is over, what
+   * happened under it is no news.
+   */
+  hear(event: RunEvent, lease: Lease | null = null): void {
     this.#heard += 1;
+    if (event.type === "run:leased") this.#isPast = lease !== null && lease.generation <= this.#overGeneration;
     if (!this.#isNews(event)) return;
     this.#note(event);
     this.#tellOn(event);
@@ -90,11 +98,6 @@ export class RunTeller {
     for (const step of state.steps) if (names?.has(step.name) ?? true) this.#seeStep(state, step);
   }
 
-  /** Whether the store has shown a newer lease than this one. */
-  hasSeenBeyond({ generation }: Lease): boolean {
-    return this.#seenGeneration > generation;
-  }
-
   /** Whether it was told how a step has ended. One between two attempts has not. */
   hasTold({ name, attempts, result }: StepRecord): boolean {
     if (result.status === "retrying") return true;
@@ -111,7 +114,7 @@ export class RunTeller {
   /** Sees how the run stands in the store, without its steps, and tells what is news. */
   seeRun({ run, execution, pauses, failedStepName }: RunState): void {
     if (isTerminal(this.#status)) return;
-    this.#seenGeneration = run.leaseGeneration;
+    this.#overGeneration = isLeased(run.status) ? run.leaseGeneration - 1 : run.leaseGeneration;
     if (isLeased(run.status)) this.#seeLeased(run, execution);
     this.#seeProgress(run); // after the lease under which it was made, before the pause or the end that followed
     if (run.status === "waiting") this.#seeWaiting(run, pauses);
@@ -122,10 +125,10 @@ export class RunTeller {
 
   /** What was told out of the store is not told again by an event that comes later. */
   #isNews(event: RunEvent): boolean {
-    if (isTerminal(this.#status) && OF_EXECUTION.has(event.type)) return false;
+    if ((this.#isPast || isTerminal(this.#status)) && OF_EXECUTION.has(event.type)) return false;
     switch (event.type) {
       case "run:trigger":
-        return !this.#isTriggerTold;
+        return !this.#isTriggerTold && this.#status === "pending";
       case "run:leased":
         return !isLeased(this.#status) || event.leaseOwner !== this.#leaseOwner ||
           event.leaseExpiresAt > this.#leaseExpiresAt;
@@ -264,7 +267,13 @@ const ENDED_BY: { readonly [type in RunEvent["type"]]?: RunStatus } = {
 };
 
 /** What is told of a run while it is executed: a claim may be answered so late that its run has ended elsewhere. */
-const OF_EXECUTION = new Set<RunEvent["type"]>(["run:leased", "run:start", "run:waiting", "run:progress"]);
+const OF_EXECUTION = new Set<RunEvent["type"]>([
+  "run:leased",
+  "run:start",
+  "run:waiting",
+  "run:progress",
+  "step:start",
+]);
 
 /** What an event tells of, in a text that is the same for the store's version of it. */
 function keyOf(happening: RunHappening): string {

@@ -1,6 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { Lease } from "../lease.ts";
 import type { Claim, RunState, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
 import { Lookout } from "./lookout.ts";
@@ -89,6 +90,12 @@ export class RunWatches {
   }
 }
 
+/** An event of this process, and the lease that it tells of. */
+interface Heard {
+  event: RunEvent;
+  lease: Lease | null;
+}
+
 /** One run, and everybody who watches it. */
 class RunWatch {
   readonly runId: string;
@@ -98,7 +105,7 @@ class RunWatch {
   readonly #teller: RunTeller;
   readonly #stopHearing: () => void;
   /** Events that wait for the run to be read; `null` while none has to. */
-  #early: RunEvent[] | null = [];
+  #early: Heard[] | null = [];
   /** Steps that another process has recorded, and of which nobody has heard here since the run was taken up. */
   #untold: ReadonlySet<string> = new Set();
   /** How the run stood when it was last read; `undefined` until it was read again. */
@@ -174,26 +181,26 @@ class RunWatch {
   }
 
   #hear(event: RunEvent): void {
-    if (this.#early !== null) return void this.#early.push(event);
     const claim = event.type === "run:leased" ? this.#deps.claimHere(this.runId) : null;
+    if (this.#early !== null) return void this.#early.push({ event, lease: claim?.lease ?? null });
     if (claim !== null) {
-      if (this.#teller.hasSeenBeyond(claim.lease)) return; // the claim was answered late
       this.#untold = new Set(claim.steps.filter((step) => !this.#teller.hasTold(step)).map(({ name }) => name));
     }
-    if (this.#untold.size === 0) this.#teller.hear(event);
-    else this.#catchUp(event);
+    const heard = { event, lease: claim?.lease ?? null };
+    if (this.#untold.size === 0) this.#teller.hear(event, heard.lease);
+    else this.#catchUp(heard);
   }
 
   /** Tells what was recorded elsewhere before it tells what happens here. */
-  async #catchUp(event: RunEvent): Promise<void> {
-    this.#early = [event];
+  async #catchUp(heard: Heard): Promise<void> {
+    this.#early = [heard];
     try {
       const state = await this.#deps.store.getRunState(this.runId);
       if (state !== null) this.#teller.seeSteps(state, this.#untold);
       this.#untold = new Set();
     } catch (error) {
       // The next event is another chance; after the last one whoever watches has to come back.
-      if (this.#early.some(isLastEvent)) return this.end(error);
+      if (this.#early.some(({ event }) => isLastEvent(event))) return this.end(error);
       this.#deps.hub.publishError(error);
     }
     this.#tellEarly();
@@ -202,7 +209,7 @@ class RunWatch {
   #tellEarly(): void {
     const early = this.#early ?? [];
     this.#early = null;
-    for (const event of early) this.#teller.hear(event);
+    for (const { event, lease } of early) this.#teller.hear(event, lease);
   }
 
   #tell(event: RunEvent): void {

@@ -411,3 +411,33 @@ Deno.test("RunTeller.see() tells progress elsewhere before the pause or the end 
   assert.deepEqual(paused.types(), ["run:progress", "run:waiting"]);
   assert.deepEqual(ended.types(), ["run:progress", "run:complete"]);
 });
+
+for (const status of ["waiting", "completed"] as const) {
+  Deno.test(`RunTeller.hear() tells nothing of a lease that was over when the run was read as ${status}`, () => {
+    const { teller, hear, types } = aTeller();
+    const hub = new Hub(new FakeHost());
+    const leased = (generation: number) => {
+      const event = hub.runEvent({ id: ID, jobName: "job", labels: {} }, LEASED);
+      teller.hear(event, { runId: ID, generation, concurrencyKey: null });
+    };
+    teller.begin(aState({ status, pauses: status === "waiting" ? [REVIEW] : [] }));
+    const before = types();
+
+    leased(1);
+    hear(START, { type: "step:start", stepName: "read", stepIndex: 0, attempt: 1 }, WAITING);
+
+    assert.deepEqual(types(), before);
+    if (status === "completed") return;
+    leased(2);
+    hear(START);
+    assert.deepEqual(types(), [...before, "run:leased", "run:start"]);
+  });
+}
+
+Deno.test("RunTeller.hear() tells no trigger whose answer comes after the run was taken up", () => {
+  const { hear, types } = aTeller();
+
+  hear(LEASED, START, COMPLETE, { type: "run:trigger", input: null });
+
+  assert.deepEqual(types(), ["run:leased", "run:start", "run:complete"]);
+});
