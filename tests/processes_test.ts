@@ -135,6 +135,24 @@ Deno.test("several processes open and migrate a new file at the same moment", as
   }
 });
 
+Deno.test("a large file can be copied while another process commits all the time", async () => {
+  await using place = await aPlace();
+  await using store = await SqliteStore.open(place.database);
+  await store.migrate();
+  const megabyte = JSON.stringify("x".repeat(2 ** 20));
+  for (let i = 0; i < 40; i++) await store.enqueue([{ ...aRun(), payload: megabyte, input: megabyte }]);
+  await using other = new Child("committing.ts", place.database);
+  await other.hear("ready");
+  const before = (await store.getRuns({ limit: 0 })).total;
+
+  await inTime(store.backup(`${place.folder}/copy.db`), "the copy was to be made");
+
+  const copied = Number(countRuns(`${place.folder}/copy.db`));
+  assert.ok(copied >= before, `${copied} runs are in the copy, ${before} were there before`);
+  assert.equal(integrity(`${place.folder}/copy.db`), "ok");
+  assert.equal((await other.end("SIGTERM")).signal, "SIGTERM");
+});
+
 Deno.test("a worker whose lease ended while it was blocked starts no step that another has recorded", async () => {
   await using place = await aPlace();
   await using store = await SqliteStore.open(place.database);
