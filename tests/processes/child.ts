@@ -9,6 +9,14 @@ export interface Message {
   [name: string]: unknown;
 }
 
+/** A program, and what it finds in its environment beside what is there already. */
+export interface Program {
+  /** The file, seen from this folder, or its URL. */
+  file: string;
+  /** Variables by name. */
+  env: Record<string, string>;
+}
+
 /** A program of this folder in a process of its own. Its other end is `parent.ts`. */
 export class Child implements AsyncDisposable {
   readonly #program: string;
@@ -19,14 +27,15 @@ export class Child implements AsyncDisposable {
   #hasEnded = false;
   #wake: () => void = () => {};
 
-  /** Starts a program of this folder. */
-  constructor(program: string, ...args: string[]) {
-    this.#program = program;
+  /** Starts a program of this folder, or another one that is named by its URL. */
+  constructor(program: string | Program, ...args: string[]) {
+    const { file, env } = typeof program === "string" ? { file: program, env: {} } : program;
+    this.#program = file;
     this.#process = new Deno.Command(Deno.execPath(), {
-      args: ["run", "--allow-all", "--no-lock", new URL(program, import.meta.url).href, ...args],
+      args: ["run", "--allow-all", "--no-lock", new URL(file, import.meta.url).href, ...args],
       // What is killed cannot finish writing down which of its lines were covered.
       clearEnv: true,
-      env: without("DENO_COVERAGE_DIR", Deno.env.toObject()),
+      env: { ...without("DENO_COVERAGE_DIR", Deno.env.toObject()), ...env },
       stdin: "piped",
       stdout: "piped",
       stderr: "inherit",
@@ -51,14 +60,20 @@ export class Child implements AsyncDisposable {
 
   /** The first message of a type that was not heard yet. */
   async hear(type: string): Promise<Message> {
-    return await inTime(this.#next(type), `${this.#program} was to say "${type}"`);
+    return await this.hearAny(type);
   }
 
-  async #next(type: string): Promise<Message> {
+  /** The first message of any of these types that was not heard yet. */
+  async hearAny(...types: string[]): Promise<Message> {
+    const wanted = types.map((type) => `"${type}"`).join(" or ");
+    return await inTime(this.#next(types, wanted), `${this.#program} was to say ${wanted}`);
+  }
+
+  async #next(types: readonly string[], wanted: string): Promise<Message> {
     while (true) {
-      const position = this.#messages.findIndex((message) => message.type === type);
+      const position = this.#messages.findIndex((message) => types.includes(message.type));
       if (position >= 0) return this.#messages.splice(position, 1)[0]!;
-      if (this.#hasEnded) throw new Error(`${this.#program} ended without saying "${type}"`);
+      if (this.#hasEnded) throw new Error(`${this.#program} ended without saying ${wanted}`);
       await new Promise<void>((resolve) => this.#wake = resolve);
     }
   }
@@ -68,21 +83,38 @@ export class Child implements AsyncDisposable {
     await this.#input.write(new TextEncoder().encode(`${line}\n`));
   }
 
+  /** Sends it a signal, unless it has ended. */
+  signal(signal: Deno.Signal): void {
+    try {
+      this.#process.kill(signal);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // which says that it has ended already
+    }
+  }
+
+  /** Resolves when it has ended, with how it did. */
+  get ended(): Promise<Deno.CommandStatus> {
+    return this.#process.status;
+  }
+
   /** Sends it a signal and waits until it has ended. Answers how. */
   async end(signal: Deno.Signal): Promise<Deno.CommandStatus> {
-    this.#process.kill(signal);
+    this.signal(signal);
     const status = await inTime(this.#process.status, `${this.#program} was to end after ${signal}`);
+    await this.#reading;
+    return status;
+  }
+
+  /** Waits until it has ended by itself. Answers how. */
+  async hasEnded(): Promise<Deno.CommandStatus> {
+    const status = await inTime(this.#process.status, `${this.#program} was to end by itself`);
     await this.#reading;
     return status;
   }
 
   /** Ends it, whatever it is doing. */
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#process.kill("SIGKILL");
-    } catch {
-      // It has ended already.
-    }
+    this.signal("SIGKILL");
     await this.#process.status;
     await this.#reading;
     await this.#input.abort().catch(() => {});

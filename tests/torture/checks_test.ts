@@ -1,0 +1,305 @@
+import assert from "node:assert/strict";
+import type { RunEvent } from "../../src/event.ts";
+import { checkReceipts, noReceipts, type RunReceipts } from "./checks/check_receipts.ts";
+import { checkSignalAnswer, type SignalHistory } from "./checks/check_signal_answer.ts";
+import { checkState } from "./checks/check_state.ts";
+import { checkSteps } from "./checks/check_steps.ts";
+import { checkStream, type HeardStream } from "./checks/check_stream.ts";
+import { checkTenures, findStaleWrites, findTenures } from "./checks/check_tenures.ts";
+import { checkValues } from "./checks/check_values.ts";
+import type { Fact, Placed } from "./fact.ts";
+import type { PauseRow, RunRows, StepRow } from "./rows.ts";
+
+// A test of the tests: each check has nothing to say about a history that can be, and finds what was done to one.
+
+const begin = (generation: number): Fact => ({ is: "begin", pid: 1, run: "run", generation, key: null });
+const start = (generation: number, attempt = 1): Fact => {
+  return { is: "start", pid: 1, run: "run", generation, step: "a", attempt };
+};
+const done = (generation: number, value: string, attempt = 1): Fact => {
+  return { is: "done", pid: 1, run: "run", generation, step: "a", attempt, value };
+};
+const ack = (value: string, isLast = true, attempt = 1): Fact => {
+  return { is: "ack", pid: 1, run: "run", step: "a", attempt, value, isLast };
+};
+const end = (generation: number): Fact => ({ is: "end", pid: 1, run: "run", generation });
+const over = (status: "completed" | "failed"): Fact => ({ is: "over", pid: 1, run: "run", status });
+const replay = (value: string): Fact => ({ is: "replay", pid: 1, run: "run", generation: 1, step: "a", value });
+const outcome = (value: string): Fact => ({ is: "outcome", pid: 1, run: "run", generation: 1, wait: "w", value });
+
+function placed(...facts: Fact[]): Placed[] {
+  return facts.map((fact, at) => ({ ...fact, at }));
+}
+
+function aStep(row: Partial<StepRow> = {}): StepRow {
+  return { name: "a", status: "completed", attempts: 1, value: '"x"', recordedNo: 1, ...row };
+}
+
+function aWait(row: Partial<PauseRow> = {}): PauseRow {
+  return {
+    id: "wait",
+    kind: "wait",
+    name: "w",
+    status: "resolved",
+    isAwaited: true,
+    value: '["s",1]',
+    hasSignal: true,
+    deadlineAt: 20,
+    resolvedAt: 10,
+    ...row,
+  };
+}
+
+/** A run of one step that was completed under its first lease. */
+function aRun(rows: Partial<RunRows> = {}): RunRows {
+  return {
+    seq: 1,
+    id: "run",
+    job: "straight",
+    status: "completed",
+    key: null,
+    generation: 1,
+    place: null,
+    timerAt: null,
+    leaseOwner: null,
+    leaseExpiresAt: null,
+    completedAt: 30,
+    recorded: 1,
+    output: { token: "token", seen: [["step", "a", '"x"']] },
+    error: null,
+    failedStep: null,
+    input: { token: "token", seed: 1, key: null },
+    steps: [aStep()],
+    pauses: [],
+    hash: 0,
+    ...rows,
+  };
+}
+
+const NOTHING: ReadonlySet<string> = new Set();
+const ORDINARY = [begin(1), start(1), done(1, '"x"'), ack('"x"'), end(1), over("completed")];
+
+const steps = (facts: Fact[], rows: Partial<RunRows> = {}) => checkSteps(placed(...facts), aRun(rows), NOTHING);
+const values = (facts: Fact[], rows: Partial<RunRows> = {}) => checkValues(placed(...facts), aRun(rows));
+const stale = (facts: Fact[], rows: Partial<RunRows> = {}) => findStaleWrites(placed(...facts), aRun(rows)).join();
+
+Deno.test("checkSteps() has nothing to say about a step that was killed before it was recorded", () => {
+  const restarted = [begin(1), start(1), begin(3), start(3), done(3, '"x"'), ack('"x"'), end(3), over("completed")];
+
+  assert.deepEqual(steps(ORDINARY), []);
+  assert.deepEqual(steps(restarted, { generation: 3 }), []);
+});
+
+Deno.test("checkSteps() lets a zombie start what it does not know to be recorded, and nobody else", () => {
+  const facts = [begin(1), begin(3), start(3), done(3, '"x"'), ack('"x"')];
+
+  assert.deepEqual(steps([...facts, start(1)], { generation: 3 }), []);
+  assert.match(steps([...facts, start(3)], { generation: 3 }).join(), /was started under lease 3 after/);
+  assert.match(steps([...facts, begin(5), start(5)], { generation: 5 }).join(), /was started under lease 5 after/);
+});
+
+Deno.test("checkSteps() knows which attempts may follow one that has failed", () => {
+  const failed = [begin(1), start(1), done(1, "failed: e"), ack("failed: e", false)];
+  const second = [start(1, 2), done(1, '"x"', 2), ack('"x"', true, 2)];
+  const recorded = { steps: [aStep({ attempts: 2 })] };
+
+  assert.deepEqual(steps([...failed, ...second], recorded), []);
+  assert.match(steps([...failed, begin(2), start(2, 1)], recorded).join(), /attempt 1 at step "a" was started/);
+  assert.match(steps(failed, { steps: [] }).join(), /is not recorded/);
+  assert.match(steps([...failed], { steps: [aStep({ attempts: 0 })] }).join(), /is lost/);
+});
+
+Deno.test("checkSteps() finds what was acknowledged and is not recorded", () => {
+  assert.match(steps(ORDINARY, { steps: [] }).join(), /was acknowledged and is not recorded/);
+  assert.match(
+    steps(ORDINARY, { steps: [aStep({ value: '"y"' })] }).join(),
+    /was acknowledged with "x", recorded is "y"/,
+  );
+});
+
+Deno.test("checkSteps() finds values that no function has returned", () => {
+  const known = checkSteps(placed(begin(1)), aRun(), new Set(['"x"']));
+
+  assert.match(steps([begin(1), start(1), ack('"x"')]).join(), /which nothing has returned/);
+  assert.match(steps([begin(1)]).join(), /which its function has never returned/);
+  assert.deepEqual(known, []); // copied from the run that it was made from
+});
+
+Deno.test("checkSteps() finds two executions under one lease, and one without any", () => {
+  assert.match(steps([begin(1), ...ORDINARY]).join(), /the body under lease 1 was started twice/);
+  assert.match(steps([begin(1), start(1), ...ORDINARY.slice(1)]).join(), /attempt 1 .* was started twice/);
+  assert.match(steps([...ORDINARY.slice(0, 4), begin(2)]).join(), /was under lease 2, the newest is 1/);
+});
+
+Deno.test("checkSteps() finds what goes on after the end of a run", () => {
+  assert.match(steps([...ORDINARY, { ...start(1), step: "b" } as Fact]).join(), /a start came after the run was said/);
+  assert.match(steps(ORDINARY, { status: "failed" }).join(), /was said to be completed, and is failed/);
+  assert.match(steps(ORDINARY, { status: "running" }).join(), /the run goes on after its end/);
+  assert.match(
+    steps([...ORDINARY, { ...begin(3), pid: 2 } as Fact], { generation: 3 }).join(),
+    /process 1 has ended the run under an older lease than 3/,
+  );
+});
+
+Deno.test("findStaleWrites() finds a write that was accepted under a lease that had passed on", () => {
+  const zombie = [begin(1), start(1), begin(3), done(1, '"x"')];
+
+  assert.equal(stale(ORDINARY), "");
+  assert.equal(stale(zombie, { steps: [], generation: 3 }), ""); // it was refused
+  assert.match(stale(zombie, { generation: 3 }), /a write of .* under lease 1 .* was accepted after .* under lease 3/);
+});
+
+Deno.test("findStaleWrites() finds an ending that was accepted under a lease that had passed on", () => {
+  const facts = [begin(1), begin(3), start(3), done(3, '"x"'), ack('"x"'), end(1)];
+
+  assert.equal(stale(facts, { generation: 3 }), ""); // it was refused
+  assert.match(stale(facts, { generation: 1 }), /a write of .* under lease 1 .* was accepted after .* under lease 3/);
+});
+
+Deno.test("a body that began long after it was claimed proves nothing", () => {
+  const late = [begin(3), start(3), begin(1), done(3, '"x"'), ack('"x"'), end(3)];
+
+  assert.equal(stale(late, { generation: 3 }), "");
+  assert.deepEqual(findTenures(placed(...late), aRun({ generation: 3 })).map(({ generation }) => generation), [3]);
+});
+
+Deno.test("checkTenures() finds two runs that hold one key", () => {
+  const one = findTenures(placed(...ORDINARY), aRun());
+  const after = one.map((tenure) => ({ ...tenure, run: "other", from: tenure.until + 1, until: tenure.until + 5 }));
+  const meanwhile = one.map((tenure) => ({ ...tenure, run: "other", from: tenure.from + 1, until: tenure.from + 1 }));
+
+  assert.deepEqual(checkTenures([...one, ...after]), []);
+  assert.match(checkTenures([...one, ...meanwhile]).join(), /was held until after run other/);
+});
+
+Deno.test("checkTenures() lets a run that waits for a retry keep its key", () => {
+  const failed = [begin(1), start(1), done(1, "failed: e"), ack("failed: e", false)];
+  const facts = placed(...failed, begin(2), start(2, 2), done(2, '"x"', 2));
+  const [first, second] = findTenures(facts, aRun({ generation: 2 }));
+
+  assert.deepEqual([first!.from, first!.until, second!.from], [0, 3, 4]);
+  assert.deepEqual(checkTenures([first!, second!]), []);
+  const between = { run: "other", generation: 1, key: null, from: 3, until: 3 };
+  assert.match(checkTenures([first!, second!, between]).join(), /was held until after run other/);
+});
+
+Deno.test("checkValues() finds what a body saw and is not recorded", () => {
+  const waited = { pauses: [aWait()], output: { token: "token", seen: [["wait", "w", '["s",1]']] } } as const;
+  const rows = { ...waited, steps: [], output: { token: "token", seen: [...waited.output.seen] } } as never;
+
+  assert.deepEqual(values([...ORDINARY, replay('"x"')]), []);
+  assert.deepEqual(values([outcome('["s",1]')], rows), []);
+  assert.match(values([replay('"y"')]).join(), /saw "y" of step a, recorded is "x"/);
+  assert.match(values([outcome("timeout")], rows).join(), /saw timeout of wait w/);
+});
+
+Deno.test("checkValues() finds an output that is not made of what is recorded", () => {
+  const seen = (value: string) => ({ output: { token: "token", seen: [["step", "a", value]] } }) as Partial<RunRows>;
+
+  assert.match(values([], seen('"y"')).join(), /the output has "y" of step a, recorded is "x"/);
+  assert.match(values([], { output: { token: "token", seen: [] } }).join(), /knows nothing of step a/);
+  assert.match(values([], { output: { token: "other", seen: [["step", "a", '"x"']] } }).join(), /is that of other/);
+  assert.match(values([], { output: null }).join(), /has no output/);
+});
+
+Deno.test("checkValues() lets a run fail for its own step only", () => {
+  const failed = { status: "failed", error: "e", output: null };
+  const broken = aStep({ name: "broken", status: "failed", value: "failed: e" });
+
+  assert.deepEqual(values([], { ...failed, job: "failing", failedStep: "broken", steps: [broken] }), []);
+  assert.match(values([], failed).join(), /a run of "straight" has failed: e/);
+  assert.match(
+    values([], { ...failed, job: "failing", failedStep: "broken", steps: [] }).join(),
+    /recorded is undefined/,
+  );
+  assert.match(values([], { job: "failing" }).join(), /was completed/);
+});
+
+Deno.test("checkState() finds states that no transaction leads to", () => {
+  const waiting = { status: "waiting", completedAt: null };
+  const open = aWait({ status: "pending", value: null, hasSignal: false, resolvedAt: null });
+  const state = (rows: Partial<RunRows>) => checkState(aRun(rows)).join();
+
+  assert.equal(state({}), "");
+  assert.equal(state({ ...waiting, pauses: [open] }), "");
+  assert.equal(state({ ...waiting, place: "R", pauses: [aWait()] }), "");
+  assert.match(state({ completedAt: null }), /has no time of its end/);
+  assert.match(state({ pauses: [open] }), /is still open/);
+  assert.match(state({ ...waiting, pauses: [aWait()] }), /is not due though "w" is over/);
+  assert.match(state({ ...waiting }), /waits for nothing/);
+  assert.match(state({ status: "running", completedAt: null }), /its lease is that of null/);
+  assert.match(state({ status: "pending", completedAt: null }), /stands in no line/);
+  assert.match(state({ place: "R" }), /stands in line at R/);
+  assert.match(state({ recorded: 0 }), /has counted 0 records only/);
+  assert.match(state({ pauses: [aWait({ resolvedAt: 20 })] }), /was signalled too late/);
+  assert.match(state({ pauses: [aWait({ hasSignal: false, value: "timeout" })] }), /ended at another time/);
+});
+
+Deno.test("checkReceipts() finds a run that is not as its client was told", () => {
+  const receipts = (told: Partial<RunReceipts>, rows: Partial<RunRows> | null = {}) => {
+    return checkReceipts({ ...noReceipts(), ...told }, rows === null ? null : aRun(rows)).join();
+  };
+  const signals = new Map([["wait", { waitId: "wait", value: '["s",1]', shown: "" }]]);
+  const sent = new Map([["wait", new Set(['["s",1]'])]]);
+
+  assert.equal(receipts({ job: "straight", token: "token" }), "");
+  assert.equal(receipts({ signals, sent }, { pauses: [aWait()] }), "");
+  assert.equal(receipts({ isDeleteAsked: true }, null), "");
+  assert.match(receipts({ job: "straight" }, null), /is gone, and nobody has deleted it/);
+  assert.match(receipts({ isDeleted: true }), /was deleted, and is there/);
+  assert.match(receipts({ isCancelled: true, isCancelAsked: true }), /was cancelled, and is completed/);
+  assert.match(receipts({}, { status: "cancelled" }), /nobody has asked for that/);
+  assert.match(receipts({ isSeenOver: true }, { status: "running" }), /was said to have ended/);
+  assert.match(receipts({ token: "other" }), /has another input/);
+  assert.match(receipts({ signals, sent }), /was accepted, recorded is null/);
+  assert.match(receipts({ signals, sent }, { pauses: [aWait({ value: "timeout", hasSignal: false })] }), /is timeout/);
+  assert.match(receipts({}, { pauses: [aWait()] }), /which nobody has sent/);
+});
+
+Deno.test("checkSignalAnswer() finds receipts that contradict each other", () => {
+  const wait = { outcome: "signal", signalId: "s", payload: 1 };
+  const receipt = (disposition: string, more = {}) => JSON.stringify({ wait: { ...wait, ...more }, disposition });
+  const told = (...answers: [status: number, text: string, value?: string][]) => {
+    const history: SignalHistory = { receipt: null, isAccepted: false, isExpired: false };
+    return answers.map(([status, text, value = '["s",1]']) =>
+      checkSignalAnswer(history, { waitId: "wait", value, status, text, mayBeGone: false })
+    ).at(-1);
+  };
+
+  const accepted: [number, string] = [200, receipt("accepted")];
+  assert.equal(told(accepted), null);
+  assert.equal(told(accepted, [200, receipt("duplicate")]), null);
+  assert.equal(told([200, receipt("duplicate")], accepted), null); // the first answer came later
+  assert.equal(told(accepted, [409, "", '["t",1]']), null);
+  assert.equal(told([410, ""]), null);
+  assert.match(told(accepted, accepted)!, /had been accepted before/);
+  assert.match(told(accepted, [200, receipt("duplicate", { resolvedAt: "later" })])!, /the first receipt was/);
+  assert.match(told([200, receipt("accepted"), '["t",1]'])!, /that is another signal/);
+  assert.match(told([410, ""], accepted)!, /its deadline had passed before/);
+  assert.match(told(accepted, [410, ""])!, /accepted was/);
+  assert.match(told(accepted, [409, ""])!, /accepted was/);
+  assert.match(told([404, ""])!, /answered 404/);
+  assert.match(told([500, ""])!, /answered 500/);
+});
+
+Deno.test("checkStream() finds what is told twice, too late, or wrongly", () => {
+  const stream = (types: (string | Record<string, unknown>)[], ended: Partial<HeardStream> = {}) => {
+    const events = types.map((type) => typeof type === "string" ? { type } : type) as unknown as RunEvent[];
+    return checkStream({ run: "run", events, isEnded: true, isServerGone: false, ...ended }, aRun()).join();
+  };
+  const step = { type: "step:complete", stepName: "a", output: "x" };
+  const complete = { type: "run:complete", output: aRun().output };
+
+  assert.equal(stream(["run:leased", "run:start", step, "run:leased", "run:start", complete]), "");
+  assert.equal(stream(["run:leased"], { isEnded: false }), "");
+  assert.equal(stream(["run:leased"], { isServerGone: true }), "");
+  assert.match(stream(["run:leased"]), /ended before the run/);
+  assert.match(stream(["run:start", complete]), /came before run:leased/);
+  assert.match(stream(["run:leased", "run:start", "run:start", complete]), /came twice under one lease/);
+  assert.match(stream([step, step, complete]), /step:complete of "a" was told twice/);
+  assert.match(stream([complete, complete]), /run:complete came after run:complete/);
+  assert.match(stream([complete, step]), /step:complete came after run:complete/);
+  assert.match(stream(["run:cancel"]), /ended with run:cancel, and the run is completed/);
+  assert.match(stream([{ type: "run:complete", output: 1 }]), /another output/);
+  assert.match(stream([{ ...step, output: "y" }, complete]), /step:complete told "y"/);
+});

@@ -1,0 +1,113 @@
+import { DatabaseSync } from "node:sqlite";
+import { Child } from "../processes/child.ts";
+import { inTime, until } from "../processes/deadline.ts";
+import type { Chance } from "../support/chance.ts";
+import type { CopyThread } from "./copy_thread.ts";
+import type { Examiner } from "./examiner.ts";
+import type { Fleet } from "./fleet.ts";
+import type { Tally } from "./tally.ts";
+import type { Violations } from "./violations.ts";
+import { DAMAGES, damageWal, findWalTail } from "./wal_damage.ts";
+
+/** What a power loss needs. */
+export interface PowerLossDeps {
+  database: string;
+  /** A folder for copies. */
+  folder: string;
+  leaseMs: number;
+  fleet: Fleet;
+  examiner: Examiner;
+  copies: CopyThread;
+  chance: Chance;
+  tally: Tally;
+  violations: Violations;
+}
+
+/**
+ * Looks at what a power loss at this moment would leave behind: all processes are suspended, the files are copied, and
+ * the end of the log of each copy is damaged in another way. What was synced cannot really be lost: that even then the
+ * rest is consistent is more than is promised.
+ *
+ * @param number Which power loss it is, for names.
+ */
+export async function losePower(number: number, deps: PowerLossDeps): Promise<void> {
+  const { folder, fleet, examiner, copies, chance, tally, violations } = deps;
+  const place = `${folder}/power-loss-${number}`;
+  await Deno.mkdir(place);
+  const expected = await fleet.freeze(async () => {
+    await copyFiles(deps.database, place);
+    return examiner.expected();
+  });
+  tally.add("power losses");
+  const original = `${place}/jobs.db`;
+  const wal = await readFile(`${original}-wal`);
+  const tail = findWalTail(await readFile(`${original}-shm`), wal.length);
+  const damaged: string[] = [];
+  for (const damage of DAMAGES) {
+    const path = `${place}/${damage.replaceAll(" ", "-")}.db`;
+    await Deno.copyFile(original, path);
+    await Deno.writeFile(`${path}-wal`, damageWal(wal, tail, damage, chance));
+    damaged.push(path);
+  }
+  await removeFile(`${original}-shm`);
+  for (const path of [original, ...damaged]) {
+    const problems = await copies.examine(path, path === original ? expected : null);
+    tally.add("damaged copies opened", path === original ? 0 : 1);
+    for (const problem of problems) violations.add(`${path}: ${problem}`);
+  }
+  const drained = chance.pick(damaged);
+  for (const problem of await drain(drained, deps)) violations.add(`${drained}, drained: ${problem}`);
+  tally.add("damaged copies drained");
+  if (violations.found.length === 0) await Deno.remove(place, { recursive: true });
+}
+
+/** By another program: closing the file would drop the locks of a process that uses it. */
+async function copyFiles(database: string, target: string): Promise<void> {
+  const { code, stderr } = await new Deno.Command("cp", {
+    args: [database, `${database}-wal`, `${database}-shm`, target],
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  // Without a log everything is in the database: the last one who closed it has removed the log.
+  const message = new TextDecoder().decode(stderr);
+  if (code !== 0 && !message.includes("jobs.db-")) throw new Error(`cp failed: ${message}`);
+}
+
+async function readFile(path: string): Promise<Uint8Array> {
+  try {
+    return await Deno.readFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return new Uint8Array();
+    throw error;
+  }
+}
+
+async function removeFile(path: string): Promise<void> {
+  await Deno.remove(path).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+}
+
+/** Lets a worker execute what is left in a copy, until nothing is left but waits that nobody answers. */
+async function drain(path: string, { leaseMs, copies }: PowerLossDeps): Promise<string[]> {
+  await using worker = new Child("../torture/worker.ts", path, `${path}.ledger`, String(leaseMs));
+  await worker.hear("ready");
+  await worker.tell("begin");
+  await worker.hear("serving");
+  await until(() => countUnfinished(path) === 0, `the runs of ${path} were to end`);
+  const { code } = await inTime(worker.end("SIGTERM"), "the worker of a copy was to end");
+  return [...(code === 0 ? [] : [`its worker ended with ${code}`]), ...await copies.examine(path, null)];
+}
+
+function countUnfinished(path: string): number {
+  const database = new DatabaseSync(path, { timeout: 10_000 });
+  try {
+    const row = database.prepare(
+      `SELECT count(*) AS runs FROM holdfast_runs
+       WHERE completed_at IS NULL AND (status <> 'waiting' OR place IS NOT NULL OR timer_at IS NOT NULL)`,
+    ).get()!;
+    return Number(row.runs);
+  } finally {
+    database.close();
+  }
+}

@@ -1,0 +1,19 @@
+/** A misfortune of the outside world that is brought about on purpose, with real processes, and what has to hold in it. */
+export interface Scenario {
+  /** What happens, as a few words. */
+  name: string;
+
+  /**
+   * Brings it about and looks at what comes of it. It leaves no process, mount or file behind.
+   *
+   * @param options.isBrief Whether it takes seconds rather than minutes: fewer rounds, not fewer promises.
+   * @throws A promise was broken, and the error says which and how things stand; or too little was exercised to tell.
+   */
+  run(options: { isBrief: boolean }): Promise<ScenarioResult>;
+}
+
+/** How a scenario ended: all promises held, or this machine cannot bring the misfortune about. */
+export type ScenarioResult =
+  /** `told` is one line of what was measured. */
+  | { outcome: "held"; told: string }
+  | { outcome: "skipped"; reason: string };

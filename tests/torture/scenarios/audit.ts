@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { type Run, SqliteStore } from "../../../mod.ts";
+import type { Ledger } from "../../processes/ledger.ts";
+import { assertNone } from "./assert_none.ts";
+import type { Customers } from "./customers.ts";
+import type { Receipt } from "./orders.ts";
+
+/** How much was found in order. */
+export interface Audit {
+  /** How many runs there are. */
+  runs: number;
+  /** How many results of steps the jobs had been given. */
+  acknowledged: number;
+}
+
+/**
+ * Looks whether a file has all that customers were promised and no more: one run for each order, all of them completed,
+ * with the very results that the jobs had seen, and no step that was executed again after that.
+ *
+ * @param options.extraRuns How many runs nobody has ordered.
+ */
+export async function audit(
+  database: string,
+  ledger: Ledger,
+  customers: Pick<Customers, "accepted" | "signalled">,
+  options: { extraRuns?: number } = {},
+): Promise<Audit> {
+  const acknowledged = readAcknowledged(ledger);
+  await using store = await SqliteStore.open(database);
+  const runs = await readRuns(store);
+  const byId = new Map(runs.map((run) => [run.id, run]));
+
+  assertNone(runs.filter(({ status }) => status !== "completed").map(tell), "Some runs have not completed");
+  assertNone([...customers.accepted.values()].filter((id) => !byId.has(id)), "Accepted orders are gone");
+  assert.equal(runs.length, customers.accepted.size + (options.extraRuns ?? 0), "There is not one run for each order");
+  for (const [runId, payload] of customers.signalled) {
+    const output = byId.get(runId)!.output as { payload: unknown };
+    assert.equal(output.payload, payload, `The accepted signal of run ${runId} was to be its outcome`);
+  }
+  for (const [runId, receipts] of acknowledged) {
+    const steps = await store.getSteps(runId);
+    const recorded = steps.map(({ name, output }) => [name, (output as unknown as Receipt).receipt]);
+    assert.deepEqual(recorded, [...receipts], `The steps of run ${runId} were to be those that its job had seen`);
+    assert.deepEqual(byId.get(runId)!.output, [...receipts.values()]);
+  }
+  assert.equal(checkIntegrity(database), "ok");
+  return { runs: runs.length, acknowledged: [...acknowledged.values()].reduce((sum, { size }) => sum + size, 0) };
+}
+
+/** What the jobs were given, by run and step. Looks whether it was the same each time, and made only once. */
+function readAcknowledged(ledger: Ledger): Map<string, Map<string, string>> {
+  const acknowledged = new Map<string, Map<string, string>>();
+  for (const [word, runId, stepName, receipt] of ledger.read() as [string, string, string, string][]) {
+    const ofRun = acknowledged.get(runId) ?? new Map<string, string>();
+    const known = ofRun.get(stepName);
+    if (word === "start") {
+      assert.equal(
+        known,
+        undefined,
+        `${stepName} of run ${runId} was executed again after its result was acknowledged`,
+      );
+    } else {
+      assert.ok(known === undefined || known === receipt, `${stepName} of run ${runId} had two results`);
+      acknowledged.set(runId, ofRun.set(stepName, receipt));
+    }
+  }
+  return acknowledged;
+}
+
+async function readRuns(store: SqliteStore): Promise<Run[]> {
+  const runs: Run[] = [];
+  for (let hasMore = true; hasMore;) {
+    const page = await store.getRuns({ limit: 500, offset: runs.length });
+    runs.push(...page.runs);
+    hasMore = page.hasMore;
+  }
+  return runs;
+}
+
+function tell({ id, jobName, status, error }: Run): string {
+  return `${jobName} ${id} is ${status}: ${error}`;
+}
+
+/** What SQLite says of a file that nobody has open. */
+export function checkIntegrity(database: string): unknown {
+  using db = new DatabaseSync(database, { readOnly: true });
+  return db.prepare("PRAGMA integrity_check").get()!.integrity_check;
+}

@@ -1,0 +1,23 @@
+import type { Scenario } from "../scenario.ts";
+import { damagedFile } from "./damaged_file.ts";
+import { diskErrors } from "./disk_errors.ts";
+import { foreignLock } from "./foreign_lock.ts";
+import { fullDisk } from "./full_disk.ts";
+import { killedOpening } from "./killed_opening.ts";
+import { movedClock } from "./moved_clock.ts";
+import { openingTogether } from "./opening_together.ts";
+import { readOnlyFile } from "./read_only_file.ts";
+import { replacedFile } from "./replaced_file.ts";
+
+/** All scenarios, in the order in which they are run. */
+export const SCENARIOS: readonly Scenario[] = [
+  fullDisk,
+  readOnlyFile,
+  replacedFile,
+  foreignLock,
+  openingTogether,
+  killedOpening,
+  damagedFile,
+  movedClock,
+  diskErrors,
+];

@@ -1,0 +1,143 @@
+import { Chance } from "../support/chance.ts";
+import { backUp } from "./back_up.ts";
+import { Crew } from "./crew.ts";
+import { nap } from "./nap.ts";
+import { Nemesis } from "./nemesis.ts";
+import { losePower } from "./power_loss.ts";
+import type { Sights } from "./sights.ts";
+import type { Sizes } from "./sizes.ts";
+import type { Tally } from "./tally.ts";
+import type { Violations } from "./violations.ts";
+
+/** What a storm is like. Durations are in milliseconds. */
+export interface StormOptions {
+  /** How long there is trouble. */
+  ms: number;
+  /** What decides which trouble. */
+  seed: number;
+  /** How many workers serve at the same time. */
+  workers: number;
+  /** How long the storm goes on between two power losses. */
+  powerLossEveryMs: number;
+  /** How long the storm goes on between two backups. */
+  backupEveryMs: number;
+  /** An empty folder for everything that it leaves. */
+  folder: string;
+  /** Ends it early. */
+  abortSignal: AbortSignal;
+  /** Hears now and then how things stand. */
+  onProgress?: (progress: StormProgress) => void;
+}
+
+/** How far a storm has come. */
+export interface StormProgress {
+  /** For how long there has been trouble, in milliseconds. */
+  ms: number;
+  /** What has happened. */
+  tally: Tally;
+  /** What was seen last. */
+  sights: Sights;
+  /** How large the files are. */
+  sizes: Sizes;
+}
+
+/** What a storm came to. */
+export interface StormResult extends StormProgress {
+  /** The promises that were broken. */
+  violations: Violations;
+  /** For how long an event loop stood still, and not on purpose. */
+  longestGap: { wallMs: number; cpuMs: number };
+  /** How long it took until every run had ended, once the trouble was over, in milliseconds. */
+  drainMs: number;
+  /** How long the slowest backup took, in milliseconds. */
+  longestBackupMs: number;
+  /** How many lines of the ledger were cut off. */
+  tornLines: number;
+}
+
+const LEASE_MS = 500;
+const CLIENTS = 12;
+const LOOK_EVERY_MS = 1_000;
+const LOOK_EVERY_MS_AT_THE_END = 100;
+// Only reached when something is broken, and even then not by a slow machine: there are some dozens of runs left.
+const DRAIN_MS = 180_000;
+
+/** Lets workers execute runs while they are killed and suspended, and clients ask for more; checks what comes of it. */
+export async function storm(options: StormOptions): Promise<StormResult> {
+  const { seed, folder, workers, abortSignal } = options;
+  await using crew = new Crew({ folder, seed, workers, clients: CLIENTS, leaseMs: LEASE_MS });
+  const { violations, history, ledger, tally, sights, sizes } = crew;
+  const isPlain = () => violations.found.length === 0 && !abortSignal.aborted;
+  const calm = new AbortController();
+  const isEnough = AbortSignal.any([calm.signal, abortSignal, violations.anyFound]);
+  await crew.begin(isEnough);
+
+  const since = performance.now();
+  const progress = (): StormProgress => ({ ms: performance.now() - since, tally, sights, sizes });
+  const look = () => {
+    crew.examiner.look();
+    sizes.sample(tally.get("runs that ended"));
+    options.onProgress?.(progress());
+  };
+  const timer = setTimeout(() => calm.abort(), options.ms);
+  await makeTrouble(crew, options, look, isEnough, () => calm.abort());
+  clearTimeout(timer);
+  const { ms } = progress();
+
+  const drainMs = isPlain() ? await drain(look, crew) : 0;
+  if (isPlain()) await crew.end();
+  if (isPlain()) crew.examiner.lookAtAll();
+  return {
+    ...progress(),
+    ms,
+    violations,
+    longestGap: history.longestGap,
+    drainMs,
+    longestBackupMs: crew.longest.backupMs,
+    tornLines: ledger.tornLines,
+  };
+}
+
+async function makeTrouble(
+  crew: Crew,
+  { folder, seed, powerLossEveryMs, backupEveryMs }: StormOptions,
+  look: () => void,
+  isEnough: AbortSignal,
+  giveUp: () => void,
+): Promise<void> {
+  const powerLoss = { ...crew, folder, leaseMs: LEASE_MS, chance: new Chance(seed, "power loss") };
+  const troubles = [
+    new Nemesis(crew.fleet, (path) => new Chance(seed, path), crew.tally).rage(isEnough),
+    repeat(LOOK_EVERY_MS, isEnough, look),
+    repeat(powerLossEveryMs, isEnough, (number) => losePower(number, powerLoss)),
+    repeat(backupEveryMs, isEnough, (number) => backUp(number, { ...crew, folder })),
+  ];
+  for (const trouble of troubles) trouble.catch(giveUp);
+  await Promise.allSettled(troubles); // so that none goes on when one of them could not
+  await Promise.all(troubles);
+}
+
+/** Does something again and again, with so many milliseconds in between, until the signal is aborted. */
+async function repeat(
+  everyMs: number,
+  abortSignal: AbortSignal,
+  work: (number: number) => void | Promise<void>,
+): Promise<void> {
+  for (let number = 1;; number++) {
+    await nap(everyMs, abortSignal);
+    if (abortSignal.aborted) return;
+    await work(number);
+  }
+}
+
+/** Waits until every run has ended. Answers how long that took. */
+async function drain(look: () => void, { sights, violations }: Crew): Promise<number> {
+  const since = performance.now();
+  while (true) {
+    look();
+    const ms = performance.now() - since;
+    if (sights.unfinished === 0 || violations.found.length > 0) return ms;
+    if (ms > DRAIN_MS) violations.add(`${sights.unfinished} runs have not ended ${ms} ms after the trouble was over`);
+    await nap(LOOK_EVERY_MS_AT_THE_END, violations.anyFound);
+  }
+}

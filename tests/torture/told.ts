@@ -1,0 +1,34 @@
+import type { StormProgress, StormResult } from "./storm.ts";
+import { TALLIED } from "./tally.ts";
+
+const WIDTH = 52;
+
+/** How far a storm has come, in a line. */
+export function describeProgress({ ms, tally, sights, sizes }: StormProgress): string {
+  return `${(ms / 1_000).toFixed(0)} s: ${tally.get("kills")} kills, ${tally.get("suspensions")} suspensions, ` +
+    `${tally.get("runs that ended")} runs ended, ${sights.unfinished} not yet, ` +
+    `${tally.get("steps recorded")} steps, ${tally.get("requests")} requests, ` +
+    `${tally.get("power losses")} power losses, ${tally.get("backups")} backups; ${sizes.describe()}`;
+}
+
+/** All that was counted and measured in a storm, in a table. */
+export function describeTotals(result: StormResult): string {
+  const { ms, tally, sizes, violations, longestGap, drainMs, longestBackupMs, tornLines } = result;
+  const started = tally.get("steps started");
+  const percent = (100 * tally.get("steps started again") / Math.max(1, started)).toFixed(1);
+  const lines: [string, string][] = [
+    ...TALLIED.map((what): [string, string] => [what, tally.get(what).toLocaleString("en")]),
+    ["kills a second", (tally.get("kills") / (ms / 1_000)).toFixed(2)],
+    ["steps started again, of those started", `${percent} %`],
+    ["ledger lines that were cut off", String(tornLines)],
+    [
+      "longest block of an event loop, not on purpose",
+      `${longestGap.wallMs} ms (on a processor: ${longestGap.cpuMs} ms)`,
+    ],
+    ["longest backup", `${Math.round(longestBackupMs)} ms`],
+    ["size of the file", sizes.describe()],
+    ["time until every run had ended", `${(drainMs / 1_000).toFixed(1)} s`],
+    ["VIOLATIONS", String(violations.found.length)],
+  ];
+  return lines.map(([what, value]) => `${what.padEnd(WIDTH)} ${value}`).join("\n");
+}

@@ -1,0 +1,122 @@
+import { parseArgs } from "node:util";
+import type { Scenario } from "./scenario.ts";
+import { SCENARIOS } from "./scenarios/scenarios.ts";
+import { storm } from "./storm.ts";
+import { describeProgress, describeTotals } from "./told.ts";
+
+// The command line of the torture: `deno task torture --minutes 30`.
+
+const HELP = `deno task torture [options]
+
+  --minutes N     how long the storm lasts (default 3)
+  --seed S        what decides which blow when, and what a client asks (default: another one each time).
+                  The plan is the same for one seed, but the processes are real: no two storms are the same
+  --workers N     how many workers serve at the same time (default 3)
+  --only NAME     "storm", or the name of a scenario: this one alone
+  --brief         scenarios that take seconds rather than minutes
+  --keep          keep the folder with the database, the ledger of the workers and the copies
+
+A storm lets several processes execute runs on one file while they are killed, suspended, blocked and stopped at random
+moments, cuts the power, makes backups, and asks over HTTP. Afterwards everything is drained. A scenario is a misfortune
+of its own.`;
+
+const TOLD_EVERY_MS = { terminal: 1_000, file: 10_000 };
+const MINUTE_MS = 60_000;
+const SEEDS = 1_000_000;
+
+await main();
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    args: Deno.args,
+    options: {
+      minutes: { type: "string", default: "3" },
+      seed: { type: "string", default: String(1 + Math.floor(Math.random() * SEEDS)) },
+      workers: { type: "string", default: "3" },
+      only: { type: "string" },
+      brief: { type: "boolean", default: false },
+      keep: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) return console.log(HELP);
+  const names = ["storm", ...SCENARIOS.map(({ name }) => name)];
+  if (values.only !== undefined && !names.includes(values.only)) {
+    throw new RangeError(`--only must be one of:\n  ${names.join("\n  ")}`);
+  }
+  const minutes = positive(values.minutes);
+  const seed = positive(values.seed);
+  const workers = positive(values.workers);
+  const isChosen = (name: string) => values.only === undefined || values.only === name;
+  let isOk = !isChosen("storm") || await runStorm(minutes, seed, workers, values.keep);
+  for (const scenario of SCENARIOS.filter(({ name }) => isChosen(name))) {
+    isOk = await runScenario(scenario, values.brief) && isOk;
+  }
+  if (!isOk) Deno.exit(1);
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && value < Infinity)) throw new RangeError(`${text} is no positive number`);
+  return value;
+}
+
+/** Answers whether every promise was kept. */
+async function runStorm(minutes: number, seed: number, workers: number, keeps: boolean): Promise<boolean> {
+  const folder = await Deno.makeTempDir({ prefix: "holdfast-storm-" });
+  const ms = minutes * MINUTE_MS;
+  const interruption = new AbortController();
+  const interrupt = () => interruption.abort();
+  Deno.addSignalListener("SIGINT", interrupt);
+  Deno.addSignalListener("SIGTERM", interrupt);
+  const tellEveryMs = Deno.stdout.isTerminal() ? TOLD_EVERY_MS.terminal : TOLD_EVERY_MS.file;
+  let toldAt = -Infinity;
+  let isKept = keeps;
+  try {
+    console.log(`A storm of ${minutes} minutes with seed ${seed} and ${workers} workers in ${folder}`);
+    const result = await storm({
+      ms,
+      seed,
+      workers,
+      folder,
+      powerLossEveryMs: Math.min(20_000, ms / 8),
+      backupEveryMs: Math.min(15_000, ms / 10),
+      abortSignal: interruption.signal,
+      onProgress: (progress) => {
+        if (performance.now() - toldAt < tellEveryMs) return;
+        toldAt = performance.now();
+        console.log(describeProgress(progress));
+      },
+    });
+    console.log(describeTotals(result));
+    const { found } = result.violations;
+    if (found.length > 0) {
+      isKept = true;
+      const text = `Seed ${seed}, ${workers} workers\n\n${result.violations.describe()}\n`;
+      await Deno.writeTextFile(`${folder}/violations.txt`, text);
+      console.log(`\n${text}`);
+    }
+    if (interruption.signal.aborted) console.log("Interrupted: not everything was checked");
+    return found.length === 0 && !interruption.signal.aborted;
+  } catch (error) {
+    isKept = true;
+    throw error;
+  } finally {
+    Deno.removeSignalListener("SIGINT", interrupt);
+    Deno.removeSignalListener("SIGTERM", interrupt);
+    if (isKept) console.log(`What is left of it is in ${folder}`);
+    else await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** Answers whether every promise was kept, or could not be tried here. */
+async function runScenario({ name, run }: Scenario, isBrief: boolean): Promise<boolean> {
+  try {
+    const result = await run({ isBrief });
+    console.log(`${name}: ${result.outcome === "held" ? `held; ${result.told}` : `skipped: ${result.reason}`}`);
+    return true;
+  } catch (error) {
+    console.log(`${name}: BROKEN\n${error instanceof Error ? error.stack : error}`);
+    return false;
+  }
+}
