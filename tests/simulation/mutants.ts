@@ -42,13 +42,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 151,
+    from: 252,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
   {
     name: "a run is parked under a lost lease",
-    from: 61,
+    from: 75,
     rule: "only the newest lease can write",
     store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
   },
@@ -79,7 +79,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a step is acknowledged and lost",
-    from: 20,
+    from: 101,
     rule: "what was acknowledged is kept",
     store: over((store, chance) => ({
       saveStep: (lease, step, progress) =>
@@ -316,12 +316,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody looks for leases that stand still",
-    from: 106,
+    from: 160,
     rule: "a clock that was set back strands no run",
     client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
   },
   {
     name: "a lease that was renewed is taken away",
+    from: 18,
     rule: "a lease is revoked only as it was seen",
     store: over((store) => ({
       revoke: async (leases) => {
