@@ -116,7 +116,7 @@ export class SqliteStore implements Store {
     const store = new SqliteStore({
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
-      backup: async (target) => void await backup(driver, target),
+      backup: async (target) => void await backup(driver, target, { rate: ALL_PAGES }),
       file: name === ":memory:" ? null : await DatabaseFile.watch(name),
     }, options.host ?? systemHost);
     try {
@@ -406,5 +406,5 @@ async function backUp(database: SqliteDriver, path: string): Promise<void> {
   if (typeof backup === "function") return void await backup.call(database, path);
   const sqlite = await import("node:sqlite");
   if (!(database instanceof sqlite.DatabaseSync)) throw new TypeError("This database cannot make backups");
-  await sqlite.backup(database, path);
+  await sqlite.backup(database, path, { rate: ALL_PAGES });
 }
