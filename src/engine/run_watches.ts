@@ -1,7 +1,6 @@
 import { NotFoundError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
-import type { Lease } from "../lease.ts";
 import type { Claim, RunState, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
 import { Lookout } from "./lookout.ts";
@@ -90,10 +89,10 @@ export class RunWatches {
   }
 }
 
-/** An event of this process, and the lease that it tells of. */
+/** An event of this process, and the claim that it tells of. */
 interface Heard {
   event: RunEvent;
-  lease: Lease | null;
+  claim: Claim | null;
 }
 
 /** One run, and everybody who watches it. */
@@ -182,34 +181,41 @@ class RunWatch {
 
   #hear(event: RunEvent): void {
     const claim = event.type === "run:leased" ? this.#deps.claimHere(this.runId) : null;
-    if (this.#early !== null) return void this.#early.push({ event, lease: claim?.lease ?? null });
+    this.#take({ event, claim });
+  }
+
+  #take(heard: Heard): void {
+    if (this.#early !== null) return void this.#early.push(heard);
+    const { event, claim } = heard;
     if (claim !== null) {
       this.#untold = new Set(claim.steps.filter((step) => !this.#teller.hasTold(step)).map(({ name }) => name));
     }
-    const heard = { event, lease: claim?.lease ?? null };
-    if (this.#untold.size === 0) this.#teller.hear(event, heard.lease);
-    else this.#catchUp(heard);
+    // It may have been decided here, while another process was executing the run.
+    if (event.type === "run:cancel" || event.type === "run:fail") this.#catchUp(heard);
+    else if (this.#untold.size > 0) this.#catchUp(heard, this.#untold);
+    else this.#teller.hear(event, claim?.lease);
   }
 
-  /** Tells what was recorded elsewhere before it tells what happens here. */
-  async #catchUp(heard: Heard): Promise<void> {
-    this.#early = [heard];
+  /** Tells what was recorded elsewhere before it tells what happens here: all steps, or those of these names. */
+  async #catchUp({ event, claim }: Heard, names?: ReadonlySet<string>): Promise<void> {
+    this.#early = [];
     try {
       const state = await this.#deps.store.getRunState(this.runId);
-      if (state !== null) this.#teller.seeSteps(state, this.#untold);
+      if (state !== null) this.#teller.seeSteps(state, names);
       this.#untold = new Set();
     } catch (error) {
       // The next event is another chance; after the last one whoever watches has to come back.
-      if (this.#early.some(({ event }) => isLastEvent(event))) return this.end(error);
+      if (isLastEvent(event)) return this.end(error);
       this.#deps.hub.publishError(error);
     }
+    this.#teller.hear(event, claim?.lease);
     this.#tellEarly();
   }
 
   #tellEarly(): void {
     const early = this.#early ?? [];
     this.#early = null;
-    for (const { event, lease } of early) this.#teller.hear(event, lease);
+    for (const heard of early) this.#take(heard);
   }
 
   #tell(event: RunEvent): void {

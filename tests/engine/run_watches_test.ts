@@ -307,9 +307,31 @@ Deno.test("RunWatches.watch() ends without a last event if what was recorded els
   hub.publish(run, { type: "run:complete", output: null, duration: 0 });
   await host.settle();
 
-  assert.deepEqual(witness.types, []);
+  assert.deepEqual(witness.types, ["run:leased", "run:start"]);
   assert.ok(witness.ends.length === 1 && witness.ends[0] instanceof StoreError);
 });
+
+for (const isFirstReadSlow of [false, true]) {
+  const when = isFirstReadSlow ? "the run is read for the first time" : "nobody looks";
+  Deno.test(`RunWatches.watch() tells steps of another process before an end that is decided here while ${when}`, async () => {
+    const { host, store, hub, watches, run, claim } = await aWorld();
+    const witness = new Witness();
+    const gate = Promise.withResolvers<void>();
+    if (isFirstReadSlow) store.gate = gate.promise;
+    watches.watch(run.id, witness);
+    await pass(host, 200, 10);
+    const { lease } = await claim();
+    await store.saveStep(lease, aStep({ name: "there" }), null);
+    await store.cancel(run.id, "request", []);
+
+    hub.publish(run, { type: "run:cancel" });
+    gate.resolve();
+    await host.settle();
+
+    assert.deepEqual(witness.types, ["step:complete", "run:cancel"]);
+    assert.deepEqual(witness.ends, [undefined]);
+  });
+}
 
 Deno.test("RunWatches.watch() does not tell of a lease when the store has shown a newer one", async () => {
   const { host, store, hub, executing, watches, run, claim } = await aWorld();

@@ -21,6 +21,11 @@ export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: stri
   { seed: 6898, store: "memory", found: "a run was to park on nothing" },
   { seed: 8523, store: "memory", found: "a lease that a claim extended did not count as a change" },
   { seed: 8584, store: "memory", found: "a lease was revoked because an old answer came late" },
+  {
+    seed: 11598,
+    store: "memory",
+    found: "a stream ended without a step of another process when the run was failed here",
+  },
   { seed: 402021, store: "memory", found: "a step began when the job had thrown, and was told after the run's end" },
   { seed: 408, store: "sqlite", found: "a look at pauses was overtaken by an older one" },
 ];

@@ -64,8 +64,8 @@ export class Story {
 
   /** The stream has ended by itself: it has told how the run ended, and each step that was recorded meanwhile. */
   end(): void {
-    const type = this.#last?.type;
-    if (type !== "run:complete" && type !== "run:fail") return;
+    const isDeleted = this.#last?.type === "run:delete"; // with all that could be told of it
+    if (isDeleted || this.#last === null || !isLastEvent(this.#last)) return;
     for (const name of this.#stepsOver()) {
       const isTold = this.#old!.has(name) || this.#told.has(`step ${name}`);
       this.#facts.expect(
