@@ -49,6 +49,7 @@ export class Body implements BodyWitness {
       ms,
       timeout,
       maxAttempts,
+      delayMs: action.delay,
       lastedMs: () => process.world.now - beganAt,
       outcome: null,
       wasInterrupted: false,
@@ -95,7 +96,12 @@ export class Body implements BodyWitness {
   sleeps(givenName: string, ms: number): void {
     const { sleepsUntil } = this.#run;
     const name = this.#use("sleeps", givenName);
+    this.#run.asked.set(`sleep ${name}`, ms);
     if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + ms);
+  }
+
+  waits(givenName: string, timeout: number | null): void {
+    this.#run.asked.set(`wait ${this.#use("waits", givenName)}`, timeout);
   }
 
   slept(givenName: string): void {

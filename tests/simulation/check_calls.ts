@@ -219,7 +219,8 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
       JSON.stringify(result)
     }`;
   if (attempt === undefined) return facts.violate("I1", tell());
-  const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs } = attempt;
+  const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs, delayMs } = attempt;
+  facts.expect(result.status !== "retrying" || result.delayMs === delayMs, "I5", tell);
   if (result.status === "completed") {
     // A timer may be late by some milliseconds.
     const isInTime = timeout === null || ms <= timeout + 3;
@@ -244,8 +245,15 @@ function checkPause(
   const run = checkWriter(facts, lease, "a pause");
   const { parked, pauses } = outcome.value;
   checkPauses(facts, run, pauses, wallNow);
-  request.pauses.forEach(({ deadline }, at) => {
+  request.pauses.forEach(({ deadline, kind }, at) => {
     const { createdAt, deadlineAt, name } = pauses[at]!;
+    const askedMs = run.asked.get(`${kind} ${name}`);
+    const isAsked = deadline === null ? askedMs === null : "at" in deadline || askedMs === deadline.afterMs;
+    facts.expect(
+      isAsked,
+      "I5",
+      () => `${kind} ${name} of ${lease.runId} was to last ${askedMs} ms, not ${JSON.stringify(deadline)}`,
+    );
     if (createdAt !== wallNow || deadline === null || !("afterMs" in deadline)) return;
     const expected = createdAt + Math.ceil(deadline.afterMs);
     facts.expect(
@@ -299,7 +307,16 @@ function checkSignal(
       "I4",
       () => `${signal.signalId} was accepted by ${waitId}, and now: ${error}`,
     );
-    if (error instanceof WaitExpiredError) facts.notice("a signal met its deadline");
+    if (error instanceof WaitExpiredError) {
+      facts.notice("a signal met its deadline");
+      const isDue = wait.deadlineAt !== null && (wait.ending !== null || Date.parse(wait.deadlineAt) <= wallNow);
+      facts.expect(
+        isDue && wait.accepted === null,
+        "I5",
+        () => `${waitId} refused ${signal.signalId} before its deadline ${wait.deadlineAt}`,
+      );
+      wait.isExpired = true;
+    }
     if (error instanceof ConflictError) {
       facts.notice(
         wait.accepted === null ? "a signal came to a wait that was cancelled or closed" : "a second signal was refused",
@@ -328,6 +345,11 @@ function checkSignal(
     "I5",
     () => `${waitId} took ${signal.signalId} at ${new Date(wallNow).toISOString()}, its deadline is ${wait.deadlineAt}`,
   );
+  facts.expect(
+    facts.run(wait.runId).permitted.has(`signal ${signal.signalId}`),
+    "I8",
+    () => `${waitId} took ${signal.signalId}, which nobody has sent who may`,
+  );
   wait.accepted = { signalId: signal.signalId, payload, receipt };
   if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");
   return [wait.runId];
@@ -339,6 +361,11 @@ function checkCancel(facts: Facts, [runId]: [string, string, ExecutingStep[]], o
   const before = run.state?.run;
   if (run.isCancelled) facts.notice("a cancel was repeated");
   else {
+    facts.expect(
+      run.permitted.has("cancel"),
+      "I8",
+      () => `${runId} was cancelled, and nobody has asked for that who may`,
+    );
     facts.expect(!run.hasEnded, "I13", () => `${runId} was cancelled although it was ${before?.status}`);
     if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
     if (before?.status === "running") facts.notice("a run was cancelled while it was executed");
@@ -351,6 +378,7 @@ function checkCancel(facts: Facts, [runId]: [string, string, ExecutingStep[]], o
 function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
+  facts.expect(run.permitted.has("delete"), "I8", () => `${runId} was deleted, and nobody has asked for that who may`);
   facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
   run.isDeleted = true;
   facts.notice("a run was deleted");

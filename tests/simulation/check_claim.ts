@@ -12,6 +12,8 @@ export function checkClaim(
   if ("error" in outcome) return "any";
   const { claims, failed, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I2", () => `${claims.length} runs were claimed, not ${request.limit}`);
+  const most = request.limit + request.holding.length;
+  facts.expect(most <= facts.concurrency, "promise 7", () => `${request.workerId} is to execute ${most} runs`);
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");

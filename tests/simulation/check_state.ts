@@ -120,7 +120,7 @@ function checkStep(facts: Facts, run: RunFacts, step: Step): void {
 function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): void {
   const { id, deadlineAt, createdAt } = wait;
   const known = run.waits.get(id) ??
-    { id, runId: wait.runId, deadlineAt, createdAt, accepted: null, ending: null };
+    { id, runId: wait.runId, deadlineAt, createdAt, accepted: null, ending: null, isExpired: false };
   run.waits.set(id, known);
   facts.waits.set(id, known);
   facts.expect(
@@ -151,6 +151,11 @@ function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): vo
       () => `${id} ran into its deadline ${deadlineAt} at ${new Date(wallNow).toISOString()}: ${ending}`,
     );
   }
+  facts.expect(
+    !known.isExpired || wait.outcome === "timeout" || wait.status === "cancelled" || wait.status === "closed",
+    "I5",
+    () => `${id} was said to have expired, and is ${wait.status}`,
+  );
   known.ending = ending;
 }
 

@@ -1,11 +1,12 @@
 import type { Engine } from "../../src/engine/engine.ts";
-import { HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
+import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
 import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
 import type { Journal } from "./journal.ts";
 import type { Misfortune } from "./misfortune.ts";
 import type { Node } from "./node.ts";
 import type { Request } from "./plan.ts";
+import { LAST_EVENTS } from "./story.ts";
 import { WebDoor, type WebManner } from "./web_door.ts";
 import type { World } from "./world.ts";
 
@@ -63,9 +64,11 @@ export class Clients {
   signalAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
     if (!engine) return;
-    for (const { waits } of this.#deps.facts.open()) {
+    for (const { waits, permitted } of this.#deps.facts.open()) {
       for (const { id, ending } of waits.values()) {
-        if (ending === null) engine.signal(id, { signalId: "janitor", payload: 9 }).catch(unlessRefused);
+        if (ending !== null) continue;
+        permitted.add("signal janitor");
+        engine.signal(id, { signalId: "janitor", payload: 9 }).catch(unlessRefused);
       }
     }
   }
@@ -75,17 +78,19 @@ export class Clients {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const node = this.#nodes[(first + attempt) % this.#nodes.length]!;
       if (await this.#askOnce(node, request, manner) === "answered") break;
-      await this.#pass(50);
+      await this.#deps.world.pass(50);
     }
     this.#waiting -= 1;
   }
 
   /** Asks one process, and gives up after a while: it may have died. */
   #askOnce(node: Node, request: Request, manner: WebManner | null): Promise<"answered" | "unanswered"> {
-    const { journal, facts } = this.#deps;
+    const { journal, facts, world } = this.#deps;
     const { engine, process: { label } } = node;
     if (engine === null) return Promise.resolve("unanswered");
-    for (const payload of payloadsOf(request)) facts.noteAsked(payload);
+    // A stranger is refused; but a batch cannot be asked for over HTTP.
+    const isStranger = manner !== null && manner.isStranger && request.ask !== "batch";
+    for (const payload of isStranger ? [] : payloadsOf(request)) facts.noteAsked(payload);
     const performed = manner === null
       ? this.#perform(node, engine, request)
       : this.#performOverWeb(node, engine, request, manner);
@@ -96,13 +101,13 @@ export class Clients {
         return "answered" as const;
       },
       (error) => {
-        unlessRefused(error);
+        if (!(error instanceof HoldfastError)) facts.violate("error", error.stack);
         journal.note(`${label} refuses ${request.ask}: ${error.message}`);
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
     const patienceMs = ["wait", "watch", "run", "feed"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
-    return Promise.race([asked, this.#pass(patienceMs).then(() => "unanswered" as const)]);
+    return Promise.race([asked, world.pass(patienceMs).then(() => "unanswered" as const)]);
   }
 
   /** The same over HTTP; `null` if there was no answer. */
@@ -152,14 +157,16 @@ export class Clients {
       case "cancel": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to cancel";
-        const { id, status } = await engine.cancel(run.request.id);
+        run.permitted.add("cancel");
+        const { id, status } = await engine.cancel(run.request.id).catch((error) => this.#judgeRefusal(run, error));
         facts.expect(run.isCancelled && status === "cancelled", "I13", () => `${id} is said to be cancelled`);
         return id;
       }
       case "delete": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to delete";
-        await engine.deleteRun(run.request.id);
+        run.permitted.add("delete");
+        await engine.deleteRun(run.request.id).catch((error) => this.#judgeRefusal(run, error));
         return run.request.id;
       }
       case "retrigger": {
@@ -195,10 +202,19 @@ export class Clients {
     }
   }
 
+  /** A change of a run is refused because it has ended, or is gone. */
+  #judgeRefusal(run: RunFacts, error: unknown): never {
+    const isTrue = (!(error instanceof ConflictError) || run.hasEnded) &&
+      (!(error instanceof NotFoundError) || run.isDeleted);
+    this.#deps.facts.expect(isTrue, "promise 10", () => `${run.request.id} is ${run.state?.run.status}, and: ${error}`);
+    throw error;
+  }
+
   async #signal(engine: Engine, request: Request & { ask: "signal" }): Promise<string> {
     const { facts } = this.#deps;
     const wait = await this.#waitFor(request);
     if (wait === undefined) return "nothing to signal";
+    facts.run(wait.runId).permitted.add(`signal ${request.signalId}`);
     const { disposition } = await engine.signal(wait.id, { signalId: request.signalId, payload: request.payload });
     facts.expect(
       wait.accepted?.signalId === request.signalId,
@@ -241,7 +257,7 @@ export class Clients {
     const wait = this.#pickWait(which, atDeadline);
     if (!atDeadline || !wait?.deadlineAt) return wait;
     const leftMs = Date.parse(wait.deadlineAt) - world.wallNow - latency;
-    if (leftMs > 0 && leftMs < 1_000) await this.#pass(leftMs);
+    if (leftMs > 0 && leftMs < 1_000) await world.pass(leftMs);
     return wait;
   }
 
@@ -250,17 +266,7 @@ export class Clients {
     const pending = all.filter(({ ending, deadlineAt }) => ending === null && (!atDeadline || deadlineAt !== null));
     return which < 0.8 && pending.length > 0 ? pickAt(pending, which / 0.8) : pickAt(all, which);
   }
-
-  #pass(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#deps.world.after(ms, null, resolve));
-  }
 }
-
-const LAST_EVENTS: Record<string, string> = {
-  completed: "run:complete",
-  failed: "run:fail",
-  cancelled: "run:cancel",
-};
 
 /** What runs that are triggered by a request are given. */
 function payloadsOf(request: Request): string[] {

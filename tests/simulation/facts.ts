@@ -39,6 +39,8 @@ export interface WaitFacts {
   accepted: { signalId: string; payload: string; receipt: string } | null;
   /** How it ended, once it has. */
   ending: string | null;
+  /** Whether a signal was told that its deadline had passed. */
+  isExpired: boolean;
 }
 
 /** A wait or a sleep, as it was first answered. */
@@ -56,6 +58,8 @@ export interface AttemptFacts {
   ms: number;
   timeout: number | null;
   maxAttempts: number;
+  /** How long to wait before the next one. */
+  delayMs: number;
   /** How long it has lasted by now, on the clock that never jumps: longer than `ms` if its process was paused. */
   lastedMs(): number;
   outcome: { value: string } | { thrown: string } | null;
@@ -90,6 +94,8 @@ export interface RunFacts {
   returned: Map<number, string>;
   /** How it was ended by a worker. */
   ending: Ending | null;
+  /** For how long its program has asked a sleep or a wait to last, by kind and name. */
+  asked: Map<string, number | null>;
   /** Until when its sleeps last at least, by name, on the clock that never jumps. */
   sleepsUntil: Map<string, number>;
   /** What it waits for, while it does. */
@@ -104,6 +110,8 @@ export interface RunFacts {
   leaseEndsAt: number | null;
   isCancelled: boolean;
   isDeleted: boolean;
+  /** What was asked for by somebody who may: "cancel", "delete", "signal" and which. */
+  permitted: Set<string>;
   /** Whether it has ended. */
   hasEnded: boolean;
   /** How it was read last, and as text. */
@@ -130,6 +138,8 @@ export interface Executing {
 
 /** What is known of everything, and what has been noticed. */
 export class Facts {
+  /** How many runs a worker may execute at a time. */
+  readonly concurrency: number;
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
@@ -146,6 +156,11 @@ export class Facts {
   /** The functions of steps that are running, in processes that live. */
   readonly executing = new Set<Executing>();
   violation: Violation | null = null;
+
+  /** Knows of nothing yet. */
+  constructor(concurrency: number) {
+    this.concurrency = concurrency;
+  }
 
   /** Reports that a promise is broken; the first report counts. */
   violate(invariant: string, message: string): void {
@@ -212,6 +227,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     pauses: new Map(),
     attempts: new Map(),
     returned: new Map(),
+    asked: new Map(),
     sleepsUntil: new Map(),
     ending: null,
     parking: null,
@@ -220,6 +236,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     claimsSinceRecord: 0,
     leaseEndsAt: null,
     isCancelled: false,
+    permitted: new Set(),
     isDeleted: false,
     hasEnded: false,
     state: null,

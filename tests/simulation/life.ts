@@ -11,7 +11,7 @@ import type {
   PauseResult,
 } from "../../src/store.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
-import { LeaseLostError } from "../../src/error.ts";
+import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { isoTime } from "../../src/time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
@@ -146,7 +146,7 @@ export class Life {
       () => `${this.label} gives ${type} the sequence ${sequence} after ${this.#lastSequence}`,
     );
     this.#lastSequence = sequence;
-    if (type === "worker:error") return;
+    if (type === "worker:error") return this.#checkComplaint(event.error);
     const { runId } = event;
     const run = this.#facts.runs.get(runId)?.request;
     this.#facts.expect(
@@ -169,6 +169,13 @@ export class Life {
     const mayRepeat = type === "run:coalesced" || token.endsWith(RETRY);
     this.#facts.expect(isNew || mayRepeat, "I17", () => `${this.label} tells ${token} twice`);
     this.#told.add(token);
+  }
+
+  /** A worker complains of the store and of the machine, and of nothing else. */
+  #checkComplaint(error: unknown): void {
+    const isFitting = error instanceof StoreError ||
+      (error instanceof Error && error.message.startsWith("The event loop was blocked"));
+    this.#facts.expect(isFitting, "I11", () => `${this.label} complains: ${(error as Error)?.stack ?? error}`);
   }
 
   /** What is told of an execution comes in the order of a run's life. */

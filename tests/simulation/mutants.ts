@@ -1,13 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
-import { ConflictError, HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
+import { ConflictError, HoldfastError, LeaseLostError, StoreError, WaitExpiredError } from "../../src/error.ts";
 import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Claim, Store } from "../../src/store.ts";
-import type { NewPause, PauseRecord, Wait } from "../../src/wait.ts";
+import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
 import type { HandlerAuth } from "../../src/http/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
 import { Chance } from "../support/chance.ts";
-import { JOB_NAMES } from "./plan.ts";
+import { JOB_NAMES, ORGS } from "./plan.ts";
 
 /** A fault that a simulation has to find: a double that stands before a store or a host. */
 export interface Mutant {
@@ -42,13 +42,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 252,
+    from: 86,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
   {
     name: "a run is parked under a lost lease",
-    from: 75,
+    from: 8,
     rule: "only the newest lease can write",
     store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
   },
@@ -72,18 +72,17 @@ export const MUTANTS: readonly Mutant[] = [
     store: over((store) => ({
       saveStep: (lease, step, progress) =>
         store.saveStep(lease, step, progress).catch((error) => {
-          if (error instanceof LeaseLostError) return { recordedNo: 1, retryAt: null };
-          throw error;
+          if (!(error instanceof LeaseLostError) || step.result.status === "retrying") throw error;
+          return { recordedNo: 1, retryAt: null };
         }),
     })),
   },
   {
     name: "a step is acknowledged and lost",
-    from: 101,
     rule: "what was acknowledged is kept",
     store: over((store, chance) => ({
       saveStep: (lease, step, progress) =>
-        chance.happens(0.01)
+        step.result.status !== "retrying" && chance.happens(0.05)
           ? Promise.resolve({ recordedNo: 1, retryAt: null })
           : store.saveStep(lease, step, progress),
     })),
@@ -165,7 +164,6 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run lets go of its key at once",
-    from: 13,
     rule: "a key is kept until its worker has noticed",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) => {
@@ -303,6 +301,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run that has ended is cancelled",
+    from: 23,
     rule: "a run that has ended does not change",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) =>
@@ -316,13 +315,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody looks for leases that stand still",
-    from: 160,
+    from: 108,
     rule: "a clock that was set back strands no run",
     client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
   },
   {
     name: "a lease that was renewed is taken away",
-    from: 18,
+    from: 32,
     rule: "a lease is revoked only as it was seen",
     store: over((store) => ({
       revoke: async (leases) => {
@@ -686,6 +685,134 @@ export const MUTANTS: readonly Mutant[] = [
     },
   },
   {
+    name: "a signal comes too late, and the wait stays open",
+    rule: "who was too late once is so for ever",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, { signal: refusingAt(store, (deadlineAt) => deadlineAt <= host.now()) });
+    },
+  },
+  {
+    name: "a signal that comes shortly before the deadline is too late",
+    rule: "a signal counts strictly before the deadline",
+    store: (make, host) => {
+      const store = make(host);
+      return double(store, { signal: refusingAt(store, (deadlineAt) => deadlineAt <= host.now() + 300) });
+    },
+  },
+  {
+    name: "a wait ends after a third of its time",
+    rule: "a deadline is as far away as was asked for",
+    client: overClient((store) => ({
+      pause: (lease, request) => store.pause(lease, { ...request, pauses: request.pauses.map(lasting(1 / 3, "wait")) }),
+    })),
+  },
+  {
+    name: "a sleep takes three times as long",
+    rule: "a deadline is as far away as was asked for",
+    client: overClient((store) => ({
+      pause: (lease, request) => store.pause(lease, { ...request, pauses: request.pauses.map(lasting(3, "sleep")) }),
+    })),
+  },
+  {
+    name: "an engine asks for no delay",
+    rule: "a retry waits for its delay",
+    client: overClient((store) => ({
+      saveStep: (lease, step, progress) => {
+        const { result } = step;
+        const hurried = result.status === "retrying" ? { ...result, delayMs: 0 } : result;
+        return store.saveStep(lease, { ...step, result: hurried }, progress);
+      },
+    })),
+  },
+  {
+    name: "a worker stumbles",
+    rule: "a worker complains of the store and the machine only",
+    client: overClient((store) => {
+      const chance = new Chance(7);
+      return {
+        claim: (request) => chance.happens(0.05) ? Promise.reject(new TypeError("It stumbles")) : store.claim(request),
+      };
+    }),
+  },
+  {
+    name: "a store refuses what it has room for",
+    rule: "a store answers while it can",
+    store: over((store, chance) => ({
+      signal: (waitId, signal) =>
+        chance.happens(0.2) ? Promise.reject(new StoreError("The disk is full")) : store.signal(waitId, signal),
+    })),
+  },
+  {
+    name: "a worker takes more than it may",
+    rule: "a worker executes as many runs as was asked for",
+    client: overClient((store) => ({ claim: (request) => store.claim({ ...request, limit: request.limit + 1 }) })),
+  },
+  {
+    name: "a cancel is refused without need",
+    rule: "the service does what was asked, or says why not",
+    client: overClient((store) => {
+      const chance = new Chance(7);
+      return { cancel: (...parameters) => chance.happens(0.5) ? Promise.resolve(null) : store.cancel(...parameters) };
+    }),
+  },
+  {
+    name: "what a stranger asks is done, and denied",
+    rule: "a stranger changes nothing",
+    fetch: (fetch) => async (request) => {
+      const { pathname } = new URL(request.url);
+      if (request.method !== "GET" && !pathname.endsWith("/trigger")) await fetch(asOther(request));
+      return await fetch(request);
+    },
+  },
+  {
+    name: "a stranger's trigger is carried out, and denied",
+    rule: "a tenant triggers its own runs",
+    fetch: (fetch) => async (request) => {
+      const response = await fetch(request.clone());
+      if (new URL(request.url).pathname.endsWith("/trigger") && response.status === 403) await fetch(asOther(request));
+      return response;
+    },
+  },
+  {
+    name: "a tenant is turned away from its own runs",
+    rule: "the service does what was asked, or says why not",
+    fetch: (fetch) => (request) =>
+      new URL(request.url).pathname.endsWith("/waits")
+        ? Promise.resolve(Response.json({ error: "There is no such run", code: "not_found" }, { status: 404 }))
+        : fetch(request),
+  },
+  {
+    name: "nothing is shown of a run's steps",
+    rule: "nothing is left out of a list",
+    fetch: (fetch) => async (request) => {
+      const response = await fetch(request);
+      return new URL(request.url).pathname.endsWith("/steps") && response.ok ? Response.json([]) : response;
+    },
+  },
+  {
+    name: "a list of runs is empty",
+    rule: "nothing is left out of a list",
+    fetch: (fetch) => async (request) => {
+      const response = await fetch(request);
+      const isList = new URL(request.url).pathname.endsWith("/runs");
+      return isList && response.ok ? Response.json({ runs: [], total: 0 }) : response;
+    },
+  },
+  {
+    name: "a stream of all runs tells no ends",
+    rule: "a stream of all runs tells how each ends",
+    fetch: withStreams(
+      (messages) => messages.filter((message) => !message.includes('"run:complete"')),
+      "/runs/subscribe",
+    ),
+  },
+  {
+    name: "a stream leaves out a step that has failed",
+    rule: "a stream tells each thing once",
+    fetch: withStreams((messages) => messages.filter((message) => !message.includes('"step:fail"')), "/subscribe"),
+  },
+  {
     name: "timers are lost",
     rule: "nothing waits for ever",
     host: (host) => ({
@@ -718,12 +845,16 @@ function overClient(methods: (store: Store) => Partial<Store>): NonNullable<Muta
   return (store) => double(store, methods(store));
 }
 
-/** A handler whose streams carry other messages. */
-function withStreams(change: (messages: string[], chance: Chance) => string[]): NonNullable<Mutant["fetch"]> {
+/** A handler whose streams carry other messages: all of them, or those whose path ends in this. */
+function withStreams(
+  change: (messages: string[], chance: Chance) => string[],
+  path = "",
+): NonNullable<Mutant["fetch"]> {
   const chance = new Chance(7);
   return (fetch) => async (request) => {
     const response = await fetch(request);
-    if (response.headers.get("content-type") !== "text/event-stream") return response;
+    const isStream = response.headers.get("content-type") === "text/event-stream";
+    if (!isStream || !new URL(request.url).pathname.endsWith(path)) return response;
     const changing = new TransformStream<string, string>({
       transform: (chunk, controller) => {
         const messages = chunk.split("\n\n").slice(0, -1);
@@ -754,6 +885,32 @@ function underAnyLease<Rest extends unknown[], T>(
 function inReverse(claim: Claim): Claim {
   const last = claim.steps.reduce((last, { recordedNo }) => Math.max(last, recordedNo), 0);
   return { ...claim, steps: claim.steps.map((step) => ({ ...step, recordedNo: last + 1 - step.recordedNo })) };
+}
+
+/** A signal that is told too late when the wait has a deadline for which `isOver` holds, without any change. */
+function refusingAt(store: Store, isOver: (deadlineAt: number) => boolean): Store["signal"] {
+  return async (waitId, signal) => {
+    const wait = await store.getWait(waitId);
+    const isRefused = wait?.status === "pending" && wait.deadlineAt !== null && isOver(Date.parse(wait.deadlineAt));
+    if (isRefused) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
+    return await store.signal(waitId, signal);
+  };
+}
+
+/** Makes pauses of a kind last longer or shorter than was asked for. */
+function lasting(factor: number, kind: PauseKind): (pause: NewPause) => NewPause {
+  return (pause) => {
+    const { deadline } = pause;
+    if (pause.kind !== kind || deadline === null || !("afterMs" in deadline)) return pause;
+    return { ...pause, deadline: { afterMs: factor * deadline.afterMs } };
+  };
+}
+
+/** A request that seems to come from the other tenant. */
+function asOther(request: Request): Request {
+  const headers = new Headers(request.headers);
+  headers.set("x-org", ORGS.find((org) => org !== headers.get("x-org"))!);
+  return new Request(request.clone(), { headers });
 }
 
 /** A pause that another signal seems to have ended. */

@@ -207,6 +207,7 @@ export class Node {
           },
           stepped: (name, answer) => body.stepped(name, answer),
           sleeps: (name, ms) => body.sleeps(name, ms),
+          waits: (name, timeout) => body.waits(name, timeout),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           saw: (what) => {

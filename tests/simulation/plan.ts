@@ -128,10 +128,13 @@ function makeOther(chance: Chance): Request {
       [0.5, "wait"],
       [0.3, "list"],
       [0.5, "show"],
-      [0.3, "feed"],
+      [0.5, "feed"],
     ] as const,
   );
-  if (kind === "feed") return { ask: kind, ms: chance.between(100, 3_000) };
+  // Some go on when nothing goes wrong any more.
+  if (kind === "feed") {
+    return { ask: kind, ms: chance.happens(0.5) ? chance.between(4_000, 9_000) : chance.between(100, 3_000) };
+  }
   if (kind === "signal") {
     return {
       ask: kind,
@@ -155,12 +158,12 @@ function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
   };
   add(6, () => ({ blow: "kill", process: process(), downMs: chance.between(20, 1_000) }));
   add(6, () => ({ blow: "pause", process: process(), ms: chance.between(0.2, 3) * leaseMs }));
-  add(4, () => ({
+  add(6, () => ({
     blow: "stop",
     process: process(),
     timeout: chance.pick([0, 50, 400]),
     downMs: chance.between(1, 500),
-    without: chance.happens(0.5) ? chance.pick(JOB_NAMES) : null,
+    without: chance.happens(0.7) ? chance.pick(JOB_NAMES) : null,
     version: chance.pick([1, 2]),
   }));
   add(5, () => ({

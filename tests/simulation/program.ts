@@ -43,6 +43,8 @@ export interface BodyWitness {
   stepped(name: string, answer: { value: string } | { failure: string }): void;
   /** The program is about to sleep. */
   sleeps(name: string, ms: number): void;
+  /** The program is about to wait, or to prepare to. */
+  waits(name: string, timeout: number | null): void;
   /** It has slept. */
   slept(name: string): void;
   /** A wait is over: the one of this id, or the next of this name. */
@@ -110,11 +112,13 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       witness.slept(action.name);
       return witness.saw(`slept ${action.name}`);
     case "wait": {
+      witness.waits(action.name, action.timeout);
       const result = await step.wait(action.name, options(action));
       witness.waited({ name: action.name }, result);
       return witness.saw(`wait ${action.name} ${JSON.stringify(result)}`);
     }
     case "prepare": {
+      witness.waits(action.name, action.timeout);
       const wait = await step.prepareWait(action.name, options(action));
       witness.saw(`prepared ${JSON.stringify(wait)}`);
       await perform(action.meanwhile, step, witness);

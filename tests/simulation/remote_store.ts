@@ -23,8 +23,10 @@ export interface Way {
   facts: Facts;
   /** Whether the store is out of reach now. */
   isOut(): boolean;
-  /** Whether it can be read now, and not be written to. */
-  isFull(): boolean;
+  /** Whether there is no room on its disk now. */
+  isDiskFull(): boolean;
+  /** Whether the store refuses by itself what it has no room for. */
+  hasDisk: boolean;
   /** A call was carried out or refused. */
   committed(call: Call, life: Life): void;
   /** A process dies now. */
@@ -69,7 +71,7 @@ function send(
     const arrives = chance.happens(0.5) ? null : process;
     world.after(travel(), arrives, () => {
       if (way.isOut()) return answer(() => reject(new StoreError("The store is out of reach")));
-      if (way.isFull() && !method.startsWith("get")) {
+      if (!way.hasDisk && way.isDiskFull() && !method.startsWith("get")) {
         facts.notice("a full disk refused a write");
         return answer(() => reject(new StoreError("The disk is full")));
       }
@@ -83,8 +85,10 @@ function send(
       const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
       const done = (outcome: Call["outcome"]) => {
         if ("error" in outcome && outcome.error instanceof StoreError) {
+          const { error } = outcome;
+          facts.expect(way.isDiskFull(), "I11", () => `${label} was refused ${method} without need: ${error}`);
           facts.notice("a full disk refused a write");
-          return answer(() => reject(outcome.error), back);
+          return answer(() => reject(error), back);
         }
         const call: Call = { method, parameters, outcome, wallNow: world.wallNow };
         way.committed(call, life);

@@ -79,7 +79,7 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
 }
 
 class Simulation {
-  readonly facts = new Facts();
+  readonly facts: Facts;
   readonly #seed: number;
   readonly #plan: Plan;
   readonly #world: World;
@@ -91,7 +91,7 @@ class Simulation {
   readonly #clients: Clients;
   readonly #leasesSeenAt = new Map<string, number>();
   #outUntil = 0;
-  #fullUntil = 0;
+  #fullUntil = -1;
   #calmSince: number | null = null;
 
   constructor(
@@ -99,8 +99,9 @@ class Simulation {
     world: World,
     store: SharedStore,
   ) {
-    const { facts } = this;
     const plan = makePlan(seed);
+    const facts = new Facts(plan.worker.concurrency);
+    this.facts = facts;
     const journal = new Journal(keptLines, () => world.now);
     const misfortune = new Misfortune(selection);
     const inspector = new Inspector(facts, world, journal, store);
@@ -110,7 +111,8 @@ class Simulation {
       misfortune,
       facts,
       isOut: () => this.#outUntil > world.now,
-      isFull: () => this.#fullUntil > world.now && store.fillDisk === undefined,
+      isDiskFull: () => this.#fullUntil >= world.now,
+      hasDisk: store.fillDisk !== undefined,
       committed: inspector.committed.bind(inspector),
     };
     this.#seed = seed;
@@ -235,7 +237,7 @@ class Simulation {
     this.#calmSince = this.#world.now;
     this.#misfortune.end();
     this.#outUntil = 0;
-    this.#fullUntil = 0;
+    this.#fullUntil = -1;
     this.#store.fillDisk?.(false);
     for (const node of this.#nodes) {
       node.workByItself();

@@ -34,15 +34,11 @@ Deno.test("a simulation over a MemoryStore breaks no promise, and everything hap
 });
 
 Deno.test("a simulation over a SqliteStore breaks no promise", async () => {
-  const totals = await simulateMany(range(1, SQLITE_SEEDS), "sqlite");
-
-  assert.ok(totals.calls > 0);
+  await simulateMany(range(1, SQLITE_SEEDS), "sqlite");
 });
 
 Deno.test("a MemoryStore and a SqliteStore do and answer the same in a simulation", async () => {
-  const totals = await simulateMany(range(1, TWIN_SEEDS), "twin");
-
-  assert.ok(totals.calls > 0);
+  await simulateMany(range(1, TWIN_SEEDS), "twin");
 });
 
 for (const { seed, store } of FOUND_SEEDS) {

@@ -45,6 +45,7 @@ export const SITUATIONS = [
   "a run was followed from another process to its end",
   "a run was followed over HTTP to its end",
   "all runs of a tenant were followed over HTTP",
+  "a stream of all runs told of all ends",
   "an answer over HTTP was lost",
   "a client was told to come back",
   "a stranger was turned away",

@@ -2,6 +2,13 @@ import type { RunEvent } from "../../src/event.ts";
 import { isLastEvent } from "../../src/event.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
+/** What is told of the end of a run, by its status. */
+export const LAST_EVENTS: Record<string, RunEvent["type"]> = {
+  completed: "run:complete",
+  failed: "run:fail",
+  cancelled: "run:cancel",
+};
+
 /** What a stream tells of one run: each thing once, in an order that a run can have, and nothing that is not so. */
 export class Story {
   readonly #facts: Facts;
@@ -25,9 +32,14 @@ export class Story {
     return this.#last;
   }
 
+  /** By now it was read how the run stands: whatever is recorded from now on has to be told. */
+  begin(): void {
+    this.#old ??= new Set(this.#stepsOver().keys());
+  }
+
   /** Hears what comes next. */
   hear(event: RunEvent): void {
-    this.#old ??= new Set(this.#stepsOver());
+    this.begin();
     const { request, steps, claimIds, parks } = this.#run;
     const { type } = event;
     const isOwn = event.runId === request.id && event.jobName === request.jobName &&
@@ -66,8 +78,8 @@ export class Story {
   end(): void {
     const isDeleted = this.#last?.type === "run:delete"; // with all that could be told of it
     if (isDeleted || this.#last === null || !isLastEvent(this.#last)) return;
-    for (const name of this.#stepsOver()) {
-      const isTold = this.#old!.has(name) || this.#told.has(`step ${name}`);
+    for (const [name, what] of this.#stepsOver()) {
+      const isTold = this.#old!.has(name) || this.#told.has(what);
       this.#facts.expect(
         isTold,
         "I17",
@@ -76,10 +88,13 @@ export class Story {
     }
   }
 
-  /** The steps of the run that were completed, by name. */
-  #stepsOver(): string[] {
-    return [...this.#run.steps].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'))
-      .map(([name]) => name);
+  /** The steps of the run that were completed or have failed, by name, and what has to be told of them. */
+  #stepsOver(): Map<string, string> {
+    const over = [...this.#run.steps].filter(([, { isOver }]) => isOver);
+    return new Map(over.map(([name, { attempts, result }]) => [
+      name,
+      JSON.parse(result).status === "completed" ? `step ${name}` : `step ${name} ${attempts}`,
+    ]));
   }
 
   #expectTimes(event: RunEvent, what: string, most: number): void {

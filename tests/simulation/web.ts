@@ -28,7 +28,7 @@ export interface WebRequest {
 /** The statuses that a client may be answered that asks for something sensible. */
 const STATUSES = new Set([200, 403, 404, 409, 410, 503]);
 
-/** The way between clients and the handlers of processes: requests and answers take their time, and get lost. */
+/** The way between clients and the handlers of processes: it takes its time, and answers get lost. */
 export class Web {
   readonly #deps: WebDeps;
   #sent = 0;
@@ -43,7 +43,7 @@ export class Web {
     const { seed, world, latency, facts, misfortune } = this.#deps;
     const name = `HTTP ${++this.#sent}`;
     const chance = new Chance(seed, name);
-    const travel = () => new Promise<void>((resolve) => void world.after(chance.next() * latency, null, resolve));
+    const travel = () => world.pass(chance.next() * latency);
     const { label } = node.process;
     await travel();
     if (node.fetch === null || node.process.label !== label) return null;

@@ -1,10 +1,12 @@
 import { isLastEvent, type RunEvent } from "../../src/event.ts";
 import type { ClientRun } from "../../src/run.ts";
+import type { Step } from "../../src/step.ts";
+import type { Wait } from "../../src/wait.ts";
 import { readEvents } from "../support/read_events.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
-import { ORGS, type Request } from "./plan.ts";
-import { Story } from "./story.ts";
+import { ORGS, type Request, TROUBLE_MS } from "./plan.ts";
+import { LAST_EVENTS, Story } from "./story.ts";
 import { Web, type WebDeps, type WebRequest } from "./web.ts";
 
 /** How a client asks over HTTP. */
@@ -16,6 +18,12 @@ export interface WebManner {
 }
 
 const POLL_MS = 200;
+// How many runs are listed.
+const PAGE = 5;
+// By then a process that answers with a stream of a run has read it.
+const FIRST_READ_MS = 500;
+// So long no process fails to look at the store, or to tell what it has seen.
+const LONG_MS = 2_000;
 
 /** Asks processes over HTTP. Each function answers what came of it, or `null` if there was no answer. */
 export class WebDoor {
@@ -62,13 +70,18 @@ export class WebDoor {
   ): Promise<string | null> {
     const { facts } = this.#deps;
     const org = this.#orgFor(facts.run(wait.runId), manner);
+    if (!manner.isStranger) facts.run(wait.runId).permitted.add(`signal ${signalId}`);
     const path = `/signal?runId=${wait.runId}&waitId=${wait.id}`;
     const answer = await this.#ask(node, { method: "POST", path, org, body: { signalId, payload } });
     if (answer === null) return null;
     const { status, body } = answer;
     if (manner.isStranger) return this.#turnedAway(status, 404, "a signal");
-    if (status !== 200) return `refused ${status}`;
     const { accepted } = wait;
+    if (status !== 200) {
+      const run = facts.run(wait.runId);
+      const isOver = accepted !== null || wait.ending !== null || run.hasEnded;
+      return this.#refused(status, { 404: run.isDeleted, 409: isOver, 410: wait.isExpired }, `a signal to ${wait.id}`);
+    }
     facts.expect(
       accepted?.signalId === signalId && accepted.payload === JSON.stringify(payload),
       "I4",
@@ -90,14 +103,20 @@ export class WebDoor {
   ): Promise<string | null> {
     const { facts } = this.#deps;
     const { id, payload } = run.request;
-    if (request.ask === "retrigger") facts.noteAsked(payload);
+    if (request.ask === "retrigger" && !manner.isStranger) facts.noteAsked(payload);
+    if (!manner.isStranger) run.permitted.add(request.ask);
     const org = this.#orgFor(run, manner);
     const { method, path } = CHANGES[request.ask];
     const from = request.ask === "retrigger" ? `&from=${request.from}` : "";
     const answer = await this.#ask(node, { method, path: `${path}?runId=${id}${from}`, org });
     if (answer === null) return null;
     if (manner.isStranger) return this.#turnedAway(answer.status, 404, request.ask);
-    if (answer.status !== 200) return `refused ${answer.status}`;
+    if (answer.status !== 200) {
+      // A process that does not know a job cannot retrigger its runs.
+      const isGone = run.isDeleted || request.ask === "retrigger";
+      const isEnded = request.ask === "cancel" && run.hasEnded;
+      return this.#refused(answer.status, { 404: isGone, 409: isEnded }, `${request.ask} of ${id}`);
+    }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;
       facts.expect(facts.runs.has(runId), "I12", () => `a retrigger was answered ${runId}, which does not exist`);
@@ -111,34 +130,57 @@ export class WebDoor {
 
   /** Reads a run and all that belongs to it. */
   async show(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
-    const { facts } = this.#deps;
-    const { id, payload } = run.request;
+    const { id } = run.request;
     const org = this.#orgFor(run, manner);
     for (const what of ["run", "steps", "waits", "logs"] as const) {
+      // What is recorded by now has to be shown.
+      const recorded = { steps: [...run.steps.keys()], waits: [...run.waits.keys()], logs: [...run.logIds] };
       const answer = await this.#ask(node, { method: "GET", path: `/${what}?runId=${id}`, org });
       if (answer === null) return null;
       const { status, body } = answer;
       if (manner.isStranger) this.#turnedAway(status, 404, what);
-      if (status !== 200) continue;
-      if (what === "run") {
-        const isSame = body.id === id && JSON.stringify(body.input) === payload;
-        facts.expect(isSame, "I12", () => `${id} is shown as ${JSON.stringify(body)}`);
-      } else if (what === "steps") {
-        for (const { name, status, output } of body) {
-          if (status !== "completed") continue;
-          const recorded = run.steps.get(name)?.result;
-          const isSame = recorded === JSON.stringify({ status, output: JSON.stringify(output) });
-          facts.expect(isSame, "I1", () => `step ${name} of ${id} is shown with ${output}, recorded is ${recorded}`);
-        }
-      } else if (what === "waits") {
-        for (const { id: waitId, deadlineAt } of body) {
-          const known = facts.waits.get(waitId);
-          const isSame = known === undefined || (known.runId === id && known.deadlineAt === deadlineAt);
-          facts.expect(isSame, "I5", () => `wait ${waitId} of ${id} is shown with the deadline ${deadlineAt}`);
-        }
+      else if (status !== 200) this.#refused(status, { 404: run.isDeleted }, `${what} of ${id}`);
+      else if (what === "run") this.#checkShownRun(run, body);
+      else {
+        this.#checkWhole(recorded[what], body, `${what} of ${id}`);
+        if (what === "steps") this.#checkShownSteps(run, body);
+        if (what === "waits") this.#checkShownWaits(run, body);
       }
     }
     return id;
+  }
+
+  #checkShownRun({ request }: RunFacts, shown: ClientRun): void {
+    const isSame = shown.id === request.id && JSON.stringify(shown.input) === request.payload;
+    this.#deps.facts.expect(isSame, "I12", () => `${request.id} is shown as ${JSON.stringify(shown)}`);
+  }
+
+  #checkShownSteps(run: RunFacts, shown: Step[]): void {
+    for (const { name, status, output } of shown) {
+      if (status !== "completed") continue;
+      const recorded = run.steps.get(name)?.result;
+      this.#deps.facts.expect(
+        recorded === JSON.stringify({ status, output: JSON.stringify(output) }),
+        "I1",
+        () => `step ${name} of ${run.request.id} is shown with ${output}, recorded is ${recorded}`,
+      );
+    }
+  }
+
+  #checkShownWaits({ request: { id } }: RunFacts, shown: Wait[]): void {
+    const { facts } = this.#deps;
+    for (const { id: waitId, deadlineAt } of shown) {
+      const known = facts.waits.get(waitId);
+      const isSame = known === undefined || (known.runId === id && known.deadlineAt === deadlineAt);
+      facts.expect(isSame, "I5", () => `wait ${waitId} of ${id} is shown with the deadline ${deadlineAt}`);
+    }
+  }
+
+  /** Nothing is left out of a list: neither names nor ids. */
+  #checkWhole(recorded: readonly string[], shown: readonly { name?: string; id?: string }[], what: string): void {
+    const known = new Set(shown.flatMap(({ name, id }) => [name, id]));
+    const missing = recorded.filter((key) => !known.has(key));
+    this.#deps.facts.expect(missing.length === 0, "promise 10", () => `${what} are shown without ${missing}`);
   }
 
   /** Waits until a run has ended. */
@@ -150,18 +192,23 @@ export class WebDoor {
   async list(node: Node): Promise<string | null> {
     const { facts } = this.#deps;
     const org = ORGS[0];
-    const answer = await this.#ask(node, { method: "GET", path: "/runs?limit=5", org });
-    if (answer === null || answer.status !== 200) return answer && `refused ${answer.status}`;
+    const isOwn = ({ request }: RunFacts) => request.labels.org === org;
+    const before = facts.existing().filter(isOwn);
+    const answer = await this.#ask(node, { method: "GET", path: `/runs?limit=${PAGE}`, org });
+    if (answer === null) return null;
+    if (answer.status !== 200) return this.#refused(answer.status, {}, "a list");
     const { runs, total } = answer.body as { runs: ClientRun[]; total: number };
-    const own = [...facts.runs.values()].filter(({ request }) => request.labels.org === org);
-    const isOwn = runs.every(({ labels }) => labels.org === org) && total <= own.length;
-    facts.expect(isOwn, "I8", () => `${org} lists ${total} runs: ${JSON.stringify(runs)}`);
+    const least = before.filter(({ isDeleted }) => !isDeleted).length;
+    const most = [...facts.runs.values()].filter(isOwn).length;
+    const isTrue = runs.every(({ labels }) => labels.org === org) && total >= least && total <= most &&
+      runs.length === Math.min(PAGE, total);
+    facts.expect(isTrue, "I8", () => `${org} has ${least} to ${most} runs and lists ${total}: ${JSON.stringify(runs)}`);
     return `${total} runs`;
   }
 
   /** Follows a run to its end. */
   async watch(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
-    const { facts, misfortune } = this.#deps;
+    const { facts, misfortune, world } = this.#deps;
     const { id } = run.request;
     const { label } = node.process;
     const org = this.#orgFor(run, manner);
@@ -169,8 +216,9 @@ export class WebDoor {
     const response = await this.#web.send(node, { method: "GET", path: `/subscribe?runId=${id}`, org });
     if (response === null || response.status === 503) return null;
     if (manner.isStranger) return this.#turnedAway(response.status, 404, "a stream");
-    if (response.status !== 200) return `refused ${response.status}`;
+    if (response.status !== 200) return this.#refused(response.status, { 404: run.isDeleted }, `a stream of ${id}`);
     const story = new Story(facts, run, label);
+    world.after(FIRST_READ_MS, node.process, () => story.begin());
     for await (const event of this.#read(response, manner)) story.hear(event);
     if (node.process.label !== label || node.isStopping) return "stopped";
     const isWhole = story.last !== null && isLastEvent(story.last);
@@ -196,6 +244,13 @@ export class WebDoor {
     const stories = new Map<string, Story>();
     const leave = new AbortController();
     world.after(ms, null, () => leave.abort());
+    // What ends in this time, in which nothing goes wrong any more, has to be told before the stream is left.
+    let open: RunFacts[] = [];
+    let ended: RunFacts[] = [];
+    world.after(Math.max(LONG_MS, TROUBLE_MS - world.now), node.process, () => {
+      open = facts.open().filter(({ request }) => request.labels.org === org);
+    });
+    world.after(ms - LONG_MS, null, () => ended = open.filter(({ hasEnded }) => hasEnded));
     let heard = 0;
     for await (const event of this.#read(response, manner, leave.signal)) {
       const run = facts.run(event.runId);
@@ -209,6 +264,13 @@ export class WebDoor {
       heard += 1;
     }
     if (heard > 0) facts.notice("all runs of a tenant were followed over HTTP");
+    const isWhole = leave.signal.aborted && manner.readMs === 0 && node.process.label === label;
+    for (const { request: { id }, isDeleted } of isWhole ? ended : []) {
+      const last = stories.get(id)?.last ?? null;
+      const isTold = isDeleted || (last !== null && isLastEvent(last));
+      facts.expect(isTold, "I17", () => `the stream of all runs in ${label} told ${last?.type} of ${id} as its last`);
+      facts.notice("a stream of all runs told of all ends");
+    }
     return `${heard} events`;
   }
 
@@ -216,7 +278,7 @@ export class WebDoor {
     for await (const event of readEvents(response, leave)) {
       this.#deps.journal.note(`a client hears ${JSON.stringify(event)}`);
       yield event;
-      if (readMs > 0) await this.#pass(readMs);
+      if (readMs > 0) await this.#deps.world.pass(readMs);
     }
   }
 
@@ -226,12 +288,13 @@ export class WebDoor {
     while (true) {
       const answer = await this.#ask(node, { method: "GET", path: `/run?runId=${id}`, org });
       if (answer === null) return null;
-      if (answer.status !== 200) return `refused ${answer.status}`;
+      if (org !== run.request.labels.org) return this.#turnedAway(answer.status, 404, "run");
+      if (answer.status !== 200) return this.#refused(answer.status, { 404: run.isDeleted }, `run of ${id}`);
       if (answer.body.isTerminal) {
         facts.expect(run.hasEnded, "I9", () => `${id} is said to be ${answer.body.status}`);
         return id;
       }
-      await this.#pass(POLL_MS);
+      await this.#deps.world.pass(POLL_MS);
     }
   }
 
@@ -259,15 +322,17 @@ export class WebDoor {
     return isStranger ? otherThan(own) : own;
   }
 
+  /** A refusal has its reason. @param reasons Which statuses would be right. */
+  #refused(status: number, reasons: Record<number, boolean>, what: string): string {
+    this.#deps.facts.expect(reasons[status] === true, "promise 10", () => `${what} was refused with ${status}`);
+    return `refused ${status}`;
+  }
+
   #turnedAway(status: number, expected: number, what: string): string {
     const { facts } = this.#deps;
     facts.notice("a stranger was turned away");
     facts.expect(status === expected, "I8", () => `${what} of a stranger was answered ${status}`);
     return `turned away ${status}`;
-  }
-
-  #pass(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#deps.world.after(ms, null, resolve));
   }
 }
 
@@ -276,12 +341,6 @@ const CHANGES = {
   delete: { method: "DELETE", path: "/run" },
   retrigger: { method: "POST", path: "/retrigger" },
 } as const;
-
-const LAST_EVENTS: Record<string, RunEvent["type"]> = {
-  completed: "run:complete",
-  failed: "run:fail",
-  cancelled: "run:cancel",
-};
 
 // What is told of a run may go on after its end, for whoever follows all runs.
 const ABOUT_WHAT_ENDED = new Set<RunEvent["type"]>(["run:delete", "run:retry", "run:coalesced"]);

@@ -72,6 +72,11 @@ export class World {
     return () => void (happening.happen = null);
   }
 
+  /** Resolves after `ms` milliseconds, whoever dies meanwhile. */
+  pass(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.after(ms, null, resolve));
+  }
+
   /** Lets one event after another happen until `isOver` or nothing is left; `afterEach` looks at what it has caused. */
   async run(isOver: () => boolean, afterEach: () => Promise<void> | void): Promise<void> {
     while (!isOver()) {
