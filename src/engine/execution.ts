@@ -263,7 +263,7 @@ export class Execution {
 
   /** Tells what happened to the run. */
   publish(happening: RunHappening): void {
-    this.deps.hub.publish(this.claim.run, happening);
+    this.deps.hub.publish(this.claim.run, happening, this.claim.lease);
   }
 
   /** The latest progress: every write of the run keeps it. */

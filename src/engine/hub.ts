@@ -1,16 +1,20 @@
 import { isoTime } from "../time.ts";
 import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 
 /** Hears events of one type. What it throws is printed and harms nothing. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 
+/** Hears events of runs, each with the lease under which it happened; `null` for what is no part of an execution. */
+export type RunListener = (event: RunEvent, lease: Lease | null) => void;
+
 /** Tells everybody in this process what has happened. The one place where events are built. */
 export class Hub {
   readonly #host: Host;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
-  readonly #runListeners = new Map<string, Set<Listener<RunEvent>>>();
+  readonly #runListeners = new Map<string, Set<RunListener>>();
   #sequence = 0;
 
   /** Makes a hub without listeners. */
@@ -29,9 +33,9 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Hears the events of one run, until the returned function is called. */
-  onRun(runId: string, listener: Listener<RunEvent>): () => void {
-    const own: Listener<RunEvent> = (event) => listener(event);
+  /** Hears the events of one run, or of all (`"*"`), until the returned function is called. */
+  onRun(runId: string, listener: RunListener): () => void {
+    const own: RunListener = (event, lease) => listener(event, lease);
     const listeners = this.#runListeners.get(runId) ?? new Set();
     this.#runListeners.set(runId, listeners.add(own));
     return () => {
@@ -41,12 +45,12 @@ export class Hub {
   }
 
   /** Tells what happened to a run, after it was committed. An event that nobody listens to is not built. */
-  publish(run: RunIdentity, happening: RunHappening): void {
-    const ofRun = this.#runListeners.get(run.id);
-    if (ofRun === undefined && !this.#isHeard(happening.type)) return;
+  publish(run: RunIdentity, happening: RunHappening, lease: Lease | null = null): void {
+    const listeners = [...this.#runListeners.get(run.id) ?? [], ...this.#runListeners.get("*") ?? []];
+    if (listeners.length === 0 && !this.#isHeard(happening.type)) return;
     const event = this.runEvent(run, happening);
     this.#tell(event);
-    for (const listener of [...ofRun ?? []]) tellOne(listener as Listener, event);
+    for (const listener of listeners) tellOne((event) => listener(event as RunEvent, lease), event);
   }
 
   /** Tells that something went wrong in the engine itself. */

@@ -1,4 +1,5 @@
-import { type EngineEvent, isToldToClients, type RunEvent } from "../event.ts";
+import { isToldToClients, type RunEvent } from "../event.ts";
+import type { Lease } from "../lease.ts";
 import { isLeased } from "../run.ts";
 import { type Activity, ACTIVITY_LASTS_MS, type ActivityCursor } from "../store.ts";
 import { Lookout } from "./lookout.ts";
@@ -55,6 +56,12 @@ export class RunFeed {
   }
 }
 
+/** An event of this process, and the lease under which it happened. */
+interface Heard {
+  event: RunEvent;
+  lease: Lease | null;
+}
+
 interface Told {
   teller: RunTeller;
   /** How the run stood when it was last read. */
@@ -64,7 +71,7 @@ interface Told {
   /** When something was last heard or read of it, on the monotonic clock. */
   touchedAt: number;
   /** Events of a run that is unknown: the next look shows whether it was triggered elsewhere. `null` from then on. */
-  early: RunEvent[] | null;
+  early: Heard[] | null;
 }
 
 // How many runs are read without a break.
@@ -88,8 +95,8 @@ class Listening {
     this.#deps = deps;
     this.#lookSoon = lookSoon;
     this.#tellOn = tellOn;
-    this.#stopHearing = deps.hub.on("*", (event) => {
-      if (isOfList(event)) this.#hear(event);
+    this.#stopHearing = deps.hub.onRun("*", (event, lease) => {
+      if (isOfList(event)) this.#hear(event, lease);
     });
   }
 
@@ -98,7 +105,7 @@ class Listening {
     this.#stopHearing();
   }
 
-  #hear(event: RunEvent): void {
+  #hear(event: RunEvent, lease: Lease | null): void {
     const isKnown = this.#told.has(event.runId);
     const told = this.#toldOf(event.runId);
     if (!isKnown && event.type !== "run:trigger") {
@@ -106,20 +113,16 @@ class Listening {
       this.#lookSoon();
     }
     told.touchedAt = this.#deps.host.monotonic();
-    const claim = event.type === "run:leased" ? this.#deps.claimHere(event.runId) : null;
-    if (told.early === null) told.teller.hear(event, claim?.lease);
-    else told.early.push(event);
+    if (told.early === null) told.teller.hear(event, lease);
+    else told.early.push({ event, lease });
   }
 
   /** Reads the runs that have changed elsewhere. */
   async look(): Promise<void> {
     await this.#deps.migrate();
     const look = this.#looks++;
-    try {
-      await this.#lookAtAll(look);
-    } finally {
-      for (const told of this.#told.values()) if (told.since <= look) tellEarly(told);
-    }
+    await this.#lookAtAll(look);
+    for (const told of this.#told.values()) if (told.since <= look) tellEarly(told);
   }
 
   async #lookAtAll(look: number): Promise<void> {
@@ -161,22 +164,27 @@ class Listening {
     const { store, claimHere } = this.#deps;
     const early = this.#told.get(id)?.early?.[0];
     if (early !== undefined) {
-      const { jobName, labels } = early;
+      const { jobName, labels } = early.event;
       if (isNew) this.#toldOf(id).teller.seeTrigger({ id, jobName, labels });
       return;
     }
     if (claimHere(id) !== null || this.#told.get(id)?.mark === mark) return;
     const heard = this.#told.get(id)?.teller.heard;
     const state = await store.getRunState(id);
-    if (state === null || claimHere(id) !== null) return;
+    if (state === null) return;
+    if (claimHere(id) !== null) {
+      if (isNew) this.#toldOf(id).teller.seeTrigger(state.run); // and taken up here while it was read
+      return;
+    }
     // What was read is older than what was told.
     if (this.#told.get(id)?.teller.heard !== heard) return await this.#see({ id, mark, isNew }, { isFirst });
-    const isOld = isFirst && !this.#told.has(id);
+    const isKnown = this.#told.has(id);
     const told = this.#toldOf(id);
     told.mark = mark;
     told.touchedAt = this.#deps.host.monotonic();
-    if (isOld) return told.teller.beginSilently(state);
+    if (isFirst && !isKnown) return told.teller.beginSilently(state);
     if (isNew) told.teller.seeTrigger(state.run);
+    else if (!isKnown) told.teller.noteProgress(state.run); // it may have been told before the run was forgotten
     told.teller.seeRun(state);
   }
 
@@ -205,12 +213,12 @@ class Listening {
 }
 
 /** Whether an event is told to those who watch lists of runs. */
-function isOfList(event: EngineEvent): event is RunEvent {
+function isOfList(event: RunEvent): boolean {
   return event.type.startsWith("run:") && isToldToClients(event);
 }
 
 function tellEarly(told: Told): void {
   const early = told.early ?? [];
   told.early = null;
-  for (const event of early) told.teller.hear(event);
+  for (const { event, lease } of early) told.teller.hear(event, lease);
 }

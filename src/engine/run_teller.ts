@@ -5,6 +5,12 @@ import type { Step, StepRecord } from "../step.ts";
 import type { AwaitedPause, RunState } from "../store.ts";
 import type { Hub } from "./hub.ts";
 
+/** How a step has ended; how many attempts it took matters if it failed. */
+type StepEnd = Pick<Step, "status" | "attempts">;
+
+const COMPLETED: StepEnd = { status: "completed", attempts: 1 };
+const CANCELLED: StepEnd = { status: "cancelled", attempts: 1 };
+
 /**
  * Makes one story of a run out of two sources: events that are heard as they happen in this process, and what the store
  * shows of what other processes do. Each thing is told once.
@@ -16,23 +22,19 @@ export class RunTeller {
   #isTriggerTold = false;
   #isStartTold = false;
   #isSilent = false;
-  #leaseOwner = "";
-  #leaseExpiresAt = "";
-  /** The lease as it was last seen; `null` once an event has told of a newer one. */
-  #leaseGeneration: number | null = 0;
-  /** The newest lease that the store has shown to be over. */
+  /** The newest lease that was told of, or that the store has shown. */
+  #generation = 0;
+  /** The newest one that the store has shown to be over. */
   #overGeneration = 0;
-  /** Whether this process tells of such a one. */
-  #isPast = false;
   /** How the recorded steps ended that were told, or are old news. */
-  readonly #toldSteps = new Map<string, string>();
-  /** What the store has shown last of pauses or progress: an event that is still to come and tells the same is no news. */
-  readonly #seenFirst = new Set<string>();
+  readonly #toldSteps = new Map<string, StepEnd>();
   /** What tells how the run stands, apart from its progress. */
   #standing: RunEvent[] = [];
   #heard = 0;
   #progress: RunEvent | null = null;
   #progressText = "null";
+  /** What the store has shown last: an event that is still to come and tells the same is no news. */
+  #seenProgress: string | null = null;
 
   /** @param tellOn Hears each event that is news. */
   constructor(hub: Hub, tellOn: (event: RunEvent) => void) {
@@ -58,28 +60,31 @@ export class RunTeller {
   /**
    * Hears an event of this process.
    *
-   * @param lease The lease that a `run:leased` tells of, if it is known: when the store has shown that it is over, what
-   * happened under it is no news.
+   * @param lease The lease under which it happened; `null` for what is no part of an execution.
    */
-  hear(event: RunEvent, lease: Lease | null = null): void {
+  hear(event: RunEvent, lease: Lease | null): void {
     this.#heard += 1;
-    if (event.type === "run:leased") this.#isPast = lease !== null && lease.generation <= this.#overGeneration;
-    if (!this.#isNews(event)) return;
+    if (!this.#isNews(event, lease)) return;
     this.#note(event);
+    this.#generation = Math.max(this.#generation, lease?.generation ?? 0);
     this.#tellOn(event);
   }
 
   /** Sees how the run stands in the store, for the first time: its steps, and progress of before, are old news. */
   begin(state: RunState): void {
     const { run } = state;
-    if (!isLeased(run.status) && run.progress !== null) {
-      this.#note(this.#hub.runEvent(run, { type: "run:progress", progress: run.progress }));
-    }
-    for (const step of state.steps) this.#toldSteps.set(step.name, endingOf(step));
+    if (!isLeased(run.status)) this.noteProgress(run);
+    for (const { name, status, attempts } of state.steps) this.#toldSteps.set(name, { status, attempts });
     this.seeRun(state);
   }
 
-  /** The same without telling it. */
+  /** Takes the progress of a run for old news. */
+  noteProgress(run: Run): void {
+    if (run.progress === null) return;
+    this.#note(this.#hub.runEvent(run, { type: "run:progress", progress: run.progress }));
+  }
+
+  /** The same as `begin()` without telling it. */
   beginSilently(state: RunState): void {
     this.#isSilent = true;
     this.begin(state);
@@ -99,9 +104,15 @@ export class RunTeller {
   }
 
   /** Whether it was told how a step has ended. One between two attempts has not. */
-  hasTold({ name, attempts, result }: StepRecord): boolean {
-    if (result.status === "retrying") return true;
-    return this.#toldSteps.get(name) === endingOf({ status: result.status, attempts });
+  hasTold({ name, attempts, result: { status } }: StepRecord): boolean {
+    return status === "retrying" || this.#hasTold(name, { status, attempts });
+  }
+
+  #hasTold(stepName: string, { status, attempts }: StepEnd): boolean {
+    const told = this.#toldSteps.get(stepName);
+    if (told === undefined || status !== "failed") return told?.status === status;
+    // An attempt that has failed is no news after a later one.
+    return told.status !== "failed" || told.attempts >= attempts;
   }
 
   /** Sees in the store that the run was triggered. */
@@ -115,36 +126,37 @@ export class RunTeller {
   seeRun({ run, execution, pauses, failedStepName }: RunState): void {
     if (isTerminal(this.#status)) return;
     this.#overGeneration = isLeased(run.status) ? run.leaseGeneration - 1 : run.leaseGeneration;
-    if (isLeased(run.status)) this.#seeLeased(run, execution);
+    const isOtherLease = run.leaseGeneration !== this.#generation;
+    this.#generation = Math.max(this.#generation, run.leaseGeneration);
+    if (isLeased(run.status)) this.#seeLeased(run, { execution, isOtherLease });
     this.#seeProgress(run); // after the lease under which it was made, before the pause or the end that followed
-    if (run.status === "waiting") this.#seeWaiting(run, pauses);
+    if (run.status === "waiting") this.#seeWaiting(run, { pauses, isOtherLease });
     else if (isTerminal(run.status)) this.#tell(run, lastHappening(run, failedStepName));
     else if (run.status === "pending") this.#standing = [];
     this.#status = run.status;
   }
 
   /** What was told out of the store is not told again by an event that comes later. */
-  #isNews(event: RunEvent): boolean {
-    if ((this.#isPast || isTerminal(this.#status)) && OF_EXECUTION.has(event.type)) return false;
+  #isNews(event: RunEvent, lease: Lease | null): boolean {
+    const isPast = isTerminal(this.#status) || (lease !== null && lease.generation <= this.#overGeneration);
+    if (isPast && OF_EXECUTION.has(event.type)) return false;
     switch (event.type) {
       case "run:trigger":
         return !this.#isTriggerTold && this.#status === "pending";
       case "run:leased":
-        return !isLeased(this.#status) || event.leaseOwner !== this.#leaseOwner ||
-          event.leaseExpiresAt > this.#leaseExpiresAt;
+        return lease === null || lease.generation > this.#generation;
       case "run:start":
         return !this.#isStartTold;
       case "run:complete":
       case "run:fail":
       case "run:cancel":
         return !isTerminal(this.#status);
-      case "run:waiting":
       case "run:progress":
-        return !this.#seenFirst.delete(keyOf(event));
+        return JSON.stringify(event.progress) !== this.#seenProgress;
       case "step:complete":
-        return this.#toldSteps.get(event.stepName) !== "completed";
+        return !this.#hasTold(event.stepName, COMPLETED);
       case "step:fail":
-        return this.#toldSteps.get(event.stepName) !== `failed ${event.attempt}`;
+        return !this.#hasTold(event.stepName, { status: "failed", attempts: event.attempt });
       default:
         return true;
     }
@@ -157,15 +169,12 @@ export class RunTeller {
         break;
       case "run:leased":
         this.#status = "leased";
-        this.#leaseOwner = event.leaseOwner;
-        this.#leaseExpiresAt = event.leaseExpiresAt;
-        this.#leaseGeneration = null;
-        this.#seenFirst.clear();
+        this.#seenProgress = null;
         this.#isStartTold = false;
         this.#standing = [event];
         break;
       case "run:lease-renewed":
-        this.#leaseExpiresAt = event.leaseExpiresAt;
+        this.#noteExpiry(event.leaseExpiresAt);
         break;
       case "run:start":
         this.#status = "running";
@@ -175,69 +184,64 @@ export class RunTeller {
       case "run:waiting":
         this.#standing = this.#status === "waiting" ? [...this.#standing, event] : [event];
         this.#status = "waiting";
-        this.#leaseGeneration = null;
         break;
       case "run:progress":
+        this.#seenProgress = null;
         this.#progress = event;
         this.#progressText = JSON.stringify(event.progress);
         break;
       case "step:complete":
-        this.#toldSteps.set(event.stepName, "completed");
+        this.#toldSteps.set(event.stepName, COMPLETED);
         break;
       case "step:fail":
-        this.#toldSteps.set(event.stepName, `failed ${event.attempt}`);
+        this.#toldSteps.set(event.stepName, { status: "failed", attempts: event.attempt });
         break;
       case "step:cancel":
-        this.#toldSteps.set(event.stepName, "cancelled");
+        this.#toldSteps.set(event.stepName, CANCELLED);
         break;
     }
     if (isLastEvent(event)) this.#standing = [event];
     this.#status = ENDED_BY[event.type] ?? this.#status;
   }
 
-  #seeLeased(run: Run, execution: number): void {
-    const isTakenOver = run.leaseOwner !== this.#leaseOwner || this.#isOtherLease(run);
-    if (isTakenOver || !isLeased(this.#status)) {
+  #seeLeased(run: Run, { execution, isOtherLease }: { execution: number; isOtherLease: boolean }): void {
+    if (isOtherLease || !isLeased(this.#status)) {
       this.#tell(run, { type: "run:leased", leaseOwner: run.leaseOwner!, leaseExpiresAt: run.leaseExpiresAt! });
     }
     if (run.status === "running" && !this.#isStartTold) this.#tell(run, { type: "run:start", execution });
-    this.#leaseGeneration = run.leaseGeneration;
-    this.#leaseExpiresAt = run.leaseExpiresAt!;
+    this.#noteExpiry(run.leaseExpiresAt!);
   }
 
-  #seeWaiting(run: Run, pauses: readonly AwaitedPause[]): void {
+  /** Whoever comes later is told until when the lease lasts by now. */
+  #noteExpiry(leaseExpiresAt: string): void {
+    this.#standing = this.#standing.map((event) => event.type === "run:leased" ? { ...event, leaseExpiresAt } : event);
+  }
+
+  #seeWaiting(
+    run: Run,
+    { pauses, isOtherLease }: { pauses: readonly AwaitedPause[]; isOtherLease: boolean },
+  ): void {
     // Between two looks it may have been taken up, and have paused again.
-    const isSamePark = this.#status === "waiting" && !this.#isOtherLease(run);
-    if (!isSamePark) {
+    if (isOtherLease || this.#status !== "waiting") {
       this.#status = "pending";
       this.#standing = [];
-      this.#seenFirst.clear();
     }
-    const told = new Set(this.#standing.map(keyOf));
+    const told = new Set(this.#standing.map(pauseOf));
     for (const { name: waitName, ...pause } of pauses) {
       const happening = { type: "run:waiting", waitName, ...pause } as const;
-      if (told.has(keyOf(happening))) continue;
-      this.#seenFirst.add(keyOf(happening));
-      this.#tell(run, happening);
+      if (!told.has(pauseOf(happening))) this.#tell(run, happening);
     }
-    this.#leaseGeneration = run.leaseGeneration;
-  }
-
-  #isOtherLease({ leaseGeneration }: Run): boolean {
-    return this.#leaseGeneration !== null && this.#leaseGeneration !== leaseGeneration;
   }
 
   #seeProgress(run: Run): void {
     if (run.progress === null || JSON.stringify(run.progress) === this.#progressText) return;
-    const happening = { type: "run:progress", progress: run.progress } as const;
-    this.#seenFirst.clear();
-    this.#seenFirst.add(keyOf(happening));
-    this.#tell(run, happening);
+    this.#tell(run, { type: "run:progress", progress: run.progress });
+    this.#seenProgress = this.#progressText;
   }
 
   #seeStep({ run, pauses }: RunState, step: Step): void {
     const { name: stepName, index: stepIndex, attempts: attempt, output } = step;
-    if (this.#toldSteps.get(stepName) === endingOf(step)) return;
+    if (this.#hasTold(stepName, step)) return;
     if (step.status === "completed") {
       const duration = msBetween(step.startedAt, step.completedAt!);
       this.#tell(run, { type: "step:complete", stepName, stepIndex, output, duration });
@@ -266,7 +270,7 @@ const ENDED_BY: { readonly [type in RunEvent["type"]]?: RunStatus } = {
   "run:cancel": "cancelled",
 };
 
-/** What is told of a run while it is executed: a claim may be answered so late that its run has ended elsewhere. */
+/** What is told of an execution: no news when the store has shown what came after it. */
 const OF_EXECUTION = new Set<RunEvent["type"]>([
   "run:leased",
   "run:start",
@@ -275,16 +279,9 @@ const OF_EXECUTION = new Set<RunEvent["type"]>([
   "step:start",
 ]);
 
-/** What an event tells of, in a text that is the same for the store's version of it. */
-function keyOf(happening: RunHappening): string {
-  // Without its deadline: the store and a worker need not agree on the millisecond at which a retry is due.
-  if (happening.type === "run:waiting") return JSON.stringify([happening.waitId, happening.waitName]);
-  return happening.type === "run:progress" ? JSON.stringify(happening.progress) : happening.type;
-}
-
-/** How a step ended, in a text that is another after each attempt. */
-function endingOf({ status, attempts }: Pick<Step, "status" | "attempts">): string {
-  return status === "failed" ? `failed ${attempts}` : status;
+/** Which pause an event tells of. Not its deadline: the store and a worker need not agree on when a retry is due. */
+function pauseOf(happening: RunHappening): string | null {
+  return happening.type === "run:waiting" ? JSON.stringify([happening.waitId, happening.waitName]) : null;
 }
 
 /** The last event of a run that has ended. */

@@ -1,9 +1,11 @@
 import { NotFoundError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { Lease } from "../lease.ts";
 import type { Claim, RunState, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
 import { Lookout } from "./lookout.ts";
+import { persist } from "./persist.ts";
 import type { Pulse } from "./pulse.ts";
 import { RunTeller } from "./run_teller.ts";
 
@@ -89,9 +91,11 @@ export class RunWatches {
   }
 }
 
-/** An event of this process, and the claim that it tells of. */
+/** An event of this process, and the lease under which it happened. */
 interface Heard {
   event: RunEvent;
+  lease: Lease | null;
+  /** The claim that a `run:leased` tells of. */
   claim: Claim | null;
 }
 
@@ -109,7 +113,7 @@ class RunWatch {
   #untold: ReadonlySet<string> = new Set();
   /** How the run stood when it was last read; `undefined` until it was read again. */
   #mark: string | null | undefined;
-  #isEnded = false;
+  readonly #ending = new AbortController();
 
   constructor(runId: string, deps: WatchDeps, onEnd: () => void) {
     this.runId = runId;
@@ -117,11 +121,15 @@ class RunWatch {
     this.#onEnd = onEnd;
     this.#teller = new RunTeller(deps.hub, (event) => this.#tell(event));
     // Heard before the run is read: an event between the two would otherwise be missed.
-    this.#stopHearing = deps.hub.onRun(runId, (event) => this.#hear(event));
+    this.#stopHearing = deps.hub.onRun(runId, (event, lease) => this.#hear(event, lease));
     this.#begin();
   }
 
-  /** Whether the run was read, and nothing that happens elsewhere is told by the hub. */
+  get #isEnded(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
+  /** Whether the run was read, and is not executed here: then the hub tells everything. */
   get isReady(): boolean {
     return this.#early === null && !this.#isEnded && this.#deps.claimHere(this.runId) === null;
   }
@@ -143,7 +151,7 @@ class RunWatch {
 
   end(error?: unknown): void {
     if (this.#isEnded) return;
-    this.#isEnded = true;
+    this.#ending.abort();
     this.#stopHearing();
     this.#onEnd();
     for (const watcher of this.#watchers) watcher.end(error);
@@ -179,36 +187,35 @@ class RunWatch {
     return state;
   }
 
-  #hear(event: RunEvent): void {
+  #hear(event: RunEvent, lease: Lease | null): void {
     const claim = event.type === "run:leased" ? this.#deps.claimHere(this.runId) : null;
-    this.#take({ event, claim });
+    this.#take({ event, lease, claim });
   }
 
   #take(heard: Heard): void {
     if (this.#early !== null) return void this.#early.push(heard);
-    const { event, claim } = heard;
+    const { event, lease, claim } = heard;
     if (claim !== null) {
       this.#untold = new Set(claim.steps.filter((step) => !this.#teller.hasTold(step)).map(({ name }) => name));
     }
     // It may have been decided here, while another process was executing the run.
     if (event.type === "run:cancel" || event.type === "run:fail") this.#catchUp(heard);
     else if (this.#untold.size > 0) this.#catchUp(heard, this.#untold);
-    else this.#teller.hear(event, claim?.lease);
+    else this.#teller.hear(event, lease);
   }
 
   /** Tells what was recorded elsewhere before it tells what happens here: all steps, or those of these names. */
-  async #catchUp({ event, claim }: Heard, names?: ReadonlySet<string>): Promise<void> {
+  async #catchUp({ event, lease }: Heard, names?: ReadonlySet<string>): Promise<void> {
     this.#early = [];
     try {
-      const state = await this.#deps.store.getRunState(this.runId);
+      const read = () => this.#deps.store.getRunState(this.runId);
+      const state = await persist(read, this.#deps, this.#ending.signal);
       if (state !== null) this.#teller.seeSteps(state, names);
-      this.#untold = new Set();
     } catch (error) {
-      // The next event is another chance; after the last one whoever watches has to come back.
-      if (isLastEvent(event)) return this.end(error);
-      this.#deps.hub.publishError(error);
+      return this.end(error);
     }
-    this.#teller.hear(event, claim?.lease);
+    this.#untold = new Set();
+    this.#teller.hear(event, lease);
     this.#tellEarly();
   }
 

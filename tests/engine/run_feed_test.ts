@@ -155,13 +155,13 @@ forEachStore("RunFeed.watch() tells once what happens here, although the store s
   const { lease, leaseExpiresAt } = claim;
   executing.set(run.id, claim);
   const leased = { leaseOwner: "dead-worker", leaseExpiresAt: new Date(leaseExpiresAt).toISOString() };
-  hub.publish(run, { type: "run:leased", ...leased });
-  hub.publish(run, { type: "run:start", execution: 1 });
-  hub.publish(run, { type: "run:lease-renewed", ...leased });
-  hub.publish(run, { type: "step:start", stepName: "read", stepIndex: 0, attempt: 1 });
+  hub.publish(run, { type: "run:leased", ...leased }, lease);
+  hub.publish(run, { type: "run:start", execution: 1 }, lease);
+  hub.publish(run, { type: "run:lease-renewed", ...leased }, lease);
+  hub.publish(run, { type: "step:start", stepName: "read", stepIndex: 0, attempt: 1 }, lease);
   await look(host);
   await store.finish(lease, COMPLETED, null);
-  hub.publish(run, { type: "run:complete", output: null, duration: 0 });
+  hub.publish(run, { type: "run:complete", output: null, duration: 0 }, lease);
   executing.delete(run.id);
   await pass(host, 3 * ACTIVITY_LASTS_MS, 100);
   stop();
@@ -340,15 +340,70 @@ forEachStore("RunFeed tells that a run was triggered elsewhere before what happe
 
   // It is taken up and over before the next look.
   const leaseExpiresAt = new Date(host.now() + 30_000).toISOString();
-  hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt });
-  hub.publish(run, { type: "run:start", execution: 1 });
+  hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt }, lease);
+  hub.publish(run, { type: "run:start", execution: 1 }, lease);
   await store.finish(lease, COMPLETED, null);
-  hub.publish(run, { type: "run:complete", output: null, duration: 0 });
+  hub.publish(run, { type: "run:complete", output: null, duration: 0 }, lease);
   executing.delete(run.id);
   await pass(host, 2_000, 50);
   stop();
 
   assert.deepEqual(told, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+});
+
+forEachStore(
+  "RunFeed tells that a run was triggered elsewhere that is taken up here while it is read",
+  async (context) => {
+    const { host } = context;
+    const reading = Promise.withResolvers<void>();
+    const store = withCalls(context.store, {
+      getRunState: async (runId) => {
+        const state = await context.store.getRunState(runId);
+        await reading.promise;
+        return state;
+      },
+    });
+    const { feed, hub, executing } = aFeed({ ...context, store });
+    const { told, stop } = watch(feed);
+    await pass(host, 200, 50);
+    const run = await add(store);
+    await pass(host, 1_500, 50); // it is being read
+
+    const claim = await claimOne(store, run.jobName);
+    executing.set(run.id, claim);
+    reading.resolve();
+    await host.settle();
+    const leaseExpiresAt = new Date(host.now() + 30_000).toISOString();
+    hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt }, claim.lease);
+    await pass(host, 500, 50);
+    stop();
+
+    assert.deepEqual(told, ["run:trigger", "run:leased"]);
+  },
+);
+
+forEachStore("RunFeed tells that a run was triggered elsewhere when it can read that at last", async (context) => {
+  const { host } = context;
+  let fails = false;
+  const store = withCalls(context.store, {
+    getActivity: (cursor) => fails ? Promise.reject(new StoreError("busy")) : context.store.getActivity(cursor),
+  });
+  const { feed, hub, executing } = aFeed({ ...context, store });
+  const { told, stop } = watch(feed);
+  await pass(host, 200, 50);
+  const run = await add(store);
+  const claim = await claimOne(store, run.jobName);
+  executing.set(run.id, claim);
+
+  fails = true;
+  const leaseExpiresAt = new Date(host.now() + 30_000).toISOString();
+  hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt }, claim.lease);
+  await pass(host, 2_000, 50);
+  fails = false;
+  await pass(host, 3_000, 50);
+  stop();
+
+  assert.deepEqual(told, ["run:trigger", "run:leased"]);
 });
 
 forEachStore("RunFeed tells no trigger of an older run that is taken up here", async (context) => {
@@ -425,7 +480,7 @@ forEachStore("RunFeed tells once that a run waits of which it hears first when i
   const pauses = [aPause({ kind: "sleep", name: "nap" })];
   await store.pause(lease, { pauses, retryAt: null, park: true, progress: null });
 
-  hub.publish(run, { type: "run:waiting", waitId: null, waitName: "nap", deadlineAt: null });
+  hub.publish(run, { type: "run:waiting", waitId: null, waitName: "nap", deadlineAt: null }, lease);
   await pass(host, 2 * ACTIVITY_LASTS_MS, 100);
   stop();
 

@@ -20,10 +20,14 @@ function aTeller() {
   const hub = new Hub(new FakeHost());
   const told: RunEvent[] = [];
   const teller = new RunTeller(hub, (event) => told.push(event));
-  const hear = (...happenings: RunHappening[]) => {
-    for (const happening of happenings) teller.hear(hub.runEvent({ id: ID, jobName: "job", labels: {} }, happening));
+  const hearUnder = (generation: number, ...happenings: RunHappening[]) => {
+    const lease = { runId: ID, generation, concurrencyKey: null };
+    for (const happening of happenings) {
+      teller.hear(hub.runEvent({ id: ID, jobName: "job", labels: {} }, happening), lease);
+    }
   };
-  return { teller, told, hear, types: () => told.map(({ type }) => type) };
+  const hear = (...happenings: RunHappening[]) => hearUnder(1, ...happenings);
+  return { teller, told, hear, hearUnder, types: () => told.map(({ type }) => type) };
 }
 
 type Shown = Partial<Run> & { steps?: Partial<Step>[]; pauses?: AwaitedPause[]; execution?: number };
@@ -304,9 +308,9 @@ Deno.test("RunTeller.see() believes nothing any more once the end was told", () 
 });
 
 Deno.test("RunTeller.hear() tells everything that happens here", () => {
-  const { teller, types, hear } = aTeller();
+  const { teller, types, hearUnder } = aTeller();
   const progress = { type: "run:progress", progress: { current: 1 } } as const;
-  const all: RunHappening[] = [
+  const first: RunHappening[] = [
     LEASED,
     START,
     progress,
@@ -317,6 +321,8 @@ Deno.test("RunTeller.hear() tells everything that happens here", () => {
     WAITING,
     { ...WAITING, waitId: null, waitName: "nap" },
     { ...WAITING, waitId: null, waitName: "nap" },
+  ];
+  const second: RunHappening[] = [
     LEASED,
     START,
     progress,
@@ -327,9 +333,10 @@ Deno.test("RunTeller.hear() tells everything that happens here", () => {
   ];
   teller.begin(aState());
 
-  hear(...all);
+  hearUnder(1, ...first);
+  hearUnder(2, ...second);
 
-  assert.deepEqual(types(), all.map(({ type }) => type));
+  assert.deepEqual(types(), [...first, ...second].map(({ type }) => type));
 });
 
 Deno.test("RunTeller.hear() tells nothing again that the store has shown before", () => {
@@ -381,10 +388,10 @@ Deno.test("RunTeller.seeTrigger() tells a trigger once, and none of a run that w
 });
 
 Deno.test("RunTeller.standing tells the latest progress of a run that is executed again", () => {
-  const { teller, hear } = aTeller();
+  const { teller, hearUnder } = aTeller();
   teller.begin(aState({ status: "waiting", progress: { current: 7 }, pauses: [REVIEW] }));
 
-  hear(LEASED, START);
+  hearUnder(2, LEASED, START);
 
   assert.partialDeepStrictEqual(teller.standing, [LEASED, START, { progress: { current: 7 } }]);
 });
@@ -414,25 +421,78 @@ Deno.test("RunTeller.see() tells progress elsewhere before the pause or the end 
 
 for (const status of ["waiting", "completed"] as const) {
   Deno.test(`RunTeller.hear() tells nothing of a lease that was over when the run was read as ${status}`, () => {
-    const { teller, hear, types } = aTeller();
-    const hub = new Hub(new FakeHost());
-    const leased = (generation: number) => {
-      const event = hub.runEvent({ id: ID, jobName: "job", labels: {} }, LEASED);
-      teller.hear(event, { runId: ID, generation, concurrencyKey: null });
-    };
+    const { teller, hearUnder, types } = aTeller();
     teller.begin(aState({ status, pauses: status === "waiting" ? [REVIEW] : [] }));
     const before = types();
 
-    leased(1);
-    hear(START, { type: "step:start", stepName: "read", stepIndex: 0, attempt: 1 }, WAITING);
+    hearUnder(1, LEASED, START, { type: "step:start", stepName: "read", stepIndex: 0, attempt: 1 }, WAITING);
 
     assert.deepEqual(types(), before);
     if (status === "completed") return;
-    leased(2);
-    hear(START);
+    hearUnder(2, LEASED, START);
     assert.deepEqual(types(), [...before, "run:leased", "run:start"]);
   });
 }
+
+Deno.test("RunTeller.hear() tells progress that is made again, though the store has shown it", () => {
+  const { teller, told, hear } = aTeller();
+  const at = (current: number) => ({ type: "run:progress", progress: { current } }) as const;
+  teller.begin(aState({ status: "running", progress: { current: 0 } }));
+  told.length = 0;
+
+  hear(at(0), at(10), at(0));
+
+  assert.partialDeepStrictEqual(told, [at(10), at(0)]);
+  assert.partialDeepStrictEqual(teller.standing.at(-1), at(0));
+});
+
+Deno.test("RunTeller.hear() tells nothing of an execution that began before the first look, and was over by then", () => {
+  const { teller, types, hear } = aTeller();
+  teller.begin(aState({ status: "waiting", pauses: [REVIEW] }));
+
+  hear({ type: "run:progress", progress: { current: 1 } }, {
+    type: "step:start",
+    stepName: "read",
+    stepIndex: 0,
+    attempt: 1,
+  });
+
+  assert.deepEqual(types(), ["run:waiting"]);
+});
+
+Deno.test("RunTeller.hear() tells no attempt that failed before one of which was told", () => {
+  const { teller, types, hear } = aTeller();
+  const failed = { type: "step:fail", stepName: "read", stepIndex: 0, error: "no", retryAt: EXPIRES_AT } as const;
+  const complete = { type: "step:complete", stepName: "read", stepIndex: 0, output: null, duration: 0 } as const;
+  teller.begin(aState());
+
+  hear({ ...failed, attempt: 2 }, { ...failed, attempt: 1 }, complete, { ...failed, attempt: 3 }, complete);
+
+  assert.deepEqual(types(), ["step:fail", "step:complete"]);
+});
+
+Deno.test("RunTeller.hear() tells that the same worker took a run up again, wherever its clock stands", () => {
+  const { teller, types, hearUnder } = aTeller();
+  teller.begin(aState());
+
+  hearUnder(1, LEASED, START);
+  hearUnder(3, { ...LEASED, leaseExpiresAt: isoTime(FAKE_START) }, START);
+
+  assert.deepEqual(types(), ["run:leased", "run:start", "run:leased", "run:start"]);
+});
+
+Deno.test("RunTeller.standing tells until when a lease lasts after it was renewed", () => {
+  const { teller, hear } = aTeller();
+  const [later, latest] = [isoTime(FAKE_START + 40_000), isoTime(FAKE_START + 50_000)];
+  teller.begin(aState());
+
+  hear(LEASED, START, { type: "run:lease-renewed", leaseOwner: "worker-a", leaseExpiresAt: later });
+  const renewedHere = teller.standing;
+  teller.see(aState({ status: "running", leaseExpiresAt: latest }));
+
+  assert.partialDeepStrictEqual(renewedHere, [{ ...LEASED, leaseExpiresAt: later }, START]);
+  assert.partialDeepStrictEqual(teller.standing, [{ ...LEASED, leaseExpiresAt: latest }, START]);
+});
 
 Deno.test("RunTeller.hear() tells no trigger whose answer comes after the run was taken up", () => {
   const { hear, types } = aTeller();

@@ -17,6 +17,8 @@ export class Story {
   readonly #told = new Map<string, number>();
   #last: RunEvent | null = null;
   #lastOfLease: string | null = null;
+  /** The last attempt at each step that was told to have failed; `Infinity` for one that was completed. */
+  readonly #attempts = new Map<string, number>();
   /** Steps that were over when the first thing was told: they may be old news. */
   #old: Set<string> | null = null;
 
@@ -60,14 +62,19 @@ export class Story {
       case "run:waiting":
         this.#lastOfLease = type;
         return this.#expectTimes(event, `${type} ${event.waitId} ${event.waitName}`, parks);
+      case "step:start":
+        return this.#expect(this.#lastOfLease !== "run:waiting", event, "while the run waits");
       case "step:complete": {
         const recorded = JSON.parse(steps.get(event.stepName)?.result ?? "null");
         const isSo = recorded?.status === "completed" && recorded.output === JSON.stringify(event.output);
         this.#expect(isSo, event, `recorded as ${JSON.stringify(recorded)}`);
+        this.#attempts.set(event.stepName, Infinity);
         return this.#expectTimes(event, `step ${event.stepName}`, 1);
       }
       case "step:fail": {
         const { stepName, attempt } = event;
+        this.#expect((this.#attempts.get(stepName) ?? 0) < attempt, event, "after a later one");
+        this.#attempts.set(stepName, attempt);
         this.#expect(attempt <= (steps.get(stepName)?.attempts ?? 0), event, "and was not recorded");
         return this.#expectTimes(event, `step ${stepName} ${attempt}`, 1);
       }

@@ -98,6 +98,18 @@ Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bi
   await assert.rejects(SqliteStore.from(database), TypeError);
 });
 
+for (const [synchronous, level] of [[undefined, 2], ["full", 2], ["normal", 1]] as const) {
+  Deno.test(`SqliteStore.from() keeps what it acknowledges as ${synchronous ?? "nothing else"} says`, () =>
+    withFile(async (path) => {
+      using database = new DatabaseSync(path);
+      await using _store = await SqliteStore.from(database, synchronous === undefined ? {} : { synchronous });
+
+      const kept = database.prepare("SELECT * FROM pragma_synchronous, pragma_journal_mode").get();
+
+      assert.deepEqual({ ...kept }, { synchronous: level, journal_mode: "wal" });
+    }));
+}
+
 Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
   const database = new DatabaseSync(":memory:");
   database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");
