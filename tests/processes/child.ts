@@ -14,7 +14,12 @@ export interface Program {
   /** The file, seen from this folder, or its URL. */
   file: string;
   /** Variables by name. */
-  env: Record<string, string>;
+  env?: Record<string, string>;
+  /**
+   * Whether Ctrl-C in the terminal does not reach it. It is for whoever has started it to hear, so the program has to end
+   * when nobody is left to tell it anything.
+   */
+  isDetached?: boolean;
 }
 
 /** A program of this folder in a process of its own. Its other end is `parent.ts`. */
@@ -29,13 +34,14 @@ export class Child implements AsyncDisposable {
 
   /** Starts a program of this folder, or another one that is named by its URL. */
   constructor(program: string | Program, ...args: string[]) {
-    const { file, env } = typeof program === "string" ? { file: program, env: {} } : program;
+    const { file, env = {}, isDetached = false } = typeof program === "string" ? { file: program } : program;
     this.#program = file;
     this.#process = new Deno.Command(Deno.execPath(), {
       args: ["run", "--allow-all", "--no-lock", new URL(file, import.meta.url).href, ...args],
       // What is killed cannot finish writing down which of its lines were covered.
       clearEnv: true,
       env: { ...without("DENO_COVERAGE_DIR", Deno.env.toObject()), ...env },
+      detached: isDetached,
       stdin: "piped",
       stdout: "piped",
       stderr: "inherit",

@@ -10,8 +10,14 @@ const LOOK_EVERY_MS = 20;
 export interface Answer {
   status: number;
   text: string;
-  /** Whether it was sent more than once: an earlier one may have done what it asked for. */
-  isRepeated: boolean;
+}
+
+/** What a request has besides its method and path. */
+export interface Asked {
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Is called each time before it is sent: each of them may be carried out, answered or not. */
+  onSend?: () => void;
 }
 
 /** The storm is over, and nobody is left to answer. */
@@ -40,14 +46,15 @@ export class Asker {
    *
    * @throws {NobodyLeft} The storm is over.
    */
-  async ask(method: string, path: string, body?: unknown): Promise<Answer> {
+  async ask(method: string, path: string, { body, onSend }: Asked = {}): Promise<Answer> {
     for (let tries = 1;; tries++) {
       const { port } = await this.findMember();
       this.#tally.add("requests");
       if (tries > 1) this.#tally.add("requests that were repeated");
+      onSend?.();
       try {
-        const { status, text } = await this.#fetch(port, method, path, body);
-        if (status !== 503) return { status, text, isRepeated: tries > 1 };
+        const answer = await this.#fetch(port, method, path, body);
+        if (answer.status !== 503) return answer;
       } catch {
         this.#tally.add("requests without an answer");
       }
@@ -64,7 +71,7 @@ export class Asker {
     }
   }
 
-  async #fetch(port: number, method: string, path: string, body: unknown): Promise<{ status: number; text: string }> {
+  async #fetch(port: number, method: string, path: string, body: unknown): Promise<Answer> {
     const impatience = new AbortController();
     const timer = setTimeout(() => impatience.abort(), this.#chance.between(...PATIENCE_MS));
     try {

@@ -17,7 +17,7 @@ export class Book {
   readonly #runs = new Map<string, RunReceipts>();
   readonly #waits = new Map<string, SignalHistory>();
   readonly #keys = new Map<string, { run: string; isCreated: boolean }>();
-  readonly #tokens = new Set<string>();
+  readonly #mostRuns = new Map<string, number>();
   readonly #onProblem: (message: string, run: string) => void;
 
   /** @param onProblem Hears of each answer that cannot be. */
@@ -37,14 +37,30 @@ export class Book {
     return receipts;
   }
 
-  /** Whether a run with this token may exist. */
-  knowsToken(token: string): boolean {
-    return this.#tokens.has(token);
+  /** How many runs with this token can have been made until now, of which some may be deleted. */
+  mostRuns(token: string): number {
+    return this.#mostRuns.get(token) ?? 0;
   }
 
-  /** Notes a trigger before it is sent. */
-  noteTrigger({ token }: TriggerRequest): void {
-    this.#tokens.add(token);
+  #makeRoom(token: string): void {
+    this.#mostRuns.set(token, this.mostRuns(token) + 1);
+  }
+
+  /** Notes a trigger each time before it is sent: those with one idempotency key make one run between them. */
+  noteTrigger({ token, idempotencyKey }: TriggerRequest): void {
+    if (idempotencyKey === null || this.mostRuns(token) === 0) this.#makeRoom(token);
+  }
+
+  /** Notes each time before it is sent that another run is to be made from one with this token. */
+  noteRetrigger(token: string): void {
+    this.#makeRoom(token);
+  }
+
+  /** Notes each time before it is sent that a run is to be deleted: then its idempotency key may make another one. */
+  noteDelete(run: string, token: string): void {
+    const receipts = this.of(run);
+    if (receipts.deletesAsked === 0) this.#makeRoom(token);
+    receipts.deletesAsked += 1;
   }
 
   /** Takes in what a trigger was answered. */
@@ -62,7 +78,7 @@ export class Book {
     const known = this.#keys.get(request.idempotencyKey);
     const isCreated = disposition === "created";
     // One that is deleted makes room for another, and of two answers the later one can be that of before.
-    const isReplaced = known !== undefined && (this.of(known.run).isDeleteAsked || receipts.isDeleteAsked);
+    const isReplaced = known !== undefined && (this.of(known.run).deletesAsked > 0 || receipts.deletesAsked > 0);
     if (known !== undefined && known.run !== run && !isReplaced) {
       this.#onProblem(`key ${request.idempotencyKey} names two runs; the other is ${known.run}`, run);
     } else if (known?.run === run && known.isCreated && isCreated) this.#onProblem("the run was created twice", run);
@@ -84,7 +100,7 @@ export class Book {
     if (history === undefined) {
       this.#waits.set(answer.waitId, history = { receipt: null, isAccepted: false, isExpired: false });
     }
-    const problem = checkSignalAnswer(history, { ...answer, mayBeGone: receipts.isDeleteAsked });
+    const problem = checkSignalAnswer(history, { ...answer, mayBeGone: receipts.deletesAsked > 0 });
     if (problem !== null) this.#onProblem(problem, run);
     if (history.receipt !== null) receipts.signals.set(answer.waitId, history.receipt);
   }

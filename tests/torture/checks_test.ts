@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { RunEvent } from "../../src/event.ts";
+import { checkRecovery } from "./checks/check_recovery.ts";
 import { checkReceipts, noReceipts, type RunReceipts } from "./checks/check_receipts.ts";
 import { checkSignalAnswer, type SignalHistory } from "./checks/check_signal_answer.ts";
 import { checkState } from "./checks/check_state.ts";
@@ -244,7 +245,7 @@ Deno.test("checkReceipts() finds a run that is not as its client was told", () =
 
   assert.equal(receipts({ job: "straight", token: "token" }), "");
   assert.equal(receipts({ signals, sent }, { pauses: [aWait()] }), "");
-  assert.equal(receipts({ isDeleteAsked: true }, null), "");
+  assert.equal(receipts({ deletesAsked: 1 }, null), "");
   assert.match(receipts({ job: "straight" }, null), /is gone, and nobody has deleted it/);
   assert.match(receipts({ isDeleted: true }), /was deleted, and is there/);
   assert.match(receipts({ isCancelled: true, isCancelAsked: true }), /was cancelled, and is completed/);
@@ -254,6 +255,24 @@ Deno.test("checkReceipts() finds a run that is not as its client was told", () =
   assert.match(receipts({ signals, sent }), /was accepted, recorded is null/);
   assert.match(receipts({ signals, sent }, { pauses: [aWait({ value: "timeout", hasSignal: false })] }), /is timeout/);
   assert.match(receipts({}, { pauses: [aWait()] }), /which nobody has sent/);
+});
+
+Deno.test("checkRecovery() finds a step that is executed again although the copy shows it recorded", () => {
+  const waiting = { status: "waiting", completedAt: null, output: null } as const;
+  const recovery = (facts: Fact[], steps: StepRow[] | null) => {
+    const before = steps === null ? null : aRun({ ...waiting, steps });
+    return checkRecovery(placed(...facts), before, aRun({ generation: 2 })).join();
+  };
+  const failed = aStep({ status: "retrying", value: "failed: e", recordedNo: 0 });
+  const again = [begin(2), start(2), done(2, '"x"'), ack('"x"'), end(2), over("completed")];
+
+  assert.equal(recovery(again, []), "");
+  assert.equal(recovery([begin(2), replay('"x"'), end(2), over("completed")], [aStep()]), "");
+  assert.equal(recovery([begin(2), start(2, 2), done(2, '"x"', 2), ack('"x"', true, 2), end(2)], [failed]), "");
+  assert.match(recovery(again, [aStep()]), /attempt 1 at step "a" was started, which was recorded as completed/);
+  assert.match(recovery(again, [failed]), /attempt 1 at step "a" was started, which was recorded as retrying after 1/);
+  assert.match(recovery([begin(2), end(2)], []), /which its function has never returned/);
+  assert.match(recovery([begin(2)], null), /a begin came though the run had ended/);
 });
 
 Deno.test("checkSignalAnswer() finds receipts that contradict each other", () => {

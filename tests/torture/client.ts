@@ -1,9 +1,10 @@
 import type { Chance } from "../support/chance.ts";
 import { EventReader } from "../support/event_reader.ts";
-import { type Asker, NobodyLeft } from "./asker.ts";
+import { type Answer, type Asker, NobodyLeft } from "./asker.ts";
 import type { Book, TriggerRequest } from "./book.ts";
 import type { HeardStream } from "./checks/check_stream.ts";
 import { outcomeOf } from "./fact.ts";
+import type { Member } from "./fleet.ts";
 import { FAILING_JOB, JOB_NAMES } from "./jobs.ts";
 import { nap } from "./nap.ts";
 import type { Sights } from "./sights.ts";
@@ -16,8 +17,8 @@ export interface ClientDeps {
   chance: Chance;
   sights: Sights;
   tally: Tally;
-  /** Hears of answers that cannot be. */
-  onProblem: (message: string) => void;
+  /** Hears of answers that cannot be, and of which run. */
+  onProblem: (message: string, run: string | null) => void;
   /** Hears of streams that have come to their end. */
   onStream: (stream: HeardStream) => void;
 }
@@ -96,7 +97,6 @@ export class Client {
       idempotencyKey: chance.happens(0.85) ? `key-${token}` : null,
       coalesce: key !== null && chance.happens(0.4) ? chance.pick(["skip", "queue", "active"] as const) : null,
     };
-    this.#deps.book.noteTrigger(request);
     await this.#sendTrigger(request);
     if (request.idempotencyKey === null) return;
     remember(this.#triggers, request);
@@ -110,31 +110,32 @@ export class Client {
   async #sendTrigger(request: TriggerRequest): Promise<void> {
     const { asker, book, tally } = this.#deps;
     const { job, token, seed, key, idempotencyKey, coalesce } = request;
-    const { status, text } = await asker.ask("POST", "/trigger", {
+    const body = {
       jobName: job,
       input: { token, seed, key },
       ...(idempotencyKey === null ? {} : { idempotencyKey }),
       ...(key === null ? {} : { concurrencyKey: key }),
       ...(coalesce === null ? {} : { coalesce }),
       labels: { token, storm: "yes" },
-    });
-    if (status !== 200) return this.#complain("POST /trigger", status, text);
+    };
+    const answer = await asker.ask("POST", "/trigger", { body, onSend: () => book.noteTrigger(request) });
+    if (answer.status !== 200) return this.#complain(`POST /trigger with token ${token}`, null, answer);
     tally.add("triggers answered");
-    const answer = JSON.parse(text);
-    book.takeTrigger(request, answer);
-    remember(this.#runs, answer.runId);
+    const told = JSON.parse(answer.text);
+    book.takeTrigger(request, told);
+    remember(this.#runs, told.runId);
   }
 
   async #signalSomebody(): Promise<void> {
-    const { asker, chance } = this.#deps;
+    const { asker, book, chance } = this.#deps;
     const listed = await asker.ask("GET", "/runs?status=waiting&limit=50");
-    if (listed.status !== 200) return this.#complain("GET /runs", listed.status, listed.text);
+    if (listed.status !== 200) return this.#complain("GET /runs", null, listed);
     const { runs } = JSON.parse(listed.text);
     if (runs.length === 0) return;
     const run: string = chance.pick<{ id: string }>(runs).id;
     const shown = await asker.ask("GET", `/waits?runId=${run}`);
-    if (shown.status === 404) return;
-    if (shown.status !== 200) return this.#complain("GET /waits", shown.status, shown.text);
+    if (shown.status === 404 && book.of(run).deletesAsked > 0) return;
+    if (shown.status !== 200) return this.#complain("GET /waits", run, shown);
     for (const { id, status } of JSON.parse(shown.text)) {
       if (status !== "pending") continue;
       const aSignal = () => ({
@@ -159,7 +160,8 @@ export class Client {
     const { run, waitId, signalId, payload } = signal;
     const value = outcomeOf({ outcome: "signal", payload, signalId });
     book.noteSignal(run, waitId, value);
-    const { status, text } = await asker.ask("POST", `/signal?runId=${run}&waitId=${waitId}`, { signalId, payload });
+    const path = `/signal?runId=${run}&waitId=${waitId}`;
+    const { status, text } = await asker.ask("POST", path, { body: { signalId, payload } });
     book.takeSignal(run, { waitId, value, status, text });
     if (status !== 200) return tally.add("signals refused");
     const isNew = JSON.parse(text).disposition === "accepted";
@@ -173,38 +175,38 @@ export class Client {
     const run = chance.pick(this.#runs);
     const receipts = book.of(run);
     receipts.isCancelAsked = true;
-    const { status, text } = await asker.ask("POST", `/cancel?runId=${run}`);
-    if (status === 200) {
+    const answer = await asker.ask("POST", `/cancel?runId=${run}`);
+    if (answer.status === 200) {
       receipts.isCancelled = true;
       tally.add("cancels confirmed");
-    } else if (status === 409) receipts.isSeenOver = true;
-    else if (status !== 404 || !receipts.isDeleteAsked) this.#complain("POST /cancel", status, text);
+    } else if (answer.status === 409) receipts.isSeenOver = true;
+    else if (answer.status !== 404 || receipts.deletesAsked === 0) this.#complain("POST /cancel", run, answer);
   }
 
   async #retrigger(): Promise<void> {
     const { asker, book, chance, sights, tally } = this.#deps;
     if (sights.ended.length === 0 || sights.unfinished + sights.triggered > PATIENT_RUNS) return;
-    const { run, job } = chance.pick(sights.ended);
+    const { run, job, token } = chance.pick(sights.ended);
     const isResumed = job === FAILING_JOB && chance.happens(0.5);
     const path = `/${chance.pick(["retrigger", "retry"])}?runId=${run}${isResumed ? "&from=failure" : ""}`;
-    const { status, text } = await asker.ask("POST", path);
-    if (status === 404 && book.of(run).isDeleteAsked) return;
-    if (status !== 200) return this.#complain(path, status, text);
+    const answer = await asker.ask("POST", path, { onSend: () => book.noteRetrigger(token) });
+    if (answer.status === 404 && book.of(run).deletesAsked > 0) return;
+    if (answer.status !== 200) return this.#complain(`POST ${path}`, run, answer);
     tally.add("retriggers");
-    book.takeRetrigger(run, JSON.parse(text).runId);
+    book.takeRetrigger(run, JSON.parse(answer.text).runId);
   }
 
   async #delete(): Promise<void> {
     const { asker, book, chance, sights, tally } = this.#deps;
     if (sights.ended.length === 0) return;
-    const { run } = chance.pick(sights.ended);
+    const { run, token } = chance.pick(sights.ended);
     const receipts = book.of(run);
-    const wasAsked = receipts.isDeleteAsked;
-    receipts.isDeleteAsked = true;
-    const { status, text, isRepeated } = await asker.ask("DELETE", `/run?runId=${run}`);
-    if (status === 200) tally.add("runs that were deleted");
-    if (status === 200 || (status === 404 && (isRepeated || wasAsked))) receipts.isDeleted = true;
-    else this.#complain("DELETE /run", status, text);
+    const answer = await asker.ask("DELETE", `/run?runId=${run}`, { onSend: () => book.noteDelete(run, token) });
+    if (answer.status === 200) tally.add("runs that were deleted");
+    // Asked more than once, here or by others: whichever was served first has deleted it.
+    const mayBeGone = answer.status === 404 && receipts.deletesAsked > 1;
+    if (answer.status === 200 || mayBeGone) receipts.isDeleted = true;
+    else this.#complain("DELETE /run", run, answer);
   }
 
   async #list(): Promise<void> {
@@ -212,34 +214,45 @@ export class Client {
     const status = chance.pick(["completed", "failed", "running", "pending"]);
     const path = `/runs?status=${status}&jobName=${chance.pick(JOB_NAMES)}&label.storm=yes&limit=${chance.int(30)}`;
     const answer = await asker.ask("GET", path);
-    if (answer.status !== 200) return this.#complain(path, answer.status, answer.text);
+    if (answer.status !== 200) return this.#complain(`GET ${path}`, null, answer);
     const { runs, total } = JSON.parse(answer.text) as { runs: { id: string; status: string }[]; total: number };
     const isWrong = runs.some((run) => run.status !== status) || total < runs.length ||
       new Set(runs.map(({ id }) => id)).size < runs.length;
-    if (isWrong) this.#complain(path, answer.status, answer.text);
+    if (isWrong) this.#complain(`GET ${path}`, null, answer);
   }
 
   /** Follows a run in the background, until it ends or its server does. */
   async #subscribe(): Promise<void> {
-    const { asker, chance, onStream, tally } = this.#deps;
     if (this.#runs.length === 0) return;
-    const run = chance.pick(this.#runs.slice(-10));
-    const member = await asker.findMember();
-    const stream: HeardStream = { run, events: [], isEnded: false, isServerGone: false };
-    const following = (async () => {
-      const response = await fetch(`http://127.0.0.1:${member.port}/subscribe?runId=${run}`, {
-        signal: this.#leaving.signal,
-      });
-      if (response.status !== 200) return await response.body?.cancel();
-      const reader = new EventReader(response);
-      await reader.ended.finally(() => stream.events = reader.events);
-      stream.isEnded = true;
-    })().catch(() => {}).then(() => {
-      stream.isServerGone = member.isGoing;
-      tally.add("streams read");
-      onStream(stream);
-    }).finally(() => this.#following.delete(following));
+    const run = this.#deps.chance.pick(this.#runs.slice(-10));
+    const member = await this.#deps.asker.findMember();
+    const following = this.#follow(run, member).finally(() => this.#following.delete(following));
     this.#following.add(following);
+  }
+
+  async #follow(run: string, member: Member): Promise<void> {
+    const { book, onProblem, onStream, tally } = this.#deps;
+    const url = `http://127.0.0.1:${member.port}/subscribe?runId=${run}`;
+    const response = await fetch(url, { signal: this.#leaving.signal }).catch(() => null);
+    if (response === null) return; // nobody answered, or this client has left
+    if (response.status !== 200) {
+      const text = await response.text().catch(() => "");
+      const mayBeGone = response.status === 404 && book.of(run).deletesAsked > 0;
+      if (response.status === 503 || mayBeGone) return;
+      return this.#complain("GET /subscribe", run, { status: response.status, text });
+    }
+    tally.add("streams read");
+    const reader = new EventReader(response);
+    const isEnded = await reader.ended.then(() => true, (error) => {
+      // What reading itself throws. All else says that what was read is no stream.
+      const isCutOff = error instanceof TypeError || error instanceof DOMException;
+      const isExcused = isCutOff && (member.isGoing || this.#leaving.signal.aborted);
+      if (!isExcused) {
+        onProblem(`a stream was ${isCutOff ? "cut off by a server that goes on" : "none"}: ${error}`, run);
+      }
+      return false;
+    });
+    onStream({ run, events: reader.events, isEnded, isServerGone: member.isGoing });
   }
 
   /** Closes all streams. */
@@ -248,8 +261,8 @@ export class Client {
     await Promise.all(this.#following);
   }
 
-  #complain(path: string, status: number, text: string): void {
-    this.#deps.onProblem(`${path} was answered ${status} ${text.slice(0, 2_000)}`);
+  #complain(what: string, run: string | null, { status, text }: Answer): void {
+    this.#deps.onProblem(`${what} was answered ${status} ${text.slice(0, 2_000)}`, run);
   }
 }
 

@@ -68,7 +68,7 @@ export class Crew implements AsyncDisposable {
         chance: new Chance(seed, "client", number),
         sights,
         tally,
-        onProblem: onTrouble,
+        onProblem: (message, run) => violations.add(message, run),
         onStream: (stream) => this.examiner.hear(stream),
       }));
   }

@@ -43,6 +43,7 @@ export class Examiner {
   readonly #chance = new Chance(1);
   #streams: HeardStream[] = [];
   #settledIds: string[] = [];
+  readonly #runsByToken = new Map<string, number>();
   /** All older runs have ended, and were checked. */
   #nextSeq = 0;
 
@@ -103,7 +104,7 @@ export class Examiner {
         for (const problem of checkReceipts(receipts, null)) violations.add(problem, id);
       }
       for (const id of history.settled.keys()) {
-        if (!seen.has(id) && !book.of(id).isDeleteAsked) violations.add("a checked run is gone", id);
+        if (!seen.has(id) && book.of(id).deletesAsked === 0) violations.add("a checked run is gone", id);
       }
       for (const find of [findWrongCount, findBrokenLine]) {
         const problem = find(database);
@@ -130,7 +131,7 @@ export class Examiner {
       ...findStaleWrites(facts, run),
       ...checkValues(facts, run),
       ...checkReceipts(receipts, run),
-      ...(book.knowsToken(run.input.token) ? [] : ["nobody has asked for this run"]),
+      ...this.#findGhost(run),
     ]);
     if (run.key !== null) {
       const ofKey = [...this.#tenures.get(run.key) ?? [], ...findTenures(facts, run)];
@@ -139,8 +140,16 @@ export class Examiner {
     this.#countRestarts(facts);
     history.settle(run);
     this.#settledIds.push(run.id);
-    sights.ended.push({ run: run.id, job: run.job });
+    sights.ended.push({ run: run.id, job: run.job, token: run.input.token });
     if (sights.ended.length > KEPT_SIGHTS) sights.ended.shift();
+  }
+
+  /** A run is seen once, so this counts what exists and what was deleted since. */
+  #findGhost({ input: { token } }: RunRows): string[] {
+    const runs = (this.#runsByToken.get(token) ?? 0) + 1;
+    this.#runsByToken.set(token, runs);
+    const most = this.#deps.book.mostRuns(token);
+    return runs <= most ? [] : [`it is run number ${runs} with token ${token}, and so many were asked for: ${most}`];
   }
 
   #countRestarts(facts: readonly Placed[]): void {
@@ -164,7 +173,7 @@ export class Examiner {
     const hashes = readHashes(database, "id IN (SELECT value FROM json_each(?))", JSON.stringify(ids));
     for (const id of new Set(ids)) {
       const hash = hashes.get(id);
-      if (hash === undefined && book.of(id).isDeleteAsked) continue;
+      if (hash === undefined && book.of(id).deletesAsked > 0) continue;
       tally.add("terminal runs compared again");
       if (hash === undefined) violations.add("a run that had ended is gone, and nobody has deleted it", id);
       else if (hash !== history.settled.get(id)!.hash) violations.add("a run that had ended has changed", id);

@@ -27,7 +27,7 @@ export function expectedOf(history: History, book: Book, recent: readonly string
 
 /** The same without runs that somebody has asked to delete. */
 export function withoutDeleted(expected: Expected, book: Book): Expected {
-  const isKept = (run: string) => !book.of(run).isDeleteAsked;
+  const isKept = (run: string) => book.of(run).deletesAsked === 0;
   return {
     runs: expected.runs.filter(isKept),
     steps: expected.steps.filter(([run]) => isKept(run)),

@@ -23,8 +23,8 @@ export type Fact =
   | { is: "refused"; pid: number; run: string; generation: number; call: string }
   /** The event loop stood still for longer than ever before in this process, and not on purpose. */
   | { is: "gap"; pid: number; wallMs: number; cpuMs: number }
-  /** The worker itself had something to complain about. */
-  | { is: "error"; pid: number; message: string };
+  /** The worker itself had something to complain about; `isMisfortune`: as it may in a storm. */
+  | { is: "error"; pid: number; message: string; isMisfortune: boolean };
 
 /** A fact and where it stands: a fact that stands after another was written later, whichever process wrote them. */
 export type Placed<F extends Fact = Fact> = F & { at: number };

@@ -1,4 +1,4 @@
-import { Child } from "../processes/child.ts";
+import { Child, type Program } from "../processes/child.ts";
 import { inTime, until } from "../processes/deadline.ts";
 import { isSuspended } from "./is_suspended.ts";
 import { Resurrection } from "./resurrection.ts";
@@ -12,7 +12,7 @@ export interface Member {
   isStopped: boolean;
   /** Whether it must live on for now, since it is doing something that takes longer. */
   isSpared: boolean;
-  /** Whether it was told to end. */
+  /** Whether it was told to end, or killed. */
   isGoing: boolean;
 }
 
@@ -31,6 +31,9 @@ export interface FleetOptions {
   /** Hears of a worker that has ended, or could not begin, though nobody had asked for that. */
   onTrouble: (message: string) => void;
 }
+
+/** The program of a worker. Its arguments: the database, the ledger, how long a lease lasts in milliseconds. */
+export const WORKER: Program = { file: "../torture/worker.ts", isDetached: true };
 
 const SPARES = 2;
 
@@ -129,7 +132,7 @@ export class Fleet implements AsyncDisposable {
   /** Ends everybody, whatever they are doing. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isOver = true;
-    this.members.length = 0;
+    for (const member of this.members.splice(0)) member.isGoing = true;
     do {
       const children = [...this.#alive];
       for (const child of children) this.#expected.add(child);
@@ -177,7 +180,7 @@ export class Fleet implements AsyncDisposable {
   async #spawn(): Promise<Child> {
     await this.thawed();
     const { database, ledgerPath, leaseMs } = this.#options;
-    const child = new Child("../torture/worker.ts", database, ledgerPath, String(leaseMs));
+    const child = new Child(WORKER, database, ledgerPath, String(leaseMs));
     this.#alive.add(child);
     const watch = this.#watch(child).finally(() => this.#watches.delete(watch));
     this.#watches.add(watch);

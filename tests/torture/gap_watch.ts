@@ -2,6 +2,7 @@ import process from "node:process";
 
 const EVERY_MS = 10;
 const NOTABLE_MS = 20;
+const NO_GAP: Gap = { wallMs: 0, cpuMs: 0 };
 
 /** How long the event loop stood still. */
 export interface Gap {
@@ -19,13 +20,20 @@ export interface Gap {
  */
 export class GapWatch {
   readonly #tell: (gap: Gap) => void;
-  #longestMs = NOTABLE_MS;
+  #longest = NO_GAP;
   #blockedMs = 0;
 
   /** @param tell Hears of each gap that is longer than any before it. */
-  constructor(tell: (gap: Gap) => void) {
+  constructor(tell: (gap: Gap) => void = () => {}) {
     this.#tell = tell;
     this.#watch();
+  }
+
+  /** The longest gap since this was last asked. */
+  takeLongest(): Gap {
+    const longest = this.#longest;
+    this.#longest = NO_GAP;
+    return longest;
   }
 
   /** Blocks the event loop on purpose, in milliseconds. */
@@ -42,8 +50,9 @@ export class GapWatch {
       const before = performance.now();
       await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
       const gap = { wallMs: Math.round(performance.now() - before - EVERY_MS), cpuMs: Math.round(cpuMs() - cpuBefore) };
-      if (gap.wallMs <= this.#longestMs || this.#blockedMs > blockedMs) continue;
-      this.#longestMs = gap.wallMs;
+      const isNotable = gap.wallMs > Math.max(NOTABLE_MS, this.#longest.wallMs);
+      if (!isNotable || this.#blockedMs > blockedMs) continue;
+      this.#longest = gap;
       this.#tell(gap);
     }
   }

@@ -20,12 +20,12 @@ export class History {
   readonly #settled = new Map<string, Settled>();
   readonly #inheritable = new Map<string, Set<string>>();
   readonly #tally: Tally;
-  readonly #onProblem: (message: string, run: string, facts: Placed[]) => void;
+  readonly #onProblem: (message: string, run: string | null, facts: Placed[]) => void;
   readonly #suspended = new Set<number>();
   #longestGap = { wallMs: 0, cpuMs: 0 };
 
-  /** @param onProblem Hears of what came after the end of a run, and cannot be. */
-  constructor(tally: Tally, onProblem: (message: string, run: string, facts: Placed[]) => void) {
+  /** @param onProblem Hears of what came after the end of a run and cannot be, and of what no worker may complain of. */
+  constructor(tally: Tally, onProblem: (message: string, run: string | null, facts: Placed[]) => void) {
     this.#tally = tally;
     this.#onProblem = onProblem;
   }
@@ -66,7 +66,9 @@ export class History {
         if (!this.#suspended.has(fact.pid) && fact.wallMs > this.#longestGap.wallMs) {
           this.#longestGap = { wallMs: fact.wallMs, cpuMs: fact.cpuMs };
         }
-      } else if (fact.is !== "error") {
+      } else if (fact.is === "error") {
+        if (!fact.isMisfortune) this.#onProblem(`a worker complained of ${fact.message}`, null, [fact]);
+      } else {
         const settled = this.#settled.get(fact.run);
         const open = this.#open.get(fact.run);
         if (settled !== undefined) this.#judgeLate(fact, settled);

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { Book, type TriggerRequest } from "./book.ts";
 import type { Fact } from "./fact.ts";
 import { History } from "./history.ts";
+import { isMisfortune } from "./is_misfortune.ts";
 import { LedgerReader, LedgerWriter } from "./ledger.ts";
 import type { RunRows } from "./rows.ts";
 import { Tally } from "./tally.ts";
@@ -40,6 +42,41 @@ Deno.test("a history finds what happens after the end of a run", () => {
   assert.match(judgeLate({ is: "over", pid: 1, run: "run", status: "failed" }), /is said to be failed/);
 });
 
+Deno.test("a history finds what no worker may complain of", () => {
+  const problems: string[] = [];
+  const history = new History(new Tally(), (message) => problems.push(message));
+  const errors = [
+    new StoreError("The database was locked by another process for 10000 ms"),
+    new Error("The event loop was blocked for 700 ms, which endangers leases of 500 ms"),
+    new StoreError("It is damaged", { code: "internal" }),
+    new LeaseLostError({ runId: "run", generation: 1 }),
+    new TypeError("undefined is not a function"),
+  ];
+
+  history.take(errors.map((error, at) => {
+    return { is: "error", pid: 1, message: error.message, isMisfortune: isMisfortune(error), at };
+  }));
+
+  assert.deepEqual(problems, errors.slice(2).map(({ message }) => `a worker complained of ${message}`));
+});
+
+Deno.test("a book counts how many runs may have been made with a token", () => {
+  const book = new Book(() => {});
+  const request = { job: "straight", seed: 1, key: null, coalesce: null } as const;
+  const keyed: TriggerRequest = { ...request, token: "keyed", idempotencyKey: "key" };
+  const plain: TriggerRequest = { ...request, token: "plain", idempotencyKey: null };
+
+  for (const each of [keyed, keyed, plain, plain]) book.noteTrigger(each);
+  const asked = ["keyed", "plain", "other"].map((token) => book.mostRuns(token));
+  book.noteRetrigger("keyed");
+  book.noteDelete("run", "keyed");
+  book.noteDelete("run", "keyed");
+
+  assert.deepEqual(asked, [1, 2, 0]);
+  assert.equal(book.mostRuns("keyed"), 3);
+  assert.equal(book.of("run").deletesAsked, 2);
+});
+
 Deno.test("a book finds two runs of one idempotency key, unless one was deleted", () => {
   const problems: string[] = [];
   const book = new Book((message) => problems.push(message));
@@ -57,7 +94,7 @@ Deno.test("a book finds two runs of one idempotency key, unless one was deleted"
   const isQuiet = problems.length === 0;
   book.takeTrigger(request, { runId: "one", disposition: "created" });
   book.takeTrigger(request, { runId: "two", disposition: "created" });
-  book.of("two").isDeleteAsked = true;
+  book.noteDelete("two", "token");
   book.takeTrigger(request, { runId: "three", disposition: "created" });
   book.takeTrigger(request, { runId: "three", disposition: "coalesced" });
 

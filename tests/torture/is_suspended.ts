@@ -1,8 +1,9 @@
 /**
  * Whether no thread of a process runs: all are stopped, or it has ended. A SIGSTOP takes a moment, and a thread that is
- * still on its way back from the kernel may write meanwhile.
+ * still on its way back from the kernel may write meanwhile. Told by `/proc`, which only Linux has.
  */
 export function isSuspended(pid: number): boolean {
+  if (Deno.build.os !== "linux") throw new Error(`Whether process ${pid} is suspended cannot be told here`);
   try {
     const threads = [...Deno.readDirSync(`/proc/${pid}/task`)];
     return threads.every(({ name }) =>

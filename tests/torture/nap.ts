@@ -2,8 +2,10 @@
 export async function nap(ms: number, abortSignal: AbortSignal): Promise<void> {
   if (abortSignal.aborted) return;
   const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  abortSignal.addEventListener("abort", () => resolve(), { once: true });
+  const wake = () => resolve();
+  const timer = setTimeout(wake, ms);
+  abortSignal.addEventListener("abort", wake, { once: true });
   await promise;
   clearTimeout(timer);
+  abortSignal.removeEventListener("abort", wake);
 }

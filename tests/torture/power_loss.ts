@@ -1,8 +1,6 @@
-import { DatabaseSync } from "node:sqlite";
-import { Child } from "../processes/child.ts";
-import { inTime, until } from "../processes/deadline.ts";
 import type { Chance } from "../support/chance.ts";
 import type { CopyThread } from "./copy_thread.ts";
+import { drainCopy } from "./drain_copy.ts";
 import type { Examiner } from "./examiner.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Tally } from "./tally.ts";
@@ -52,12 +50,15 @@ export async function losePower(number: number, deps: PowerLossDeps): Promise<vo
   await removeFile(`${original}-shm`);
   for (const path of [original, ...damaged]) {
     const problems = await copies.examine(path, path === original ? expected : null);
-    tally.add("damaged copies opened", path === original ? 0 : 1);
+    if (path !== original) {
+      tally.add(tail.from < tail.until ? "damaged copies opened" : "copies opened with nothing to damage");
+    }
     for (const problem of problems) violations.add(`${path}: ${problem}`);
   }
   const drained = chance.pick(damaged);
-  for (const problem of await drain(drained, deps)) violations.add(`${drained}, drained: ${problem}`);
-  tally.add("damaged copies drained");
+  const { bodies, problems } = await drainCopy(drained, deps.leaseMs, copies);
+  for (const problem of problems) violations.add(`${drained}, drained: ${problem}`);
+  tally.add(bodies > 0 ? "damaged copies drained" : "copies opened with nothing to drain");
   if (violations.found.length === 0) await Deno.remove(place, { recursive: true });
 }
 
@@ -86,28 +87,4 @@ async function removeFile(path: string): Promise<void> {
   await Deno.remove(path).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   });
-}
-
-/** Lets a worker execute what is left in a copy, until nothing is left but waits that nobody answers. */
-async function drain(path: string, { leaseMs, copies }: PowerLossDeps): Promise<string[]> {
-  await using worker = new Child("../torture/worker.ts", path, `${path}.ledger`, String(leaseMs));
-  await worker.hear("ready");
-  await worker.tell("begin");
-  await worker.hear("serving");
-  await until(() => countUnfinished(path) === 0, `the runs of ${path} were to end`);
-  const { code } = await inTime(worker.end("SIGTERM"), "the worker of a copy was to end");
-  return [...(code === 0 ? [] : [`its worker ended with ${code}`]), ...await copies.examine(path, null)];
-}
-
-function countUnfinished(path: string): number {
-  const database = new DatabaseSync(path, { timeout: 10_000 });
-  try {
-    const row = database.prepare(
-      `SELECT count(*) AS runs FROM holdfast_runs
-       WHERE completed_at IS NULL AND (status <> 'waiting' OR place IS NOT NULL OR timer_at IS NOT NULL)`,
-    ).get()!;
-    return Number(row.runs);
-  } finally {
-    database.close();
-  }
 }

@@ -9,9 +9,10 @@ export class Resurrection implements AsyncDisposable {
   /** Begins to watch over this process. */
   constructor() {
     // `tail` answers when its input ends, which this process holds. A SIGCONT harms nobody: if by then another process
-    // has one of the ids, it goes on as it did. Ctrl-C is for the driver to hear.
+    // has one of the ids, it goes on as it did. What ends the driver is for the driver to hear. All are remembered that
+    // could be alive, however many workers there are.
     this.#process = new Deno.Command("sh", {
-      args: ["-c", "trap '' INT; tail -n 20 | xargs kill -CONT"],
+      args: ["-c", "trap '' INT TERM; tail -n 1000 | xargs kill -CONT"],
       stdin: "piped",
       stdout: "null",
       stderr: "null",

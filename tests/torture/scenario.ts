@@ -1,3 +1,13 @@
+import type { Patience } from "./scenarios/patience.ts";
+
+/** What a scenario is given. */
+export interface ScenarioOptions {
+  /** Whether it takes seconds rather than minutes: fewer rounds, not fewer promises. */
+  isBrief: boolean;
+  /** How it waits, so that it can be interrupted. */
+  patience: Patience;
+}
+
 /** A misfortune of the outside world that is brought about on purpose, with real processes, and what has to hold in it. */
 export interface Scenario {
   /** What happens, as a few words. */
@@ -6,10 +16,10 @@ export interface Scenario {
   /**
    * Brings it about and looks at what comes of it. It leaves no process, mount or file behind.
    *
-   * @param options.isBrief Whether it takes seconds rather than minutes: fewer rounds, not fewer promises.
-   * @throws A promise was broken, and the error says which and how things stand; or too little was exercised to tell.
+   * @throws A promise was broken, and the error says which and how things stand; or too little was exercised to tell; or
+   * it was interrupted.
    */
-  run(options: { isBrief: boolean }): Promise<ScenarioResult>;
+  run(options: ScenarioOptions): Promise<ScenarioResult>;
 }
 
 /** How a scenario ended: all promises held, or this machine cannot bring the misfortune about. */

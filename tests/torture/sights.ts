@@ -5,5 +5,5 @@ export interface Sights {
   /** How many runs were asked for since. */
   triggered: number;
   /** Runs that have ended and were checked, latest last. */
-  ended: { run: string; job: string }[];
+  ended: { run: string; job: string; token: string }[];
 }

@@ -1,7 +1,14 @@
+interface Sample {
+  runs: number;
+  databaseBytes: number;
+}
+
 /** How large the files of a database are, and were. */
 export class Sizes {
   readonly #database: string;
-  readonly #samples: { runs: number; databaseBytes: number; walBytes: number }[] = [];
+  #first: Sample | null = null;
+  #last: Sample | null = null;
+  #longestWalBytes = 0;
 
   /** Begins with nothing measured. */
   constructor(database: string) {
@@ -10,21 +17,18 @@ export class Sizes {
 
   /** Measures. Only by `stat`: opening the files is for SQLite. */
   sample(runs: number): void {
-    this.#samples.push({
-      runs,
-      databaseBytes: bytesOf(this.#database),
-      walBytes: bytesOf(`${this.#database}-wal`),
-    });
+    this.#last = { runs, databaseBytes: bytesOf(this.#database) };
+    this.#first ??= this.#last;
+    this.#longestWalBytes = Math.max(this.#longestWalBytes, bytesOf(`${this.#database}-wal`));
   }
 
   /** A few words on it: the latest sizes, the largest log, and by how much the file has grown for each run. */
   describe(): string {
-    const first = this.#samples[0];
-    const last = this.#samples.at(-1);
-    if (first === undefined || last === undefined) return "not measured";
-    const longest = this.#samples.reduce((longest, { walBytes }) => Math.max(longest, walBytes), 0);
-    const bytesPerRun = (last.databaseBytes - first.databaseBytes) / Math.max(1, last.runs - first.runs);
-    return `${megabytes(last.databaseBytes)}, log up to ${megabytes(longest)}, ${Math.round(bytesPerRun)} bytes a run`;
+    if (this.#first === null || this.#last === null) return "not measured";
+    const { runs, databaseBytes } = this.#last;
+    const bytesPerRun = (databaseBytes - this.#first.databaseBytes) / Math.max(1, runs - this.#first.runs);
+    return `${megabytes(databaseBytes)}, log up to ${megabytes(this.#longestWalBytes)}, ` +
+      `${Math.round(bytesPerRun)} bytes a run`;
   }
 }
 

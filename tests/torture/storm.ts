@@ -1,4 +1,5 @@
 import { Chance } from "../support/chance.ts";
+import { allEnded } from "./all_ended.ts";
 import { backUp } from "./back_up.ts";
 import { Crew } from "./crew.ts";
 import { nap } from "./nap.ts";
@@ -62,6 +63,11 @@ const LOOK_EVERY_MS_AT_THE_END = 100;
 // Only reached when something is broken, and even then not by a slow machine: there are some dozens of runs left.
 const DRAIN_MS = 180_000;
 
+/** Why there can be no storm on this machine; `null` if there can. */
+export function findObstacle(): string | null {
+  return Deno.build.os === "linux" ? null : "whether a process is suspended is told on Linux only";
+}
+
 /** Lets workers execute runs while they are killed and suspended, and clients ask for more; checks what comes of it. */
 export async function storm(options: StormOptions): Promise<StormResult> {
   const { seed, folder, workers, abortSignal } = options;
@@ -113,8 +119,7 @@ async function makeTrouble(
     repeat(backupEveryMs, isEnough, (number) => backUp(number, { ...crew, folder })),
   ];
   for (const trouble of troubles) trouble.catch(giveUp);
-  await Promise.allSettled(troubles); // so that none goes on when one of them could not
-  await Promise.all(troubles);
+  await allEnded(troubles);
 }
 
 /** Does something again and again, with so many milliseconds in between, until the signal is aborted. */

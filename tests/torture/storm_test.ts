@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { storm } from "./storm.ts";
+import { findObstacle, storm } from "./storm.ts";
 import type { Tallied } from "./tally.ts";
 
 // A storm in which nothing happened proves nothing. Far less than what an idle machine comes to: others may need it, too.
@@ -13,6 +13,7 @@ const AT_LEAST: readonly (readonly [Tallied, number])[] = [
   ["requests that were repeated", 5],
   ["signals accepted", 1],
   ["signal receipts compared", 1],
+  ["streams read to the end of the run", 1],
   ["power losses", 1],
   ["damaged copies opened", 4],
   ["damaged copies drained", 1],
@@ -21,6 +22,8 @@ const AT_LEAST: readonly (readonly [Tallied, number])[] = [
 ];
 
 Deno.test("a storm breaks no promise, and a lot happens in it", async () => {
+  const obstacle = findObstacle();
+  if (obstacle !== null) return console.log(`The storm is skipped: ${obstacle}`);
   const folder = await Deno.makeTempDir({ prefix: "holdfast-storm-" });
   try {
     const { tally, violations } = await storm({

@@ -25,7 +25,9 @@ export const TALLIED = [
   "streams read to the end of the run",
   "power losses",
   "damaged copies opened",
+  "copies opened with nothing to damage",
   "damaged copies drained",
+  "copies opened with nothing to drain",
   "backups",
   "terminal runs compared again",
 ] as const;

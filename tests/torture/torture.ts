@@ -1,7 +1,8 @@
 import { parseArgs } from "node:util";
 import type { Scenario } from "./scenario.ts";
+import { Patience } from "./scenarios/patience.ts";
 import { SCENARIOS } from "./scenarios/scenarios.ts";
-import { storm } from "./storm.ts";
+import { findObstacle, storm } from "./storm.ts";
 import { describeProgress, describeTotals } from "./told.ts";
 
 // The command line of the torture: `deno task torture --minutes 30`.
@@ -20,6 +21,7 @@ A storm lets several processes execute runs on one file while they are killed, s
 moments, cuts the power, makes backups, and asks over HTTP. Afterwards everything is drained. A scenario is a misfortune
 of its own.`;
 
+const INTERRUPTIONS = ["SIGINT", "SIGTERM"] as const;
 const TOLD_EVERY_MS = { terminal: 1_000, file: 10_000 };
 const MINUTE_MS = 60_000;
 const SEEDS = 1_000_000;
@@ -48,11 +50,16 @@ async function main(): Promise<void> {
   const seed = positive(values.seed);
   const workers = positive(values.workers);
   const isChosen = (name: string) => values.only === undefined || values.only === name;
-  let isOk = !isChosen("storm") || await runStorm(minutes, seed, workers, values.keep);
+  const interruption = new AbortController();
+  const interrupt = () => interruption.abort();
+  for (const signal of INTERRUPTIONS) Deno.addSignalListener(signal, interrupt);
+  const { signal: abortSignal } = interruption;
+  let isOk = !isChosen("storm") || await runStorm({ minutes, seed, workers, keeps: values.keep, abortSignal });
   for (const scenario of SCENARIOS.filter(({ name }) => isChosen(name))) {
-    isOk = await runScenario(scenario, values.brief) && isOk;
+    if (!abortSignal.aborted) isOk = await runScenario(scenario, values.brief, abortSignal) && isOk;
   }
-  if (!isOk) Deno.exit(1);
+  if (abortSignal.aborted) console.log("Interrupted: not everything was tried");
+  Deno.exit(isOk && !abortSignal.aborted ? 0 : 1);
 }
 
 function positive(text: string): number {
@@ -61,14 +68,24 @@ function positive(text: string): number {
   return value;
 }
 
-/** Answers whether every promise was kept. */
-async function runStorm(minutes: number, seed: number, workers: number, keeps: boolean): Promise<boolean> {
+interface StormSettings {
+  minutes: number;
+  seed: number;
+  workers: number;
+  /** Whether its folder is kept even if nothing is wrong. */
+  keeps: boolean;
+  abortSignal: AbortSignal;
+}
+
+/** Answers whether every promise was kept, or could not be tried here. */
+async function runStorm({ minutes, seed, workers, keeps, abortSignal }: StormSettings): Promise<boolean> {
+  const obstacle = findObstacle();
+  if (obstacle !== null) {
+    console.log(`storm: skipped: ${obstacle}`);
+    return true;
+  }
   const folder = await Deno.makeTempDir({ prefix: "holdfast-storm-" });
   const ms = minutes * MINUTE_MS;
-  const interruption = new AbortController();
-  const interrupt = () => interruption.abort();
-  Deno.addSignalListener("SIGINT", interrupt);
-  Deno.addSignalListener("SIGTERM", interrupt);
   const tellEveryMs = Deno.stdout.isTerminal() ? TOLD_EVERY_MS.terminal : TOLD_EVERY_MS.file;
   let toldAt = -Infinity;
   let isKept = keeps;
@@ -81,7 +98,7 @@ async function runStorm(minutes: number, seed: number, workers: number, keeps: b
       folder,
       powerLossEveryMs: Math.min(20_000, ms / 8),
       backupEveryMs: Math.min(15_000, ms / 10),
-      abortSignal: interruption.signal,
+      abortSignal,
       onProgress: (progress) => {
         if (performance.now() - toldAt < tellEveryMs) return;
         toldAt = performance.now();
@@ -96,27 +113,29 @@ async function runStorm(minutes: number, seed: number, workers: number, keeps: b
       await Deno.writeTextFile(`${folder}/violations.txt`, text);
       console.log(`\n${text}`);
     }
-    if (interruption.signal.aborted) console.log("Interrupted: not everything was checked");
-    return found.length === 0 && !interruption.signal.aborted;
+    return found.length === 0;
   } catch (error) {
+    // What could not go on because it was interrupted is no failure.
+    if (abortSignal.aborted) return false;
     isKept = true;
     throw error;
   } finally {
-    Deno.removeSignalListener("SIGINT", interrupt);
-    Deno.removeSignalListener("SIGTERM", interrupt);
     if (isKept) console.log(`What is left of it is in ${folder}`);
     else await Deno.remove(folder, { recursive: true });
   }
 }
 
 /** Answers whether every promise was kept, or could not be tried here. */
-async function runScenario({ name, run }: Scenario, isBrief: boolean): Promise<boolean> {
+async function runScenario({ name, run }: Scenario, isBrief: boolean, abortSignal: AbortSignal): Promise<boolean> {
   try {
-    const result = await run({ isBrief });
+    const result = await run({ isBrief, patience: new Patience(abortSignal) });
     console.log(`${name}: ${result.outcome === "held" ? `held; ${result.told}` : `skipped: ${result.reason}`}`);
     return true;
   } catch (error) {
-    console.log(`${name}: BROKEN\n${error instanceof Error ? error.stack : error}`);
+    const isInterrupted = abortSignal.aborted && error === abortSignal.reason;
+    console.log(
+      `${name}: ${isInterrupted ? "interrupted" : `BROKEN\n${error instanceof Error ? error.stack : error}`}`,
+    );
     return false;
   }
 }

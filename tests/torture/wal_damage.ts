@@ -1,6 +1,6 @@
 import type { Chance } from "../support/chance.ts";
 
-/** How the end of a log is damaged; reliability.md, section 1.1. */
+/** How the end of a log is damaged: as a disk may leave what was written last when the power goes. */
 export const DAMAGES = ["cut off", "zeroed", "a bit flipped", "a hole"] as const;
 
 /** A way to damage the end of a log. */

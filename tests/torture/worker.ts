@@ -7,6 +7,7 @@ import { createEngine, createHandler, persistLogs, SqliteStore } from "../../mod
 import { heardLines, say } from "../processes/parent.ts";
 import { valueOf } from "./fact.ts";
 import { GapWatch } from "./gap_watch.ts";
+import { isMisfortune } from "./is_misfortune.ts";
 import { tortureJobs } from "./jobs.ts";
 import { knownStore } from "./known_store.ts";
 import { LedgerWriter } from "./ledger.ts";
@@ -21,6 +22,9 @@ say({ type: "ready" });
 if ((await lines.next()).done) Deno.exit();
 
 const ledger = new LedgerWriter(ledgerPath);
+const complain = (error: unknown) => {
+  ledger.write({ is: "error", pid, message: String(error), isMisfortune: isMisfortune(error) });
+};
 const gaps = new GapWatch((gap) => ledger.write({ is: "gap", pid, ...gap }));
 const store = await SqliteStore.open(path);
 const engine = createEngine({
@@ -46,24 +50,22 @@ engine.on("step:fail", ({ runId, stepName, attempt, error, retryAt }) => {
 });
 engine.on("run:complete", ({ runId }) => ledger.write({ is: "over", pid, run: runId, status: "completed" }));
 engine.on("run:fail", ({ runId }) => ledger.write({ is: "over", pid, run: runId, status: "failed" }));
-engine.on("worker:error", ({ error }) => ledger.write({ is: "error", pid, message: String(error) }));
+engine.on("worker:error", ({ error }) => complain(error));
 await engine.start();
-const { fetch } = createHandler(engine, {
-  onError: (error) => ledger.write({ is: "error", pid, message: `in a request: ${error}` }),
-});
-const server = Deno.serve({
-  port: 0,
-  hostname: "127.0.0.1",
-  onListen: ({ port }) => say({ type: "serving", port }),
-}, fetch);
+const { fetch } = createHandler(engine, { onError: complain });
 
-Deno.addSignalListener("SIGINT", () => {}); // Ctrl-C reaches all processes, and is for the driver to hear
+// Before it says that it serves: whoever hears that may stop it at once.
 Deno.addSignalListener("SIGTERM", async () => {
   await engine.stop({ timeout: leaseMs / 2 });
   await server.shutdown();
   await store.close();
   Deno.exit(0);
 });
+const server = Deno.serve({
+  port: 0,
+  hostname: "127.0.0.1",
+  onListen: ({ port }) => say({ type: "serving", port }),
+}, fetch);
 
 for (let line = await lines.next(); !line.done; line = await lines.next()) {
   const [, target] = line.value.split(/^backup /);

@@ -20,8 +20,8 @@ export interface RunReceipts {
   isCancelled: boolean;
   /** Whether a cancel was refused because the run had ended. */
   isSeenOver: boolean;
-  /** Whether somebody has asked to delete it, and whether that was confirmed. */
-  isDeleteAsked: boolean;
+  /** How often it was asked to delete it, and whether that was confirmed. */
+  deletesAsked: number;
   isDeleted: boolean;
   /** What was accepted, by the id of the wait. */
   signals: Map<string, SignalReceipt>;
@@ -38,7 +38,7 @@ export function noReceipts(): RunReceipts {
     isCancelAsked: false,
     isCancelled: false,
     isSeenOver: false,
-    isDeleteAsked: false,
+    deletesAsked: 0,
     isDeleted: false,
     signals: new Map(),
     sent: new Map(),
@@ -52,7 +52,7 @@ export function noReceipts(): RunReceipts {
  * @returns What is wrong.
  */
 export function checkReceipts(receipts: RunReceipts, run: RunRows | null): string[] {
-  if (run === null) return receipts.isDeleteAsked ? [] : ["the run is gone, and nobody has deleted it"];
+  if (run === null) return receipts.deletesAsked > 0 ? [] : ["the run is gone, and nobody has deleted it"];
   const problems: string[] = [];
   const expect = (isTrue: boolean, what: string) => {
     if (!isTrue) problems.push(what);

@@ -6,6 +6,10 @@ import type { RunRows } from "../rows.ts";
  * one that came before a write which the store accepted. Both lie between the claim and that write, and a write is
  * accepted only as long as nobody else has claimed the run or its key: so no process and no clock has to be believed,
  * and it does not matter who was suspended or killed meanwhile.
+ *
+ * It is shorter than the time for which the run holds its key. A run that is cancelled keeps its key while its steps go
+ * on, but nothing that they write is accepted any more: that it lets go too soon is not seen here. The simulation looks
+ * for that.
  */
 export interface Tenure {
   run: string;

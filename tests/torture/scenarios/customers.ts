@@ -1,6 +1,6 @@
-import { until } from "../../processes/deadline.ts";
 import { assertNone } from "./assert_none.ts";
 import type { OrderInput } from "./orders.ts";
+import type { Patience } from "./patience.ts";
 import type { Answer, Service } from "./service.ts";
 
 /** What customers were answered, by the number of answers. */
@@ -13,8 +13,16 @@ export interface Counts {
   reads: number;
   /** Reads that were answered 503. */
   refusedReads: number;
-  /** Calls that nobody answered, since the process was gone. */
-  unanswered: number;
+}
+
+/** What customers are like. */
+export interface CustomersOptions {
+  /** How much room the input of each order takes, in bytes. Default 0. */
+  inputBytes?: number;
+  /** How many of them order. Default 3. */
+  clients?: number;
+  /** Whether a step of each order fails at first. Default `true`. */
+  hasRetries?: boolean;
 }
 
 const TURN_MS = 20;
@@ -30,6 +38,7 @@ export class Customers {
   /** How much room the input of each order takes. */
   readonly #inputBytes: number;
   readonly #hasRetries: boolean;
+  readonly #patience: Patience;
   /** The process that they ask; `null` while there is none. */
   service: Service | null;
   /** The run of each order that was accepted, by its key. */
@@ -37,10 +46,10 @@ export class Customers {
   /** The payload that was accepted for the wait of a run. */
   readonly signalled = new Map<string, string>();
   /** What they were answered so far. */
-  readonly counts: Counts = { carriedOut: 0, refused: 0, reads: 0, refusedReads: 0, unanswered: 0 };
+  readonly counts: Counts = { carriedOut: 0, refused: 0, reads: 0, refusedReads: 0 };
   /** How long they have waited for the answer to a read at most, in milliseconds. */
   longestReadMs = 0;
-  /** What was answered otherwise than with 200, or with 503 and Retry-After. */
+  /** What was answered otherwise than with 200 or with 503 and Retry-After; or not at all, by who is still there. */
   readonly oddities: string[] = [];
   #pending = 0;
   #isOrdering = true;
@@ -49,8 +58,9 @@ export class Customers {
   readonly #others: Promise<unknown>;
 
   /** They begin at once. */
-  constructor(service: Service, options: { inputBytes?: number; clients?: number; hasRetries?: boolean } = {}) {
+  constructor(service: Service, patience: Patience, options: CustomersOptions = {}) {
     this.service = service;
+    this.#patience = patience;
     this.#inputBytes = options.inputBytes ?? 0;
     this.#hasRetries = options.hasRetries ?? true;
     this.#ordering = Promise.all(Array.from({ length: options.clients ?? 3 }, (_, name) => this.#order(`${name}`)));
@@ -122,14 +132,16 @@ export class Customers {
 
   async #ask(ask: (service: Service) => Promise<Answer>): Promise<Answer | null> {
     const { service } = this;
+    if (service === null) return null;
     try {
-      if (service === null) throw new Error("There is nobody to ask");
       const answer = await ask(service);
       const isRight = answer.status === 200 || (answer.status === 503 && answer.hasRetryAfter);
       if (!isRight) this.oddities.push(`${answer.status} ${JSON.stringify(answer.body)}`);
       return answer;
-    } catch {
-      this.counts.unanswered++;
+    } catch (error) {
+      // Only who was taken away meanwhile may leave a call unanswered; and nobody answers with what is no JSON.
+      const isExcused = this.service !== service && !(error instanceof SyntaxError);
+      if (!isExcused) this.oddities.push(`no answer: ${error}`);
       return null;
     }
   }
@@ -147,7 +159,7 @@ export class Customers {
   async #count(name: keyof Counts, more: number): Promise<number> {
     const since = performance.now();
     const goal = this.counts[name] + more;
-    await until(() => this.counts[name] >= goal, `${more} more calls were to be "${name}"`);
+    await this.#patience.until(() => this.counts[name] >= goal, `${more} more calls were to be "${name}"`);
     return performance.now() - since;
   }
 
@@ -156,7 +168,7 @@ export class Customers {
     const since = performance.now();
     const countCompleted = async () => (await this.service!.get("/runs?status=completed&limit=0")).body.total as number;
     const goal = await countCompleted() + more;
-    await until(async () => await countCompleted() >= goal, "the worker was to complete runs again");
+    await this.#patience.until(async () => await countCompleted() >= goal, "the worker was to complete runs again");
     return performance.now() - since;
   }
 
@@ -167,7 +179,8 @@ export class Customers {
     await this.#ordering;
     const open = async () =>
       (await this.service!.get(`/runs?${OPEN}&limit=3`)).body as { total: number; runs: unknown };
-    await until(async () => (await open()).total === 0, "all runs were to end").catch(async (error) => {
+    await this.#patience.until(async () => (await open()).total === 0, "all runs were to end").catch(async (error) => {
+      this.#patience.check();
       throw new Error(`Some runs have not ended: ${JSON.stringify(await open())}`, { cause: error });
     });
     await this.leave();

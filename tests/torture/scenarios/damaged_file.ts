@@ -45,11 +45,11 @@ const DAMAGES: Damage[] = [
 /** Somebody has damaged the file: a process says so when it starts or is first asked, and leaves the file as it is. */
 export const damagedFile: Scenario = {
   name: "a damaged file",
-  async run(): Promise<ScenarioResult> {
+  async run({ patience }): Promise<ScenarioResult> {
     await using place = await Place.make();
     {
       await using service = await Service.start(place);
-      await using customers = new Customers(service);
+      await using customers = new Customers(service, patience);
       await customers.carryOut(20);
       await customers.settle();
       await service.stop();
@@ -58,6 +58,7 @@ export const damagedFile: Scenario = {
     const told: string[] = [];
 
     for (const damage of DAMAGES) {
+      patience.check();
       await Deno.writeFile(place.database, sound);
       const harmed = damage.harm(sound.slice(), place.database);
       await Deno.writeFile(place.database, harmed);

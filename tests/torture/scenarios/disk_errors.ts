@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { inTime, until } from "../../processes/deadline.ts";
+import { inTime } from "../../processes/deadline.ts";
 import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { audit } from "./audit.ts";
 import { Customers } from "./customers.ts";
@@ -18,11 +18,11 @@ const FAILURES = 10; // of each kind at least
 /** Writes and syncs fail under a running process, which goes on; then it is killed, and another one takes over. */
 export const diskErrors: Scenario = {
   name: "errors of the disk",
-  async run({ isBrief }): Promise<ScenarioResult> {
+  async run({ isBrief, patience }): Promise<ScenarioResult> {
     await using place = await Place.make();
     await using services = new AsyncDisposableStack();
     let service = services.use(await Service.start(place));
-    await using customers = new Customers(service);
+    await using customers = new Customers(service, patience);
     await customers.carryOut(10);
     let failures = 0;
     let workerErrors = 0;
@@ -33,8 +33,8 @@ export const diskErrors: Scenario = {
         if (!(tracer instanceof Tracer)) return { outcome: "skipped", reason: tracer.reason };
         {
           await using _ = tracer;
-          await until(() => tracer.countFailures() >= FAILURES, `${fault} was to strike`);
-          await new Promise((resolve) => setTimeout(resolve, isBrief ? 200 : 3_000));
+          await patience.until(() => tracer.countFailures() >= FAILURES, `${fault} was to strike`);
+          await patience.pause(isBrief ? 200 : 3_000);
         }
         failures += tracer.countFailures();
         const { workerErrors: errors } = await service.facts();
@@ -43,9 +43,8 @@ export const diskErrors: Scenario = {
         await customers.seeCompleted(10);
       }
       // It dies while writes fail: what it has left is all that the next one has.
-      const tracer = await Tracer.attach(service.pid, FAULTS[round % FAULTS.length]!, place);
-      assert.ok(tracer instanceof Tracer);
-      await until(() => tracer.countFailures() >= FAILURES, "the last fault was to strike");
+      await using tracer = await attachAgain(service.pid, FAULTS[round % FAULTS.length]!, place);
+      await patience.until(() => tracer.countFailures() >= FAILURES, "the last fault was to strike");
       customers.service = null;
       await service.kill();
       await tracer[Symbol.asyncDispose]();
@@ -68,6 +67,12 @@ export const diskErrors: Scenario = {
     };
   },
 };
+
+async function attachAgain(pid: number, fault: string, place: Place): Promise<Tracer> {
+  const tracer = await Tracer.attach(pid, fault, place);
+  assert.ok(tracer instanceof Tracer);
+  return tracer;
+}
 
 /** Lets calls of a process to the system fail, until it is disposed of. */
 class Tracer implements AsyncDisposable {
@@ -110,7 +115,7 @@ class Tracer implements AsyncDisposable {
     return Deno.readTextFileSync(this.#log).split("(INJECTED)").length - 1;
   }
 
-  /** Ends with it. */
+  /** Ends with it. Harmless if that was done, or if it has ended with what it has traced. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.#process.kill("SIGINT");

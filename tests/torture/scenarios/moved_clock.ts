@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { SqliteStore } from "../../../mod.ts";
-import { until } from "../../processes/deadline.ts";
 import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { audit } from "./audit.ts";
 import { Customers } from "./customers.ts";
+import type { Patience } from "./patience.ts";
 import { Place } from "./place.ts";
 import { Service, WORKER } from "./service.ts";
 
@@ -14,7 +14,7 @@ const STEPS = 5; // that the worker has to execute under each clock
 /** The clock of one of two workers is an hour ahead, or behind; and it dies with leases that last for an hour. */
 export const movedClock: Scenario = {
   name: "a clock that is moved",
-  async run({ isBrief }): Promise<ScenarioResult> {
+  async run({ isBrief, patience }): Promise<ScenarioResult> {
     await using place = await Place.make();
     const clock = `${place.folder}/clock.bin`;
     setClock(clock, 0);
@@ -26,7 +26,7 @@ export const movedClock: Scenario = {
     // Without retry delays: the end of one is an instant of the wall clock, like that of a sleep, so it moves with it.
     // And nobody who waits one out can know that by the clock of another process its lease is over; outside of this
     // scenario all processes on one machine have the same clock.
-    await using customers = new Customers(steady, { clients: 2, hasRetries: false });
+    await using customers = new Customers(steady, patience, { clients: 2, hasRetries: false });
     await using store = await SqliteStore.open(place.database);
     const takenOver: number[] = [];
     let executed = 0;
@@ -35,18 +35,11 @@ export const movedClock: Scenario = {
       const moved = services.use(await Service.start(place, env));
       for (const seconds of [HOUR_S, -HOUR_S, 0, HOUR_S]) {
         setClock(clock, seconds);
-        executed += await executesSteps(place, moved);
-        await new Promise((resolve) => setTimeout(resolve, isBrief ? 200 : 3_000 * Math.random()));
+        executed += await executeSteps(place, moved, patience);
+        await patience.pause(isBrief ? 200 : 3_000 * Math.random());
       }
-      // It dies while it holds leases that by the clock of the other last for an hour.
-      const longLeases = async () =>
-        (await store.getLeases()).filter(({ expiresAt }) => expiresAt > Date.now() + HOUR_MS / 2);
-      await until(async () => (await longLeases()).length > 0, "it was to hold leases of the future");
-      await moved.kill();
-      const left = await longLeases();
-      const diedAt = performance.now();
-      await until(async () => (await longLeases()).length === 0, "leases of the future were to be taken away");
-      if (left.length > 0) takenOver.push(performance.now() - diedAt);
+      const takenAwayMs = await dieWithLongLeases(moved, store, patience);
+      if (takenAwayMs !== null) takenOver.push(takenAwayMs);
       setClock(clock, 0);
     }
     const drainedMs = await customers.settle();
@@ -62,20 +55,33 @@ export const movedClock: Scenario = {
       outcome: "held",
       told: `the worker whose clock was moved by an hour executed ${executed} steps meanwhile; ` +
         `${takenOver.length} times it died with leases that were to last for an hour, which were taken away after ` +
-        `at most ${
-          Math.round(slowestMs)
-        } ms; ${runs} runs completed, none failed, ${acknowledged} step results kept, ` +
-        `drained in ${Math.round(drainedMs)} ms`,
+        `at most ${Math.round(slowestMs)} ms; ${runs} runs completed, none failed, ` +
+        `${acknowledged} step results kept, drained in ${Math.round(drainedMs)} ms`,
     };
   },
 };
 
+/**
+ * Lets a worker die while it holds leases that by the clock of the others last for an hour. Answers after how many
+ * milliseconds they were taken away; `null` if it had just let go of them.
+ */
+async function dieWithLongLeases(worker: Service, store: SqliteStore, patience: Patience): Promise<number | null> {
+  const countLong = async () =>
+    (await store.getLeases()).filter(({ expiresAt }) => expiresAt > Date.now() + HOUR_MS / 2).length;
+  await patience.until(async () => await countLong() > 0, "it was to hold leases of the future");
+  await worker.kill();
+  const left = await countLong();
+  const diedAt = performance.now();
+  await patience.until(async () => await countLong() === 0, "leases of the future were to be taken away");
+  return left > 0 ? performance.now() - diedAt : null;
+}
+
 /** Resolves when a worker has executed some more steps. Answers how many. */
-async function executesSteps(place: Place, worker: Service): Promise<number> {
+async function executeSteps(place: Place, worker: Service, patience: Patience): Promise<number> {
   const count = () =>
     place.ledger.read().filter(([word, , , pid]) => word === "start" && pid === `${worker.pid}`).length;
   const before = count();
-  await until(() => count() >= before + STEPS, "the worker with the moved clock was to execute steps");
+  await patience.until(() => count() >= before + STEPS, "the worker with the moved clock was to execute steps");
   return count() - before;
 }
 

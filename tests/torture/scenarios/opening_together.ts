@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { Child } from "../../processes/child.ts";
-import { until } from "../../processes/deadline.ts";
 import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { checkIntegrity } from "./audit.ts";
 import { Place } from "./place.ts";
@@ -9,12 +8,15 @@ import { Service } from "./service.ts";
 /** Many processes open and migrate a new file at the same moment, and each of them triggers a run. */
 export const openingTogether: Scenario = {
   name: "many processes open a new file at once",
-  async run({ isBrief }): Promise<ScenarioResult> {
+  async run({ isBrief, patience }): Promise<ScenarioResult> {
     const processes = isBrief ? 8 : 16;
     const rounds = isBrief ? 2 : 20;
     let slowestMs = 0;
     await using children = new AsyncDisposableStack();
-    const openers = Array.from({ length: processes }, () => children.use(new Child("opening.ts")));
+    const openers = Array.from(
+      { length: processes },
+      () => children.use(new Child({ file: "opening.ts", isDetached: true })),
+    );
     await Promise.all(openers.map((opener) => opener.hear("ready")));
 
     for (let round = 0; round < rounds; round++) {
@@ -27,7 +29,8 @@ export const openingTogether: Scenario = {
 
       await using service = await Service.start(place);
       const listCompleted = async () => (await service.get("/runs?status=completed&limit=1000")).body;
-      await until(async () => (await listCompleted()).total === processes, "one worker was to complete all runs");
+      const hasCompleted = async () => (await listCompleted()).total === processes;
+      await patience.until(hasCompleted, "one worker was to complete all runs");
       const { runs } = await listCompleted();
       await service.stop();
 

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
-import type { Scenario, ScenarioResult } from "../scenario.ts";
+import { allEnded } from "../all_ended.ts";
+import type { Scenario, ScenarioOptions, ScenarioResult } from "../scenario.ts";
 import { audit } from "./audit.ts";
 import { Customers } from "./customers.ts";
+import { ImmutableFiles } from "./immutable_files.ts";
+import type { Patience } from "./patience.ts";
 import { Place } from "./place.ts";
 import { Service } from "./service.ts";
 import { Tmpfs } from "./tmpfs.ts";
@@ -12,11 +15,11 @@ const READS = 20;
 /** A file becomes read-only under a running process, again and again; and it is read-only when a process starts. */
 export const readOnlyFile: Scenario = {
   name: "a read-only file",
-  async run({ isBrief }): Promise<ScenarioResult> {
+  async run(options): Promise<ScenarioResult> {
     const disk = await Tmpfs.mount(32);
     if (!(disk instanceof Tmpfs)) return { outcome: "skipped", reason: disk.reason };
     await using _ = disk;
-    const [running, starting] = await Promise.all([turnReadOnly(isBrief ? 2 : 20), startReadOnly(disk)]);
+    const [running, starting] = await allEnded([turnReadOnly(options), startReadOnly(disk, options.patience)]);
     if (typeof running !== "string") return { outcome: "skipped", reason: running.reason };
     return { outcome: "held", told: `${running}; ${starting}` };
   },
@@ -26,10 +29,11 @@ export const readOnlyFile: Scenario = {
  * No mount can be made read-only while a file of it is open for writing. A file can be made immutable, though, and then
  * each write to it fails, as on a disk that the system has given up.
  */
-async function turnReadOnly(rounds: number): Promise<string | { reason: string }> {
+async function turnReadOnly({ isBrief, patience }: ScenarioOptions): Promise<string | { reason: string }> {
+  const rounds = isBrief ? 2 : 20;
   await using place = await Place.make();
   await using service = await Service.start(place);
-  await using customers = new Customers(service);
+  await using customers = new Customers(service, patience);
   await customers.carryOut(10);
   const resumedAfter: number[] = [];
   const completedAfter: number[] = [];
@@ -37,13 +41,12 @@ async function turnReadOnly(rounds: number): Promise<string | { reason: string }
 
   for (let round = 0; round < rounds; round++) {
     const { reads } = customers.counts;
-    const obstacle = await changeAttributes("+i", place);
-    if (obstacle !== null) return { reason: `a file cannot be made immutable: ${obstacle}` };
-    try {
+    const files = await ImmutableFiles.make(place.database, `${place.database}-wal`);
+    if (!(files instanceof ImmutableFiles)) return files;
+    {
+      await using _ = files;
       await customers.areRefused(REFUSALS);
-      await new Promise((resolve) => setTimeout(resolve, 500));
-    } finally {
-      await changeAttributes("-i", place);
+      await patience.pause(500);
     }
     assert.ok(customers.counts.reads >= reads + READS, `Only ${customers.counts.reads - reads} reads were answered`);
     workerErrors += Object.values((await service.facts()).workerErrors).reduce((sum, n) => sum + n, 0);
@@ -63,19 +66,8 @@ async function turnReadOnly(rounds: number): Promise<string | { reason: string }
     `${acknowledged} step results kept, drained in ${Math.round(drainedMs)} ms`;
 }
 
-async function changeAttributes(change: "+i" | "-i", place: Place): Promise<string | null> {
-  try {
-    const { success, stderr } = await new Deno.Command("chattr", {
-      args: [change, place.database, `${place.database}-wal`],
-    }).output();
-    return success ? null : new TextDecoder().decode(stderr).trim().split("\n")[0]!;
-  } catch (error) {
-    return String(error); // there is no such command
-  }
-}
-
 /** A process that starts on a read-only disk says so and ends, however the last one has left the file. */
-async function startReadOnly(disk: Tmpfs): Promise<string> {
+async function startReadOnly(disk: Tmpfs, patience: Patience): Promise<string> {
   await using place = await Place.make(disk.folder);
   const told = new Set<string>();
   const expectFailure = async () => {
@@ -90,7 +82,7 @@ async function startReadOnly(disk: Tmpfs): Promise<string> {
 
   await expectFailure(); // nothing is there yet
   await using service = await Service.start(place);
-  await using customers = new Customers(service);
+  await using customers = new Customers(service, patience);
   await customers.carryOut(10);
   customers.service = null;
   await service.kill();

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { SqliteStore } from "../../../mod.ts";
-import { until } from "../../processes/deadline.ts";
+import { allEnded } from "../all_ended.ts";
 import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { assertNone } from "./assert_none.ts";
 import { checkIntegrity } from "./audit.ts";
 import { Customers } from "./customers.ts";
+import type { Patience } from "./patience.ts";
 import { Place } from "./place.ts";
 import { Service } from "./service.ts";
 
@@ -19,19 +20,19 @@ const PARTS = ["", "-wal", "-shm"];
 /** The file is taken away or replaced under a worker: it notices, refuses everything, and harms neither of the files. */
 export const replacedFile: Scenario = {
   name: "a replaced file",
-  async run({ isBrief }): Promise<ScenarioResult> {
+  async run({ isBrief, patience }): Promise<ScenarioResult> {
     const told: string[] = [];
     for (let round = 0; round < (isBrief ? 1 : 10); round++) {
-      told.push(...await Promise.all(DEEDS.map(replace)));
+      told.push(...await allEnded(DEEDS.map((deed) => replace(deed, patience))));
     }
     return { outcome: "held", told: told.slice(-DEEDS.length).join("; ") };
   },
 };
 
-async function replace(deed: Deed): Promise<string> {
+async function replace(deed: Deed, patience: Patience): Promise<string> {
   await using place = await Place.make();
   await using service = await Service.start(place);
-  await using customers = new Customers(service);
+  await using customers = new Customers(service, patience);
   await customers.carryOut(30);
   const moved = `${place.folder}/moved.db`;
 
@@ -42,12 +43,12 @@ async function replace(deed: Deed): Promise<string> {
   }
   const acceptedBefore = [...customers.accepted.values()];
   const doneAt = performance.now();
-  await using successor = deed === "moved away and replaced" ? await Successor.start(place) : null;
-  await until(() => customers.oddities.length > 0, "a call was to be refused");
+  await using successor = deed === "moved away and replaced" ? await Successor.start(place, patience) : null;
+  await patience.until(() => customers.oddities.length > 0, "a call was to be refused");
   const detectedMs = performance.now() - doneAt;
   // From now on: a call that was under way may still be answered as before.
   const { carriedOut } = customers.counts;
-  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  await patience.pause(1_500);
   const facts = await service.facts();
   const answers = [
     await service.post("/trigger", { jobName: "order", input: {} }),
@@ -90,20 +91,21 @@ class Successor implements AsyncDisposable {
   readonly #service: Service;
   readonly #customers: Customers;
 
-  private constructor(place: Place, service: Service) {
+  private constructor(place: Place, service: Service, customers: Customers) {
     this.#place = place;
     this.#service = service;
-    this.#customers = new Customers(service);
+    this.#customers = customers;
   }
 
   /** Puts a new database there, and begins to work on it. */
-  static async start(place: Place): Promise<Successor> {
+  static async start(place: Place, patience: Patience): Promise<Successor> {
     const other = `${place.folder}/other.db`;
     await using store = await SqliteStore.open(other);
     await store.migrate();
     await store.close();
     await Deno.rename(other, place.database);
-    return new Successor(place, await Service.start({ ...place, ledgerPath: `${place.folder}/successor.txt` }));
+    const service = await Service.start({ ...place, ledgerPath: `${place.folder}/successor.txt` });
+    return new Successor(place, service, new Customers(service, patience));
   }
 
   /** After the old service has ended, everything of its own is there, and nothing of the other's. */

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { Child, type Program } from "../../processes/child.ts";
 import { inTime } from "../../processes/deadline.ts";
-import type { LoopDelays } from "./loop_meter.ts";
 
 /** What a service answered. */
 export interface Answer {
@@ -17,13 +16,15 @@ export interface Answer {
 }
 
 /** What has happened in a service since it was last asked. */
-export interface Facts extends LoopDelays {
+export interface Facts {
   /** What `worker:error` told, and how often. */
   workerErrors: Record<string, number>;
   /** What clients were not told of, and how often. */
   hiddenErrors: Record<string, number>;
   /** How many leases were renewed. */
   renewals: number;
+  /** The longest time for which its event loop stood still, in milliseconds; 0 if that was hardly any. */
+  longestBlockMs: number;
 }
 
 /** What a service works with. */
@@ -58,7 +59,8 @@ export class Service implements AsyncDisposable {
 
   /** Starts one, or answers why it has ended instead. */
   static async tryToStart(files: Files, env: Program["env"] = {}): Promise<Service | StartFailure> {
-    const child = new Child({ file: PROGRAM, env }, files.database, files.ledgerPath, JSON.stringify(WORKER));
+    const program: Program = { file: PROGRAM, env, isDetached: true };
+    const child = new Child(program, files.database, files.ledgerPath, JSON.stringify(WORKER));
     try {
       const message = await child.hearAny("serving", "failed");
       if (message.type === "serving") return new Service(child, message.port as number);

@@ -6,8 +6,9 @@ import { createEngine, createHandler, defineJob, SqliteStore } from "../../../mo
 import { anything } from "../../processes/anything.ts";
 import { Ledger } from "../../processes/ledger.ts";
 import { heardLines, say } from "../../processes/parent.ts";
-import { LoopMeter } from "./loop_meter.ts";
+import { GapWatch } from "../gap_watch.ts";
 import type { OrderInput, Receipt } from "./orders.ts";
+import type { Facts } from "./service.ts";
 
 const [path, ledgerPath, settings] = Deno.args as [string, string, string];
 const ledger = new Ledger(ledgerPath);
@@ -43,7 +44,7 @@ const approval = defineJob({
 
 const greet = defineJob({ name: "greet", input: anything(), run: () => {} });
 
-const meter = new LoopMeter();
+const gaps = new GapWatch();
 let workerErrors: Record<string, number> = {};
 let hiddenErrors: Record<string, number> = {};
 let renewals = 0;
@@ -54,7 +55,7 @@ const count = (counts: Record<string, number>, error: unknown) => {
 };
 
 function tellFacts(): Response {
-  const facts = { workerErrors, hiddenErrors, renewals, ...meter.read() };
+  const facts: Facts = { workerErrors, hiddenErrors, renewals, longestBlockMs: gaps.takeLongest().wallMs };
   workerErrors = {};
   hiddenErrors = {};
   renewals = 0;
@@ -80,7 +81,6 @@ try {
     if (word !== "stop") continue;
     await engine.stop({ timeout: 2_000 });
     await store.close();
-    say({ type: "stopped" });
     await server.shutdown();
     break;
   }

@@ -1,11 +1,12 @@
 import { inTime } from "../../processes/deadline.ts";
 
 // The shell lives as long as the mount: when the process that has started it is gone, whatever killed it, `cat` ends.
+// Ctrl-C reaches all of them, and is for that process to hear.
 const KEEP_MOUNTED = `
-  trap : INT TERM
-  mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && cat > "$2.ignored"
-  umount "$2" 2> "$2.ignored" || umount -l "$2" 2> "$2.ignored"
-  rm -f "$2.ignored"; rmdir "$2"
+  trap '' INT TERM
+  mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && cat > /dev/null
+  umount "$2" 2> /dev/null || umount -l "$2" 2> /dev/null
+  rmdir "$2"
 `;
 const CHUNKS = [1_048_576, 4_096, 1];
 
