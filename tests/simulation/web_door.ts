@@ -112,10 +112,14 @@ export class WebDoor {
     if (answer === null) return null;
     if (manner.isStranger) return this.#turnedAway(answer.status, 404, request.ask);
     if (answer.status !== 200) {
+      const isRetrigger = request.ask === "retrigger";
       // A process that does not know a job cannot retrigger its runs.
-      const isGone = run.isDeleted || request.ask === "retrigger";
-      const isEnded = request.ask === "cancel" && run.hasEnded;
-      return this.#refused(answer.status, { 404: isGone, 409: isEnded }, `${request.ask} of ${id}`);
+      const isGone = run.isDeleted || isRetrigger;
+      // The new run may be deleted before a lost answer was asked for again.
+      const isLate = isRetrigger
+        ? [...facts.runs.values()].some((other) => other.isDeleted && other.request.payload === payload)
+        : request.ask === "cancel" && run.hasEnded;
+      return this.#refused(answer.status, { 404: isGone, 409: isLate }, `${request.ask} of ${id}`);
     }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;
