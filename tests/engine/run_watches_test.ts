@@ -245,17 +245,24 @@ function takeUp(hub: Hub, { run, lease, leaseExpiresAt, execution }: Claim, leas
   hub.publish(run, { type: "run:start", execution }, lease);
 }
 
-Deno.test("RunWatches.watch() tells the steps that another process had recorded before a run is taken up", async () => {
-  const { host, store, hub, executing, watches, run, claim } = await aWorld();
-  const witness = new Witness();
-  const stop = watches.watch(run.id, witness);
-  await pass(host, 200, 10);
-  // All this happens between two looks at the store.
+/** Takes up a run in which another process has just recorded a step. */
+async function claimAfterStep({ store, executing, run, claim }: Awaited<ReturnType<typeof aWorld>>): Promise<Claim> {
   const elsewhere = await claim();
   await store.saveStep(elsewhere.lease, aStep({ name: "there" }), null);
   await store.release(elsewhere.lease);
   const claimed = await claim();
   executing.set(run.id, claimed);
+  return claimed;
+}
+
+Deno.test("RunWatches.watch() tells the steps that another process had recorded before a run is taken up", async () => {
+  const world = await aWorld();
+  const { host, store, hub, watches, run } = world;
+  const witness = new Witness();
+  const stop = watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  // All this happens between two looks at the store.
+  const claimed = await claimAfterStep(world);
 
   takeUp(hub, claimed);
   await store.saveStep(claimed.lease, aStep({ name: "here", index: 1 }), null);
@@ -268,15 +275,12 @@ Deno.test("RunWatches.watch() tells the steps that another process had recorded 
 });
 
 Deno.test("RunWatches.watch() tells what happens here when it could read what was recorded elsewhere before", async () => {
-  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const world = await aWorld();
+  const { host, store, hub, watches, run } = world;
   const witness = new Witness();
   const stop = watches.watch(run.id, witness);
   await pass(host, 200, 10);
-  const elsewhere = await claim();
-  await store.saveStep(elsewhere.lease, aStep({ name: "there" }), null);
-  await store.release(elsewhere.lease);
-  const claimed = await claim();
-  executing.set(run.id, claimed);
+  const claimed = await claimAfterStep(world);
   store.fails = true;
 
   takeUp(hub, claimed);

@@ -1,38 +1,26 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
-import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
-import type { Journal } from "./journal.ts";
-import type { Misfortune } from "./misfortune.ts";
+import type { RunFacts, WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
 import type { Request } from "./plan.ts";
+import type { WebDeps } from "./web.ts";
 import { LAST_EVENTS } from "./story.ts";
 import { WebDoor, type WebManner } from "./web_door.ts";
-import type { World } from "./world.ts";
 
 const PATIENCE_MS = 1_500;
 const LONG_PATIENCE_MS = 15_000;
 const ATTEMPTS = 5;
 
-/** What the clients of a simulated system work with. */
-export interface ClientDeps {
-  seed: number;
-  latency: number;
-  world: World;
-  facts: Facts;
-  journal: Journal;
-  misfortune: Misfortune;
-}
-
 /** Asks processes for something: impatiently, and again somewhere else when there is no answer. */
 export class Clients {
   readonly #nodes: readonly Node[];
-  readonly #deps: ClientDeps;
+  readonly #deps: WebDeps;
   readonly #door: WebDoor;
   #waiting = 0;
 
   /** Asks for nothing yet. */
-  constructor(nodes: readonly Node[], deps: ClientDeps) {
+  constructor(nodes: readonly Node[], deps: WebDeps) {
     this.#nodes = nodes;
     this.#deps = deps;
     this.#door = new WebDoor(deps);

@@ -5,7 +5,7 @@ import type { Misfortune } from "./misfortune.ts";
 import type { Node } from "./node.ts";
 import type { World } from "./world.ts";
 
-/** What the way between clients and processes leads through. */
+/** What the clients of a simulated system, and their way to the processes, work with. */
 export interface WebDeps {
   seed: number;
   latency: number;

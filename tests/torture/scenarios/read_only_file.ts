@@ -3,7 +3,8 @@ import { allEnded } from "../all_ended.ts";
 import type { Scenario, ScenarioOptions, ScenarioResult } from "../scenario.ts";
 import { audit } from "./audit.ts";
 import { Customers } from "./customers.ts";
-import { ImmutableFiles } from "./immutable_files.ts";
+import { makeImmutable } from "./immutable_files.ts";
+import { Keeper } from "./keeper.ts";
 import type { Patience } from "./patience.ts";
 import { Place } from "./place.ts";
 import { Service } from "./service.ts";
@@ -41,8 +42,8 @@ async function turnReadOnly({ isBrief, patience }: ScenarioOptions): Promise<str
 
   for (let round = 0; round < rounds; round++) {
     const { reads } = customers.counts;
-    const files = await ImmutableFiles.make(place.database, `${place.database}-wal`);
-    if (!(files instanceof ImmutableFiles)) return files;
+    const files = await makeImmutable(place.database, `${place.database}-wal`);
+    if (!(files instanceof Keeper)) return files;
     {
       await using _ = files;
       await customers.areRefused(REFUSALS);

@@ -1,22 +1,18 @@
-import { inTime } from "../../processes/deadline.ts";
+import { Keeper } from "./keeper.ts";
 
-// The shell lives as long as the mount: when the process that has started it is gone, whatever killed it, `cat` ends.
-// Ctrl-C reaches all of them, and is for that process to hear.
-const KEEP_MOUNTED = `
-  trap '' INT TERM
-  mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && cat > /dev/null
-  umount "$2" 2> /dev/null || umount -l "$2" 2> /dev/null
-  rmdir "$2"
-`;
+const MOUNT = {
+  do: 'mount -t tmpfs -o "size=$1" tmpfs "$2"',
+  undo: 'umount "$2" 2> /dev/null || umount -l "$2" 2> /dev/null; rmdir "$2"',
+};
 const CHUNKS = [1_048_576, 4_096, 1];
 
 /** A small disk that can be filled, freed and made read-only. It is unmounted in the end. */
 export class Tmpfs implements AsyncDisposable {
   /** Where it is mounted. */
   readonly folder: string;
-  readonly #keeper: Deno.ChildProcess;
+  readonly #keeper: Keeper;
 
-  private constructor(folder: string, keeper: Deno.ChildProcess) {
+  private constructor(folder: string, keeper: Keeper) {
     this.folder = folder;
     this.#keeper = keeper;
   }
@@ -25,23 +21,10 @@ export class Tmpfs implements AsyncDisposable {
   static async mount(megabytes: number): Promise<Tmpfs | { reason: string }> {
     if (Deno.build.os !== "linux") return { reason: "a small disk is mounted on Linux only" };
     const folder = await Deno.makeTempDir({ prefix: "holdfast-tmpfs-" });
-    const keeper = new Deno.Command("sh", {
-      args: ["-c", KEEP_MOUNTED, "sh", `${megabytes}m`, folder],
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-    const reader = keeper.stdout.getReader();
-    const { done } = await reader.read();
-    await reader.cancel();
-    if (!done) {
-      await keeper.stderr.cancel();
-      return new Tmpfs(folder, keeper);
-    }
-    await keeper.stdin.close();
-    const told = (await new Response(keeper.stderr).text()).trim().split("\n")[0];
-    await keeper.status;
-    return { reason: `a tmpfs cannot be mounted: ${told}` };
+    const keeper = await Keeper.begin(MOUNT, `${megabytes}m`, folder);
+    return keeper instanceof Keeper
+      ? new Tmpfs(folder, keeper)
+      : { reason: `a tmpfs cannot be mounted: ${keeper.reason}` };
   }
 
   /** Takes all the space that is left. */
@@ -68,8 +51,7 @@ export class Tmpfs implements AsyncDisposable {
 
   /** Unmounts it. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#keeper.stdin.close();
-    await inTime(this.#keeper.status, `${this.folder} was to be unmounted`);
+    await this.#keeper[Symbol.asyncDispose]();
   }
 }
 
