@@ -71,6 +71,11 @@ export class Hub {
     };
   }
 
+  /** The event as it is told after one of a certain sequence: it has waited, and its own may be lower. */
+  after(sequence: number, event: RunEvent): RunEvent {
+    return event.sequence > sequence ? event : { ...event, sequence: ++this.#sequence };
+  }
+
   #isHeard(type: EventType): boolean {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }

@@ -87,6 +87,8 @@ class Listening {
   readonly #told = new Map<string, Told>();
   readonly #stopHearing: () => void;
   #cursor: ActivityCursor | null = null;
+  /** The sequence of the last event that was told. */
+  #sequence = 0;
   #looks = 0;
   #read = 0;
   #isStopped = false;
@@ -199,7 +201,10 @@ class Listening {
   }
 
   #tell(event: RunEvent): void {
-    if (!this.#isStopped) this.#tellOn(event);
+    if (this.#isStopped) return;
+    const next = this.#deps.hub.after(this.#sequence, event);
+    this.#sequence = next.sequence;
+    this.#tellOn(next);
   }
 
   /** What is over, or asleep, is seen again when something happens to it. */

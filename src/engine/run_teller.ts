@@ -31,6 +31,8 @@ export class RunTeller {
   /** What tells how the run stands, apart from its progress. */
   #standing: RunEvent[] = [];
   #heard = 0;
+  /** The sequence of the last event that was told. */
+  #sequence = 0;
   #progress: RunEvent | null = null;
   #progressText = "null";
   /** What the store has shown last: an event that is still to come and tells the same is no news. */
@@ -65,9 +67,11 @@ export class RunTeller {
   hear(event: RunEvent, lease: Lease | null): void {
     this.#heard += 1;
     if (!this.#isNews(event, lease)) return;
-    this.#note(event);
+    const told = this.#hub.after(this.#sequence, event);
+    this.#sequence = told.sequence;
+    this.#note(told);
     this.#generation = Math.max(this.#generation, lease?.generation ?? 0);
-    this.#tellOn(event);
+    this.#tellOn(told);
   }
 
   /** Sees how the run stands in the store, for the first time: its steps, and progress of before, are old news. */
@@ -259,6 +263,7 @@ export class RunTeller {
   /** Tells what the store has shown. */
   #tell(run: RunIdentity, happening: RunHappening): void {
     const event = this.#hub.runEvent(run, happening);
+    this.#sequence = event.sequence;
     this.#note(event);
     if (!this.#isSilent) this.#tellOn(event);
   }

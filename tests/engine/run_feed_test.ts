@@ -406,6 +406,23 @@ forEachStore("RunFeed tells that a run was triggered elsewhere when it can read 
   assert.deepEqual(told, ["run:trigger", "run:leased"]);
 });
 
+forEachStore("RunFeed tells what has waited under a number that is higher than the last one", async (context) => {
+  const { store, host } = context;
+  const { feed, hub } = aFeed(context);
+  const numbers: number[] = [];
+  const stop = feed.watch({ next: ({ sequence }) => void numbers.push(sequence), end: () => {} });
+  await pass(host, 200, 50);
+  const [unknown, known] = [await add(store), await add(store)];
+
+  hub.publish(unknown, { type: "run:retry", newRunId: "x" }); // waits until it was looked whether it is new
+  hub.publish(known, { type: "run:trigger", input: null });
+  await pass(host, 500, 50);
+  stop();
+
+  assert.equal(numbers.length, 3);
+  assert.deepEqual(numbers, numbers.toSorted((a, b) => a - b));
+});
+
 forEachStore("RunFeed tells no trigger of an older run that is taken up here", async (context) => {
   const { store, host } = context;
   const { feed, hub } = aFeed(context);

@@ -27,7 +27,7 @@ function aTeller() {
     }
   };
   const hear = (...happenings: RunHappening[]) => hearUnder(1, ...happenings);
-  return { teller, told, hear, hearUnder, types: () => told.map(({ type }) => type) };
+  return { hub, teller, told, hear, hearUnder, types: () => told.map(({ type }) => type) };
 }
 
 type Shown = Partial<Run> & { steps?: Partial<Step>[]; pauses?: AwaitedPause[]; execution?: number };
@@ -492,6 +492,17 @@ Deno.test("RunTeller.standing tells until when a lease lasts after it was renewe
 
   assert.partialDeepStrictEqual(renewedHere, [{ ...LEASED, leaseExpiresAt: later }, START]);
   assert.partialDeepStrictEqual(teller.standing, [{ ...LEASED, leaseExpiresAt: latest }, START]);
+});
+
+Deno.test("RunTeller.hear() tells an event that has waited under a number that is higher than the last one", () => {
+  const { hub, teller, told } = aTeller();
+  const early = hub.runEvent({ id: ID, jobName: "job", labels: {} }, COMPLETE);
+
+  teller.begin(aState({ status: "running" }));
+  teller.hear(early, { runId: ID, generation: 1, concurrencyKey: null });
+
+  assert.deepEqual(told.map(({ type }) => type), ["run:leased", "run:start", "run:complete"]);
+  assert.deepEqual(told.map(({ sequence }) => sequence), [2, 3, 4]);
 });
 
 Deno.test("RunTeller.hear() tells no trigger whose answer comes after the run was taken up", () => {

@@ -16,6 +16,7 @@ export class Story {
   readonly #teller: string;
   readonly #told = new Map<string, number>();
   #last: RunEvent | null = null;
+  #sequence = 0;
   #lastOfLease: string | null = null;
   /** The last attempt at each step that was told to have failed; `Infinity` for one that was completed. */
   readonly #attempts = new Map<string, number>();
@@ -48,6 +49,10 @@ export class Story {
       JSON.stringify(event.labels) === JSON.stringify(request.labels);
     this.#expect(isOwn, event, "of another run");
     this.#expect(this.#last === null || !isLastEvent(this.#last), event, `after ${this.#last?.type}`);
+    // Progress may be held back while something else is told.
+    const isRising = event.sequence > this.#sequence || type === "run:progress";
+    this.#expect(isRising, event, `after number ${this.#sequence}`);
+    this.#sequence = Math.max(this.#sequence, event.sequence);
     this.#last = event;
     switch (type) {
       case "run:trigger":
