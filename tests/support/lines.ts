@@ -1,4 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
+import { prepared } from "./prepared.ts";
 
 /**
  * Looks for a run of a concurrency key that stands where it should not, by the two invariants of
@@ -8,13 +9,14 @@ import type { DatabaseSync } from "node:sqlite";
  * @returns What is wrong, or `null`.
  */
 export function findBrokenLine(database: DatabaseSync): string | null {
-  const inLine = database.prepare(
+  const inLine = prepared(
+    database,
     `SELECT id, job, concurrency_key AS key, place FROM holdfast_runs
      WHERE concurrency_key IS NOT NULL AND place IS NOT NULL ORDER BY seq`,
   ).all() as { id: string; job: string; key: string; place: string }[];
   if (inLine.length === 0) return null;
   const holders = new Map(
-    database.prepare("SELECT concurrency_key AS key, run_id AS id FROM holdfast_keys").all()
+    prepared(database, "SELECT concurrency_key AS key, run_id AS id FROM holdfast_keys").all()
       .map(({ key, id }) => [key, id]),
   );
   const firsts = new Set<string>();
