@@ -63,6 +63,28 @@ export class SqliteDatabase {
     return this.#statement(sql).all(...parameters) as SqliteRow[];
   }
 
+  /** Reads with several statements what is so at one moment, whatever is committed meanwhile by other processes. */
+  snapshot<T>(read: () => T): T {
+    this.run("BEGIN");
+    try {
+      const value = read();
+      this.run("COMMIT");
+      return value;
+    } catch (error) {
+      this.rollBack();
+      throw error;
+    }
+  }
+
+  /** Ends a transaction without effect. */
+  rollBack(): void {
+    try {
+      this.run("ROLLBACK");
+    } catch {
+      // SQLite has rolled back by itself, as it does when the disk is full.
+    }
+  }
+
   #statement(sql: string): SqliteDriverStatement {
     let statement = this.#statements.get(sql);
     if (statement === undefined) {

@@ -292,7 +292,7 @@ export class SqliteStore implements Store {
 
   /** A run with all that its events tell, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
-    return this.#read(() => readRunState(this.#db, runId));
+    return this.#read(() => this.#db.snapshot(() => readRunState(this.#db, runId)));
   }
 
   /** The runs that match a filter, newest first. */
@@ -349,7 +349,7 @@ export class SqliteStore implements Store {
 
   /** The runs of which a list has news. */
   getActivity(since: ActivityCursor | null): Promise<Activity> {
-    return this.#read(() => readActivity(this.#db, since, this.#host.now()));
+    return this.#read(() => this.#db.snapshot(() => readActivity(this.#db, since, this.#host.now())));
   }
 
   /** A number that changes whenever something was committed through another connection, by any process. */
@@ -378,13 +378,13 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Reads what takes long, with breaks in which the event loop goes on. */
+  /** Reads what takes long, with breaks in which the event loop goes on: between two of them, what is so at one moment. */
   async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
     let slices = begin();
     while (true) {
       const { done, value } = await this.#read(() => {
         try {
-          return slices.next();
+          return this.#db.snapshot(() => slices.next());
         } catch (error) {
           slices = begin(); // one that has thrown has ended: what is tried again begins anew
           throw error;

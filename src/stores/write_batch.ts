@@ -111,11 +111,7 @@ export class WriteBatch {
   #rollBack(): void {
     this.#database.counts.clear();
     this.#database.held.clear();
-    try {
-      this.#database.run("ROLLBACK");
-    } catch {
-      // SQLite has rolled back by itself, as it does when the disk is full.
-    }
+    this.#database.rollBack();
   }
 
   #rejectAll(error: StoreError): void {

@@ -7,7 +7,7 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { aClaimRequest, aRun, aStep } from "../support/fixtures.ts";
+import { aClaimRequest, aPause, aRun, aStep } from "../support/fixtures.ts";
 import { storeContract } from "./store_contract.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
@@ -416,6 +416,49 @@ Deno.test("SqliteStore begins a list and a history anew if the file was locked w
   await store.close();
   database.close();
 });
+
+/** A store that lets something happen right before its connection reads with a statement that contains a text. */
+async function anInterrupted(path: string, text: string, happen: () => void): Promise<SqliteStore> {
+  const database = new DatabaseSync(path);
+  const driver = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      const statement = database.prepare(sql);
+      const read = (method: "get" | "all") => (...parameters: string[]) => {
+        if (sql.includes(text)) happen();
+        return statement[method](...parameters);
+      };
+      return { run: statement.run.bind(statement), get: read("get"), all: read("all") };
+    },
+  };
+  return afterClose(await SqliteStore.from(driver as unknown as DatabaseSync), () => database.close());
+}
+
+for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ? OFFSET ?"]] as const) {
+  Deno.test(`SqliteStore reads the ${what} of runs as it is at one moment, whatever another process commits`, () =>
+    withFile(async (path) => {
+      await using other = await SqliteStore.open(path);
+      await other.migrate();
+      const [added] = await other.enqueue([aRun({ labels: { a: "b" } }), aRun({ labels: { a: "b" } })]);
+      const { claims: [claim] } = await other.claim(aClaimRequest({ limit: 1 }));
+      await other.pause(claim!.lease, { pauses: [aPause()], retryAt: null, park: true, progress: null });
+      using writer = new DatabaseSync(path);
+      await using store = await anInterrupted(
+        path,
+        text,
+        () =>
+          writer.exec(
+            "UPDATE holdfast_pauses SET awaited = 0; UPDATE holdfast_runs SET status = 'waiting', place = 'R'",
+          ),
+      );
+
+      const state = await store.getRunState(added!.run.id);
+      const { runs, total } = await store.getRuns({ status: "waiting", labels: { a: "b" } });
+
+      if (what === "state") assert.deepEqual([state!.run.status, state!.pauses.length], ["waiting", 1]);
+      else assert.deepEqual([runs.length, total], [1, 1]);
+    }));
+}
 
 Deno.test("SqliteStore frees the key of a run that is cancelled while its long history is read", async () => {
   const host = new FakeHost();
