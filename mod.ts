@@ -41,7 +41,7 @@ export type {
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
-export type { Hub, Listener } from "./src/engine/hub.ts";
+export type { Listen, Listener } from "./src/engine/hub.ts";
 export type { TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
 export type { WorkerOptions } from "./src/engine/worker.ts";
 export * from "./src/error.ts";

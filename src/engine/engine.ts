@@ -6,7 +6,7 @@ import type { Run, RunFilter, RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
-import type { Hub } from "./hub.ts";
+import type { Listen } from "./hub.ts";
 import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./trigger.ts";
 import type { WorkerOptions } from "./worker.ts";
@@ -158,7 +158,7 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
    */
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
   /** Hears events of one type, or all (`"*"`), until the returned function is called. */
-  readonly on: Hub["on"];
+  readonly on: Listen;
   /**
    * Follows a run: first how it stands, then its events, until the last one. The stream fails with a
    * {@linkcode NotFoundError} if there is no such run.

@@ -7,6 +7,14 @@ import type { RunIdentity } from "../run.ts";
 /** Hears events of one type. What it throws is printed and harms nothing. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 
+/** How to listen: to events of one type, or to all (`"*"`), until the returned function is called. */
+export interface Listen {
+  /** Hears events of one type. */
+  <T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
+  /** Hears all events. */
+  (type: "*", listener: Listener): () => void;
+}
+
 /** Hears events of runs, each with the lease under which it happened; `null` for what is no part of an execution. */
 export type RunListener = (event: RunEvent, lease: Lease | null) => void;
 
@@ -15,6 +23,7 @@ export class Hub {
   readonly #host: Host;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
   readonly #runListeners = new Map<string, Set<RunListener>>();
+  readonly #allRunsListeners = new Set<RunListener>();
   #sequence = 0;
 
   /** Makes a hub without listeners. */
@@ -33,7 +42,14 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Hears the events of one run, or of all (`"*"`), until the returned function is called. */
+  /** Hears the events of all runs, until the returned function is called. */
+  onRuns(listener: RunListener): () => void {
+    const own: RunListener = (event, lease) => listener(event, lease);
+    this.#allRunsListeners.add(own);
+    return () => void this.#allRunsListeners.delete(own);
+  }
+
+  /** Hears the events of one run, until the returned function is called. */
   onRun(runId: string, listener: RunListener): () => void {
     const own: RunListener = (event, lease) => listener(event, lease);
     const listeners = this.#runListeners.get(runId) ?? new Set();
@@ -46,7 +62,7 @@ export class Hub {
 
   /** Tells what happened to a run, after it was committed. An event that nobody listens to is not built. */
   publish(run: RunIdentity, happening: RunHappening, lease: Lease | null = null): void {
-    const listeners = [...this.#runListeners.get(run.id) ?? [], ...this.#runListeners.get("*") ?? []];
+    const listeners = [...this.#runListeners.get(run.id) ?? [], ...this.#allRunsListeners];
     if (listeners.length === 0 && !this.#isHeard(happening.type)) return;
     const event = this.runEvent(run, happening);
     this.#tell(event);
@@ -71,8 +87,8 @@ export class Hub {
     };
   }
 
-  /** The event as it is told after one of a certain sequence: it has waited, and its own may be lower. */
-  after(sequence: number, event: RunEvent): RunEvent {
+  /** The event as it is to be told after one of a certain sequence: it may have waited, and have a lower one. */
+  numberedAfter(sequence: number, event: RunEvent): RunEvent {
     return event.sequence > sequence ? event : { ...event, sequence: ++this.#sequence };
   }
 

@@ -1,5 +1,5 @@
 import type { NewLogEntry } from "../log.ts";
-import type { Hub } from "./hub.ts";
+import type { Listen } from "./hub.ts";
 
 /** Adds something to an engine: `engine.use(plugin)`. */
 export interface Plugin {
@@ -12,7 +12,7 @@ export interface Plugin {
 /** What a plugin is given. */
 export interface PluginContext {
   /** Hears events, as `engine.on()` does. */
-  on: Hub["on"];
+  on: Listen;
   /** Keeps log lines. The engine waits for it when it stops, and tells of an error by `worker:error`. */
   appendLogs(entries: readonly NewLogEntry[]): void;
   /** A new UUIDv7. */

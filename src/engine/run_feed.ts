@@ -1,9 +1,9 @@
 import { isToldToClients, type RunEvent } from "../event.ts";
-import type { Lease } from "../lease.ts";
 import { isLeased } from "../run.ts";
 import { type Activity, ACTIVITY_LASTS_MS, type ActivityCursor } from "../store.ts";
 import { Lookout } from "./lookout.ts";
 import { RunTeller } from "./run_teller.ts";
+import { type Heard, keepEarly } from "./early_events.ts";
 import type { WatchDeps, Watcher } from "./run_watches.ts";
 
 /**
@@ -56,12 +56,6 @@ export class RunFeed {
   }
 }
 
-/** An event of this process, and the lease under which it happened. */
-interface Heard {
-  event: RunEvent;
-  lease: Lease | null;
-}
-
 interface Told {
   teller: RunTeller;
   /** How the run stood when it was last read. */
@@ -97,8 +91,8 @@ class Listening {
     this.#deps = deps;
     this.#lookSoon = lookSoon;
     this.#tellOn = tellOn;
-    this.#stopHearing = deps.hub.onRun("*", (event, lease) => {
-      if (isOfList(event)) this.#hear(event, lease);
+    this.#stopHearing = deps.hub.onRuns((event, lease) => {
+      if (isOfList(event)) this.#hear({ event, lease });
     });
   }
 
@@ -107,7 +101,7 @@ class Listening {
     this.#stopHearing();
   }
 
-  #hear(event: RunEvent, lease: Lease | null): void {
+  #hear({ event, lease }: Heard): void {
     const isKnown = this.#told.has(event.runId);
     const told = this.#toldOf(event.runId);
     if (!isKnown && event.type !== "run:trigger") {
@@ -116,7 +110,7 @@ class Listening {
     }
     told.touchedAt = this.#deps.host.monotonic();
     if (told.early === null) told.teller.hear(event, lease);
-    else told.early.push({ event, lease });
+    else keepEarly(told.early, { event, lease });
   }
 
   /** Reads the runs that have changed elsewhere. */
@@ -180,13 +174,12 @@ class Listening {
     }
     // What was read is older than what was told.
     if (this.#told.get(id)?.teller.heard !== heard) return await this.#see({ id, mark, isNew }, { isFirst });
-    const isKnown = this.#told.has(id);
+    const isOld = isFirst && !this.#told.has(id);
     const told = this.#toldOf(id);
     told.mark = mark;
     told.touchedAt = this.#deps.host.monotonic();
-    if (isFirst && !isKnown) return told.teller.beginSilently(state);
+    if (isOld) return told.teller.beginSilently(state);
     if (isNew) told.teller.seeTrigger(state.run);
-    else if (!isKnown) told.teller.noteProgress(state.run); // it may have been told before the run was forgotten
     told.teller.seeRun(state);
   }
 
@@ -202,7 +195,7 @@ class Listening {
 
   #tell(event: RunEvent): void {
     if (this.#isStopped) return;
-    const next = this.#deps.hub.after(this.#sequence, event);
+    const next = this.#deps.hub.numberedAfter(this.#sequence, event);
     this.#sequence = next.sequence;
     this.#tellOn(next);
   }

@@ -67,7 +67,7 @@ export class RunTeller {
   hear(event: RunEvent, lease: Lease | null): void {
     this.#heard += 1;
     if (!this.#isNews(event, lease)) return;
-    const told = this.#hub.after(this.#sequence, event);
+    const told = this.#hub.numberedAfter(this.#sequence, event);
     this.#sequence = told.sequence;
     this.#note(told);
     this.#generation = Math.max(this.#generation, lease?.generation ?? 0);
@@ -77,15 +77,11 @@ export class RunTeller {
   /** Sees how the run stands in the store, for the first time: its steps, and progress of before, are old news. */
   begin(state: RunState): void {
     const { run } = state;
-    if (!isLeased(run.status)) this.noteProgress(run);
+    if (!isLeased(run.status) && run.progress !== null) {
+      this.#note(this.#hub.runEvent(run, { type: "run:progress", progress: run.progress }));
+    }
     for (const { name, status, attempts } of state.steps) this.#toldSteps.set(name, { status, attempts });
     this.seeRun(state);
-  }
-
-  /** Takes the progress of a run for old news. */
-  noteProgress(run: Run): void {
-    if (run.progress === null) return;
-    this.#note(this.#hub.runEvent(run, { type: "run:progress", progress: run.progress }));
   }
 
   /** The same as `begin()` without telling it. */
@@ -148,7 +144,7 @@ export class RunTeller {
       case "run:trigger":
         return !this.#isTriggerTold && this.#status === "pending";
       case "run:leased":
-        return lease === null || lease.generation > this.#generation;
+        return (lease?.generation ?? Infinity) > this.#generation;
       case "run:start":
         return !this.#isStartTold;
       case "run:complete":
@@ -184,6 +180,7 @@ export class RunTeller {
         this.#status = "running";
         this.#isStartTold = true;
         this.#standing = [...this.#standing, event];
+        this.#renumberProgress(event.sequence);
         break;
       case "run:waiting":
         this.#standing = this.#status === "waiting" ? [...this.#standing, event] : [event];
@@ -214,6 +211,13 @@ export class RunTeller {
     }
     if (run.status === "running" && !this.#isStartTold) this.#tell(run, { type: "run:start", execution });
     this.#noteExpiry(run.leaseExpiresAt!);
+  }
+
+  /** Whoever comes later is told what was reported before the run was taken up after that. */
+  #renumberProgress(sequence: number): void {
+    if (this.#progress === null) return;
+    this.#progress = this.#hub.numberedAfter(sequence, this.#progress);
+    this.#sequence = this.#progress.sequence;
   }
 
   /** Whoever comes later is told until when the lease lasts by now. */
@@ -252,7 +256,8 @@ export class RunTeller {
     } else if (step.status === "cancelled") {
       this.#tell(run, { type: "step:cancel", stepName, stepIndex });
     } else {
-      const retry = pauses.find(({ waitId, name }) => waitId === null && name === stepName);
+      // The last one: a sleep of the same name stands before it.
+      const retry = pauses.findLast(({ waitId, name }) => waitId === null && name === stepName);
       // Between two attempts that follow soon, it cannot be said yet when the next one will.
       if (step.completedAt === null && retry === undefined) return;
       const retryAt = step.completedAt === null ? retry!.deadlineAt : null;
@@ -278,6 +283,7 @@ const ENDED_BY: { readonly [type in RunEvent["type"]]?: RunStatus } = {
 /** What is told of an execution: no news when the store has shown what came after it. */
 const OF_EXECUTION = new Set<RunEvent["type"]>([
   "run:leased",
+  "run:lease-renewed",
   "run:start",
   "run:waiting",
   "run:progress",

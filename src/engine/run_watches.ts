@@ -1,9 +1,10 @@
-import { NotFoundError } from "../error.ts";
+import { NotFoundError, StoreError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import type { Lease } from "../lease.ts";
 import type { Claim, RunState, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
+import { type Heard, keepEarly } from "./early_events.ts";
 import { Lookout } from "./lookout.ts";
 import { persist } from "./persist.ts";
 import type { Pulse } from "./pulse.ts";
@@ -35,6 +36,8 @@ export interface Watcher {
 
 // How many runs are looked at without a break.
 const SLICE = 500;
+// So many events wait for a run to be read.
+const MAX_EARLY = 10_000;
 
 /**
  * Watches runs, whichever process executes them. What happens here is told as it happens; what another process does is
@@ -91,10 +94,7 @@ export class RunWatches {
   }
 }
 
-/** An event of this process, and the lease under which it happened. */
-interface Heard {
-  event: RunEvent;
-  lease: Lease | null;
+interface HeardOfRun extends Heard {
   /** The claim that a `run:leased` tells of. */
   claim: Claim | null;
 }
@@ -108,7 +108,7 @@ class RunWatch {
   readonly #teller: RunTeller;
   readonly #stopHearing: () => void;
   /** Events that wait for the run to be read; `null` while none has to. */
-  #early: Heard[] | null = [];
+  #early: HeardOfRun[] | null = [];
   /** Steps that another process has recorded, and of which nobody has heard here since the run was taken up. */
   #untold: ReadonlySet<string> = new Set();
   /** How the run stood when it was last read; `undefined` until it was read again. */
@@ -192,8 +192,8 @@ class RunWatch {
     this.#take({ event, lease, claim });
   }
 
-  #take(heard: Heard): void {
-    if (this.#early !== null) return void this.#early.push(heard);
+  #take(heard: HeardOfRun): void {
+    if (this.#early !== null) return this.#keep(this.#early, heard);
     const { event, lease, claim } = heard;
     if (claim !== null) {
       this.#untold = new Set(claim.steps.filter((step) => !this.#teller.hasTold(step)).map(({ name }) => name));
@@ -202,6 +202,11 @@ class RunWatch {
     if (event.type === "run:cancel" || event.type === "run:fail") this.#catchUp(heard);
     else if (this.#untold.size > 0) this.#catchUp(heard, this.#untold);
     else this.#teller.hear(event, lease);
+  }
+
+  #keep(early: HeardOfRun[], heard: HeardOfRun): void {
+    keepEarly(early, heard);
+    if (early.length > MAX_EARLY) this.end(new StoreError("The store could not be read for too long"));
   }
 
   /** Tells what was recorded elsewhere before it tells what happens here: all steps, or those of these names. */

@@ -65,7 +65,12 @@ export class SqliteDatabase {
 
   /** Reads with several statements what is so at one moment, whatever is committed meanwhile by other processes. */
   snapshot<T>(read: () => T): T {
-    this.run("BEGIN");
+    try {
+      this.run("BEGIN");
+    } catch {
+      // Whoever has lent the connection has a transaction open on it, or reads: that is such a moment.
+      return read();
+    }
     try {
       const value = read();
       this.run("COMMIT");

@@ -402,8 +402,8 @@ export class SqliteStore implements Store {
 }
 
 async function backUp(database: SqliteDriver, path: string): Promise<void> {
-  const { backup } = database as { backup?: (path: string) => unknown };
-  if (typeof backup === "function") return void await backup.call(database, path);
+  const { backup } = database as { backup?: (path: string, options: { progress: () => number }) => unknown };
+  if (typeof backup === "function") return void await backup.call(database, path, { progress: () => ALL_PAGES });
   const sqlite = await import("node:sqlite");
   if (!(database instanceof sqlite.DatabaseSync)) throw new TypeError("This database cannot make backups");
   await sqlite.backup(database, path, { rate: ALL_PAGES });

@@ -406,6 +406,21 @@ forEachStore("RunFeed tells that a run was triggered elsewhere when it can read 
   assert.deepEqual(told, ["run:trigger", "run:leased"]);
 });
 
+forEachStore("RunFeed tells progress elsewhere of a run that was there before anybody watched", async (context) => {
+  const { store, host } = context;
+  const { feed } = aFeed(context);
+  const run = await add(store);
+  const { told, stop } = watch(feed);
+  await pass(host, 500, 50);
+
+  const { lease } = await claimOne(store, run.jobName);
+  await store.renew([{ lease, progress: JSON.stringify({ current: 1 }) }], 60_000);
+  await pass(host, 2_000, 50);
+  stop();
+
+  assert.deepEqual(told, ["run:leased", "run:start", "run:progress"]);
+});
+
 forEachStore("RunFeed tells what has waited under a number that is higher than the last one", async (context) => {
   const { store, host } = context;
   const { feed, hub } = aFeed(context);

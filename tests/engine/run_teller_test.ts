@@ -481,6 +481,39 @@ Deno.test("RunTeller.hear() tells that the same worker took a run up again, wher
   assert.deepEqual(types(), ["run:leased", "run:start", "run:leased", "run:start"]);
 });
 
+Deno.test("RunTeller.standing tells progress of before under a number that is higher than that of the new start", () => {
+  const { teller, hearUnder } = aTeller();
+  teller.begin(aState({ status: "waiting", progress: { current: 7 }, pauses: [REVIEW] }));
+
+  hearUnder(2, LEASED, START);
+
+  const numbers = teller.standing.map(({ sequence }) => sequence);
+  assert.deepEqual(numbers, numbers.toSorted((a, b) => a - b));
+});
+
+Deno.test("RunTeller.hear() lets a late renewal of a lease that is over change nothing", () => {
+  const { teller, types, hear } = aTeller();
+  const later = isoTime(FAKE_START + 90_000);
+  teller.begin(aState({ status: "running", leaseGeneration: 3, leaseOwner: "worker-b" }));
+
+  hear({ type: "run:lease-renewed", leaseOwner: "worker-a", leaseExpiresAt: later });
+
+  assert.deepEqual(types(), ["run:leased", "run:start"]);
+  assert.partialDeepStrictEqual(teller.standing, [{ leaseOwner: "worker-b", leaseExpiresAt: EXPIRES_AT }, START]);
+});
+
+Deno.test("RunTeller.see() tells when a step is tried again, not when a sleep of that name is over", () => {
+  const { teller, told } = aTeller();
+  const [soon, late] = [isoTime(FAKE_START + 1_000), isoTime(FAKE_START + 5_000)];
+  teller.begin(aState({ status: "running" }));
+  const failed = { name: "send", status: "failed", error: "no", completedAt: null } as const;
+  const pauses = [soon, late].map((deadlineAt) => ({ waitId: null, name: "send", deadlineAt }));
+
+  teller.see(aState({ status: "waiting", steps: [failed], pauses }));
+
+  assert.partialDeepStrictEqual(told.filter(({ type }) => type === "step:fail"), [{ retryAt: late }]);
+});
+
 Deno.test("RunTeller.standing tells until when a lease lasts after it was renewed", () => {
   const { teller, hear } = aTeller();
   const [later, latest] = [isoTime(FAKE_START + 40_000), isoTime(FAKE_START + 50_000)];

@@ -3,7 +3,7 @@ import { Hub } from "../../src/engine/hub.ts";
 import { Pulse } from "../../src/engine/pulse.ts";
 import { RunWatches, type Watcher } from "../../src/engine/run_watches.ts";
 import { NotFoundError, StoreError } from "../../src/error.ts";
-import type { RunEvent } from "../../src/event.ts";
+import type { RunEvent, RunHappening } from "../../src/event.ts";
 import type { Claim, RunState } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -312,6 +312,26 @@ Deno.test("RunWatches.watch() waits no longer for what it cannot read when nobod
 
   assert.equal(store.reads.length, reads);
   assert.deepEqual(witness.types, []);
+});
+
+Deno.test("RunWatches.watch() ends when too much happens while the run cannot be read, and keeps the latest progress", async () => {
+  const { host, store, hub, executing, watches, run, claim } = await aWorld();
+  const witness = new Witness();
+  watches.watch(run.id, witness);
+  await pass(host, 200, 10);
+  const claimed = await claim();
+  executing.set(run.id, claimed);
+  const publish = (happening: RunHappening) => hub.publish(run, happening, claimed.lease);
+  store.fails = true;
+  hub.publish(run, { type: "run:cancel" });
+
+  for (let current = 0; current < 20_000; current++) publish({ type: "run:progress", progress: { current } });
+  const before = witness.ends.length;
+  const line = { type: "log:write", stepName: null, level: "info", message: "hello", data: null } as const;
+  for (let n = 0; n < 20_000; n++) publish(line);
+
+  assert.equal(before, 0);
+  assert.ok(witness.ends.length === 1 && witness.ends[0] instanceof StoreError);
 });
 
 for (const isFirstReadSlow of [false, true]) {

@@ -460,6 +460,25 @@ for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ?
     }));
 }
 
+for (const driver of ["node:sqlite", "better-sqlite3"]) {
+  Deno.test(`SqliteStore.from() reads while whoever has lent it its ${driver} has a transaction open`, () =>
+    withFile(async (path) => {
+      const database = driver === "node:sqlite" ? new DatabaseSync(path) : new Database(path);
+      await using store = afterClose(await SqliteStore.from(database as DatabaseSync), () => database.close());
+      await store.migrate();
+      const [added] = await store.enqueue([aRun()]);
+      database.exec("CREATE TABLE own (value TEXT); BEGIN; INSERT INTO own VALUES ('kept')");
+
+      const { total } = await store.getRuns({});
+      const state = await store.getRunState(added!.run.id);
+      const { runs } = await store.getActivity(null);
+      database.exec("COMMIT");
+
+      assert.deepEqual([total, state!.run.status, runs.length], [1, "pending", 0]);
+      assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
+    }));
+}
+
 Deno.test("SqliteStore frees the key of a run that is cancelled while its long history is read", async () => {
   const host = new FakeHost();
   await using store = await SqliteStore.open(":memory:", { host });
