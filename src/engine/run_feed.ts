@@ -143,7 +143,9 @@ class Listening {
     return ids.flatMap((id, at) => {
       const mark = marks[at] ?? null;
       if (mark !== null) return [{ id, mark, isNew: false }];
-      this.#told.delete(id); // it has ended and was deleted
+      const told = this.#toldOf(id);
+      told.touchedAt = this.#deps.host.monotonic();
+      told.teller.seeGone();
       return [];
     });
   }

@@ -122,6 +122,12 @@ export class RunTeller {
     this.#tell(run, { type: "run:trigger", input: null });
   }
 
+  /** Sees that the run has ended and was deleted: what a late answer tells of it is no news. */
+  seeGone(): void {
+    this.#status = "cancelled"; // nobody knows how it ended
+    this.#standing = [];
+  }
+
   /** Sees how the run stands in the store, without its steps, and tells what is news. */
   seeRun({ run, execution, pauses, failedStepName }: RunState): void {
     if (isTerminal(this.#status)) return;

@@ -421,6 +421,34 @@ forEachStore("RunFeed tells progress elsewhere of a run that was there before an
   assert.deepEqual(told, ["run:leased", "run:start", "run:progress"]);
 });
 
+forEachStore(
+  "RunFeed tells nothing of a run that was deleted elsewhere, however late it is answered",
+  async (context) => {
+    const { store, host } = context;
+    const { feed, hub, executing } = aFeed(context);
+    const { told, stop } = watch(feed);
+    await pass(host, 200, 50);
+    const run = await add(store);
+    const claim = await claimOne(store, run.jobName);
+    await pass(host, 2_000, 50); // it sees how the run stands
+    const before = [...told];
+    await store.cancel(run.id, "request", []);
+    await store.delete(run.id);
+    await pass(host, 2_000, 50); // it sees that the run is gone
+
+    // Only now the answers come that have made the run, and brought it here.
+    hub.publish(run, { type: "run:trigger", input: null });
+    executing.set(run.id, claim);
+    const leaseExpiresAt = new Date(claim.leaseExpiresAt).toISOString();
+    hub.publish(run, { type: "run:leased", leaseOwner: "here", leaseExpiresAt }, claim.lease);
+    await pass(host, 2_000, 50);
+    stop();
+
+    assert.deepEqual(before, ["run:trigger", "run:leased", "run:start"]);
+    assert.deepEqual(told, before);
+  },
+);
+
 forEachStore("RunFeed tells what has waited under a number that is higher than the last one", async (context) => {
   const { store, host } = context;
   const { feed, hub } = aFeed(context);

@@ -26,6 +26,8 @@ export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: stri
     store: "memory",
     found: "a stream ended without a step of another process when the run was failed here",
   },
+  { seed: 32657, store: "memory", found: "a stream of all runs told anew of a run that had been deleted elsewhere" },
+  { seed: 35213, store: "memory", found: "a stream of all runs told a late trigger of a run that had been deleted" },
   { seed: 402021, store: "memory", found: "a step began when the job had thrown, and was told after the run's end" },
   { seed: 408, store: "sqlite", found: "a look at pauses was overtaken by an older one" },
 ];
