@@ -62,11 +62,13 @@ export class Hub {
 
   /** Tells what happened to a run, after it was committed. An event that nobody listens to is not built. */
   publish(run: RunIdentity, happening: RunHappening, lease: Lease | null = null): void {
-    const listeners = [...this.#runListeners.get(run.id) ?? [], ...this.#allRunsListeners];
-    if (listeners.length === 0 && !this.#isHeard(happening.type)) return;
+    const ofRun = this.#runListeners.get(run.id);
+    if (ofRun === undefined && this.#allRunsListeners.size === 0 && !this.#isHeard(happening.type)) return;
     const event = this.runEvent(run, happening);
     this.#tell(event);
-    for (const listener of listeners) tellOne((event) => listener(event as RunEvent, lease), event);
+    for (const listener of [...ofRun ?? [], ...this.#allRunsListeners]) {
+      tellOne((event) => listener(event as RunEvent, lease), event);
+    }
   }
 
   /** Tells that something went wrong in the engine itself. */
