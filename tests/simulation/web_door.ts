@@ -251,8 +251,10 @@ export class WebDoor {
     // What ends in this time, in which nothing goes wrong any more, has to be told before the stream is left.
     let open: RunFacts[] = [];
     let ended: RunFacts[] = [];
+    const noteOpen = () => open = facts.open().filter(({ request }) => request.labels.org === org);
+    // What ends while the process looks for the first time, after it was paused perhaps, may be old news.
     world.after(Math.max(LONG_MS, TROUBLE_MS - world.now), node.process, () => {
-      open = facts.open().filter(({ request }) => request.labels.org === org);
+      world.after(FIRST_READ_MS, node.process, noteOpen);
     });
     world.after(ms - LONG_MS, null, () => ended = open.filter(({ hasEnded }) => hasEnded));
     let heard = 0;
