@@ -1,9 +1,9 @@
 import { isToldToClients, type RunEvent } from "../event.ts";
 import { isLeased } from "../run.ts";
 import { type Activity, ACTIVITY_LASTS_MS, type ActivityCursor } from "../store.ts";
+import { type Heard, keepEarly } from "./early_events.ts";
 import { Lookout } from "./lookout.ts";
 import { RunTeller } from "./run_teller.ts";
-import { type Heard, keepEarly } from "./early_events.ts";
 import type { WatchDeps, Watcher } from "./run_watches.ts";
 
 /**
@@ -170,13 +170,15 @@ class Listening {
     const heard = this.#told.get(id)?.teller.heard;
     const state = await store.getRunState(id);
     if (state === null) return;
+    // What is not executed any more may have ended or paused since it was listed: that is news.
+    const isAsListed = isFirst && (isLeased(state.run.status) || (await store.getMarks([id]))[0] === mark);
     if (claimHere(id) !== null) {
       if (isNew) this.#toldOf(id).teller.seeTrigger(state.run); // and taken up here while it was read
       return;
     }
     // What was read is older than what was told.
     if (this.#told.get(id)?.teller.heard !== heard) return await this.#see({ id, mark, isNew }, { isFirst });
-    const isOld = isFirst && !this.#told.has(id);
+    const isOld = isAsListed && !this.#told.has(id);
     const told = this.#toldOf(id);
     told.mark = mark;
     told.touchedAt = this.#deps.host.monotonic();

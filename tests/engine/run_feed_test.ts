@@ -449,6 +449,36 @@ forEachStore(
   },
 );
 
+forEachStore(
+  "RunFeed tells of a run that ends elsewhere during its first look, and not of one that had ended",
+  async (context) => {
+    const { host } = context;
+    const listed = Promise.withResolvers<void>();
+    const reading = Promise.withResolvers<void>();
+    const store = withCalls(context.store, {
+      getRunState: async (runId) => {
+        listed.resolve();
+        await reading.promise;
+        return await context.store.getRunState(runId);
+      },
+    });
+    const [old, run] = [await add(store), await add(store)];
+    const [first, second] = [await claimOne(store, old.jobName), await claimOne(store, run.jobName)];
+    await store.finish(first.lease, COMPLETED, null);
+    const { feed } = aFeed({ ...context, store });
+    const { told, stop } = watch(feed);
+    await pass(host, 50, 10);
+    await listed.promise;
+
+    await store.finish(second.lease, COMPLETED, null);
+    reading.resolve();
+    await pass(host, 2_000, 50);
+    stop();
+
+    assert.deepEqual(told, ["run:complete"]);
+  },
+);
+
 forEachStore("RunFeed tells what has waited under a number that is higher than the last one", async (context) => {
   const { store, host } = context;
   const { feed, hub } = aFeed(context);

@@ -252,7 +252,7 @@ export class WebDoor {
     let open: RunFacts[] = [];
     let ended: RunFacts[] = [];
     const noteOpen = () => open = facts.open().filter(({ request }) => request.labels.org === org);
-    // What ends while the process looks for the first time, after it was paused perhaps, may be old news.
+    // What ends before the process has looked for the first time, after it was paused perhaps, is old news.
     world.after(Math.max(LONG_MS, TROUBLE_MS - world.now), node.process, () => {
       world.after(FIRST_READ_MS, node.process, noteOpen);
     });
