@@ -101,8 +101,8 @@ export interface StepContext {
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
   /**
-   * Tells how far the run has come. It is kept with the run's next write; a crash may lose it. Silent while a
-   * replay passes what was told before.
+   * Reports how far the run has come: one event a call. The latest report is kept with the run's next write, or 100 ms
+   * after the call; a crash may lose one that was not yet written. Silent while a replay passes what was reported before.
    */
   progress(current: number, total?: number, message?: string): void;
   /** Writes log lines. Silent while a replay passes what was written before. */

@@ -36,8 +36,8 @@ export interface StepWrite {
   index: number;
   /** How many attempts have ended, with this one. */
   attempts: number;
-  /** When this attempt began: an instant of the worker's clock. */
-  startedAt: number;
+  /** How long ago this attempt began, in milliseconds: clocks differ, so the store works out when that was. */
+  startedAgoMs: number;
   /** How it ended. After `retrying` another attempt follows, not before `delayMs` have passed. */
   result:
     | { status: "completed"; output: JsonText | null }
@@ -49,12 +49,20 @@ export interface StepWrite {
 export interface SavedStep {
   /** Its place among everything that was recorded in the run. */
   recordedNo: number;
-  /** When the next attempt may begin: an instant of the store's clock; `null` if there is none. */
-  retryAt: number | null;
+  /** When the next attempt may begin, and how long until then; `null` if there is none. */
+  retry: RetryTime | null;
+}
+
+/** When another attempt at a step may begin. Clocks differ, so a worker goes by the time that is left. */
+export interface RetryTime {
+  /** An instant of the store's clock: to show, and to hand back to the store. */
+  at: number;
+  /** How many milliseconds are left. */
+  inMs: number;
 }
 
 /** A step that is being executed at this moment. */
-export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAt">;
+export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAgoMs">;
 
 /** A recorded step, as a replay needs it. */
 export interface StepRecord {
@@ -68,9 +76,19 @@ export interface StepRecord {
   result:
     | { status: "completed"; output: JsonText | null }
     | { status: "failed"; failure: Failure }
-    | { status: "retrying"; failure: Failure; retryAt: number };
+    | { status: "retrying"; failure: Failure; retry: RetryTime };
   /** Its place among everything that was recorded in the run: a replay delivers results in this order. */
   recordedNo: number;
+}
+
+/** The time that is left until an instant of the store's clock. */
+export function retryTime(at: number, now: number): RetryTime {
+  return { at, inMs: Math.max(0, at - now) };
+}
+
+/** When an attempt that is recorded `now` began, by the store's clock. */
+export function startedAt({ startedAgoMs }: Pick<StepWrite, "startedAgoMs">, now: number): number {
+  return now - Math.round(startedAgoMs);
 }
 
 /** Names a step of a run for the outside world: the same in every attempt and every execution. */

@@ -264,8 +264,8 @@ export interface Claim {
   input: JsonText | null;
   /** 1 for the first execution, one more after each interruption. */
   execution: number;
-  /** When its function was first entered: an instant of the store's clock. */
-  startedAt: number;
+  /** How long ago its function was first entered, in milliseconds. */
+  startedAgoMs: number;
   /** The recorded steps. */
   steps: StepRecord[];
   /** The waits and sleeps. */
@@ -298,6 +298,8 @@ export interface PauseResult {
   parked: boolean;
   /** The pauses as they are kept, in the order of the request. */
   pauses: PauseRecord[];
+  /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
+  nextDeadlineInMs: number | null;
 }
 
 /** How far somebody has seen what happens to all runs. */

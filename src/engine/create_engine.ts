@@ -19,7 +19,7 @@ import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { Engine, EngineOptions, JobHandle, JobHandles, Jobs, RetriggerOptions, WaitOptions } from "./engine.ts";
 import type { ExecutionDeps } from "./execution.ts";
-import { followRun } from "./follow.ts";
+import { endedStream, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
 import { type EngineInternals, INTERNALS } from "./internals.ts";
 import type { Plugin } from "./plugin.ts";
@@ -32,7 +32,8 @@ import { keepUp } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
-const DEFAULT_STOP_TIMEOUT_MS = 30_000;
+// A container is often killed 10 s after it was asked to stop: leases are released before that.
+const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 
 /**
  * Makes an engine.
@@ -61,6 +62,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   /** Ends what `start()` began; `null` while the engine is not started. */
   #stopStarted: (() => Promise<void>) | null = null;
   #stopping: Promise<unknown> = Promise.resolve();
+  /** Whether event streams have ended, and new ones end at once. */
+  #isStopped = false;
   /** How often it was stopped: a `start()` that is under way then starts nothing. */
   #stopCount = 0;
 
@@ -87,10 +90,12 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       pulse: this.#pulse,
       host,
       claimHere: (runId: string) => this.#worker.claimOf(runId),
+      progressHere: (runId: string) => this.#worker.progressOf(runId),
     };
     this[INTERNALS] = {
       watches: new RunWatches(watching),
       feed: new RunFeed(watching),
+      isStopped: () => this.#isStopped,
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);
@@ -113,6 +118,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     await this.#stopping;
     await this.migrate();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
+    this.#isStopped = false;
     const worker = this.#worker;
     const wake = () => worker.wake();
     const upkeep = new AbortController();
@@ -134,6 +140,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), stopStarted()]);
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
+    this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
     this[INTERNALS].watches.endAll();
     this[INTERNALS].feed.endAll();
     await Promise.all(this.#pending);
@@ -271,7 +278,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
-    return followRun(runId, this[INTERNALS].watches);
+    return this.#isStopped ? endedStream() : followRun(runId, this[INTERNALS].watches);
   }
 
   use(plugin: Plugin): this {

@@ -87,10 +87,12 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
   /** Migrates the store: enough for a process that only triggers, lists and shows runs. */
   migrate(): Promise<void>;
   /**
-   * Claims nothing more, lets steps that are being executed end, then aborts them, hands the leases back and ends
-   * every event stream. Safe to call twice, or before `start()`.
+   * Claims nothing more, lets every running job come to its next checkpoint (a step, a pause or its end), then aborts
+   * what still runs, releases the leases and ends every event stream, also those that are opened afterwards. Safe to
+   * call twice, or before `start()`.
    *
-   * @param options `timeout`: how long steps may go on, in milliseconds. Default 30,000.
+   * @param options `timeout`: how long jobs may go on, in milliseconds. Default 8,000: less than the 10 seconds after
+   * which a container is often killed.
    */
   stop(options?: { timeout?: number }): Promise<void>;
   /**

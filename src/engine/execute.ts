@@ -11,7 +11,7 @@ import { describeIssues } from "./trigger.ts";
 export interface Executed {
   /** How it ended. */
   outcome: Outcome;
-  /** Resolves when no function of a step runs any more; after an interruption that may be never. */
+  /** Resolves when no code of the job runs any more, in steps or outside; after an interruption that may be never. */
   bodyEnded: Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export async function execute(execution: Execution, job: Job): Promise<Executed>
     execution.parked.then((): Outcome => ({ kind: "waiting" })),
     execution.interrupted.then((): Outcome => ({ kind: "interrupted" })),
   ]);
-  const bodyEnded = execution.attemptsSettled();
+  const bodyEnded = execution.bodyEnded();
   return { outcome: await settle(execution, outcome), bodyEnded };
 }
 
@@ -63,14 +63,18 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text }
       : { status: "failed" as const, error: outcome.error, failedStepName: outcome.failedStepName };
-    const finishing = persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
+    const finishing = persist(
+      () => execution.write((progress) => deps.store.finish(claim.lease, ending, progress)),
+      deps,
+      abortSignal,
+    );
     await execution.leave(finishing, () => true);
   } catch (error) {
     execution.noteRefusal(error);
     return { kind: "interrupted" };
   }
   if (outcome.kind === "completed") {
-    const duration = Math.max(0, deps.host.now() - claim.startedAt);
+    const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
     execution.publish({ type: "run:fail", error: outcome.error, failedStepName: outcome.failedStepName });

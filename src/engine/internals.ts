@@ -8,6 +8,8 @@ export interface EngineInternals {
   watches: RunWatches;
   /** Watches all runs. */
   feed: RunFeed;
+  /** Whether the engine has stopped: event streams that are opened now end at once. */
+  isStopped(): boolean;
   /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }

@@ -5,7 +5,7 @@ import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
-import { isOver, type OverPause, Pauses } from "./pauses.ts";
+import { type DueRetry, isOver, type OverPause, Pauses } from "./pauses.ts";
 import { StepNames } from "./step_names.ts";
 import { describeIssues } from "./trigger.ts";
 
@@ -91,8 +91,8 @@ export class PauseCalls {
   }
 
   /** Resolves when it is time for another attempt at a step. */
-  untilRetry(stepName: string, retryAt: number): Promise<void> {
-    return this.#pauses.askRetry(stepName, retryAt);
+  untilRetry(stepName: string, retry: DueRetry): Promise<void> {
+    return this.#pauses.askRetry(stepName, retry);
   }
 
   /** What ended a wait. The run does not park while a schema checks the payload. */

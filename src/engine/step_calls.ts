@@ -7,6 +7,7 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../time.ts";
 import type { Execution } from "./execution.ts";
 import type { PauseCalls } from "./pause_calls.ts";
+import type { DueRetry } from "./pauses.ts";
 import { persist } from "./persist.ts";
 import { StepNames } from "./step_names.ts";
 
@@ -21,8 +22,8 @@ interface Attempted {
   timeout: number | undefined;
 }
 
-/** How an attempt at a step ended; after a failure with a `retryAt` another one follows. */
-type Ended = { text: JsonText | null } | { failure: Failure; retryAt: number | null };
+/** How an attempt at a step ended; after a failure with a `retry` another one follows. */
+type Ended = { text: JsonText | null } | { failure: Failure; retry: DueRetry | null };
 
 // A shorter delay is waited for where the run is: parking it would take longer than it brings.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
@@ -76,24 +77,27 @@ export class StepCalls {
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
     execution.turns.noteNew();
-    let retryAt = recorded?.result.status === "retrying" ? recorded.result.retryAt : null;
+    // How much of a delay was left when the run was claimed: counted from the beginning of this execution.
+    let retry = recorded?.result.status === "retrying"
+      ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
+      : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
-      if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
+      if (retry !== null) await this.#untilRetry(step.name, retry);
       const ended = await execution.begin(() => execution.track(this.#attempt(step, attempt)));
       if ("text" in ended) return decode(ended.text);
-      if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
-      retryAt = ended.retryAt;
+      if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
+      retry = ended.retry;
     }
   }
 
-  async #untilRetry(stepName: string, retryAt: number): Promise<void> {
+  async #untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     const execution = this.#execution;
     const { host } = execution.deps;
-    const leftMs = retryAt - host.now();
+    const leftMs = retry.dueAt - host.monotonic();
     if (leftMs <= 0) return;
     await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
       ? execution.track(pause(host, leftMs, execution.abortSignal))
-      : this.#pauses.untilRetry(stepName, retryAt));
+      : this.#pauses.untilRetry(stepName, retry));
   }
 
   /** Makes one attempt and records how it ended. Goes on when the run is interrupted: its result may still count. */
@@ -101,34 +105,35 @@ export class StepCalls {
     const execution = this.#execution;
     const { claim, deps } = execution;
     const { name, index } = step;
-    const executing = { name, index, attempts: attempt, startedAt: deps.host.now() };
     const since = deps.host.monotonic();
-    execution.executing.set(name, executing);
+    const msSinceStart = () => Math.round(deps.host.monotonic() - since);
+    const executing = { name, index, attempts: attempt };
+    execution.executing.set(name, () => ({ ...executing, startedAgoMs: msSinceStart() }));
     execution.publish({ type: "step:start", stepName: name, stepIndex: index, attempt });
     try {
       const ended = await this.#perform(step, attempt);
+      const duration = msSinceStart();
       const delayMs = "delayMs" in ended ? ended.delayMs : null;
       const result = "text" in ended
         ? { status: "completed" as const, output: ended.text }
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      const { recordedNo, retryAt } = await execution.turns.expect(persist(
-        () => deps.store.saveStep(claim.lease, { ...executing, result }, execution.progress),
-        deps,
-        execution.abortSignal,
-      ));
+      const save = () =>
+        execution.write((progress) =>
+          deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, progress)
+        );
+      const { recordedNo, retry } = await execution.turns.expect(persist(save, deps, execution.abortSignal));
       const told = { stepName: name, stepIndex: index };
       if ("text" in ended) {
-        const duration = Math.round(deps.host.monotonic() - since);
         execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
       const { message: error } = ended.failure;
-      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retryAt) });
-      if (retryAt === null) await this.#pauses.untilTurn(recordedNo);
-      return { failure: ended.failure, retryAt };
+      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null) });
+      if (retry === null) await this.#pauses.untilTurn(recordedNo);
+      return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } catch (error) {
       execution.noteRefusal(error);
       throw error;

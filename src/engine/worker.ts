@@ -1,6 +1,7 @@
 import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { Job } from "../job.ts";
+import type { JsonText } from "../json.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
 import { isoTime } from "../time.ts";
@@ -75,7 +76,8 @@ export class Worker {
   readonly #keeper: LeaseKeeper;
   readonly #watch: LeaseWatch;
   readonly #stopping = new AbortController();
-  readonly #stopped = new Promise<void>((resolve) => this.#stopping.signal.addEventListener("abort", () => resolve()));
+  /** Resolves when everything that still runs was interrupted: from then on, no lease is kept for it. */
+  readonly #stopped = Promise.withResolvers<void>();
   /** Runs that were cancelled here while a claim was under way, which may still bring them. */
   readonly #cancelled = new Set<string>();
   #hasStopped = false;
@@ -110,6 +112,11 @@ export class Worker {
     return this.#executions.get(runId)?.claim ?? null;
   }
 
+  /** The latest progress of a run that it executes, whether it was kept or not; `null` if there is none. */
+  progressOf(runId: string): JsonText | null {
+    return this.#executions.get(runId)?.progress ?? null;
+  }
+
   /** Looks at once whether a run that it executes can go on. */
   nudge(runId: string): void {
     this.#executions.get(runId)?.nudge();
@@ -117,7 +124,7 @@ export class Worker {
 
   /** The steps of a run that it executes at this moment. */
   executingSteps(runId: string): ExecutingStep[] {
-    return [...this.#executions.get(runId)?.executing.values() ?? []];
+    return [...this.#executions.get(runId)?.executing.values() ?? []].map((step) => step());
   }
 
   /** Ends the execution of a run that was cancelled. */
@@ -146,22 +153,23 @@ export class Worker {
   }
 
   /**
-   * Claims nothing more, lets steps that are being executed end, then interrupts what is left, and hands all leases
-   * back. Safe to call twice.
+   * Claims nothing more, lets every job come to its next checkpoint (a step, a pause or its end), then interrupts what
+   * is left, and releases all leases. Safe to call twice.
    *
-   * @param timeout How long steps may go on, in milliseconds.
+   * @param timeout How long jobs may go on, in milliseconds.
    */
   async stop(timeout: number): Promise<void> {
     const reason = new HoldfastError("unavailable", "The engine is stopping");
     this.#stopping.abort(reason);
     this.#nap.wake();
-    await this.#within(timeout, this.#endSteps(reason));
+    await this.#within(timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.interrupt(reason);
+    this.#stopped.resolve();
     await this.#within(2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
   }
 
-  async #endSteps(reason: Error): Promise<void> {
+  async #reachCheckpoints(reason: Error): Promise<void> {
     await this.#loop;
     await this.#claiming.catch(() => {});
     for (const execution of this.#executions.values()) execution.stop(reason);
@@ -264,6 +272,7 @@ export class Worker {
       retry: this.#jobs.get(run.jobName)!.retry,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
+      onProgress: () => this.#keeper.keepProgress(),
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
@@ -287,12 +296,12 @@ export class Worker {
   }
 
   /**
-   * Lets go of the lease. Unless the engine stops, the functions of its steps have to end first: a run that was
-   * cancelled keeps its concurrency key as long as they still run here and its lease lasts.
+   * Releases the lease, when no code of the job runs here any more or the worker has stopped: until then, and while the
+   * lease lasts, no other body of the run begins, and a run that was cancelled keeps its concurrency key.
    */
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
-    if (!execution.isStopping) await Promise.race([bodyEnded, this.#stopped]);
+    await Promise.race([bodyEnded, this.#stopped.promise]);
     await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
     this.#nap.wake();
   }

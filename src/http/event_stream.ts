@@ -39,14 +39,7 @@ export class EventStream {
 
   /** The response that carries the stream. */
   toResponse(): Response {
-    return new Response(this.#body, {
-      headers: {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache, no-transform",
-        "x-accel-buffering": "no",
-        "x-content-type-options": "nosniff",
-      },
-    });
+    return streamResponse(this.#body);
   }
 
   /** Sends a message as soon as the reader takes it. */
@@ -119,6 +112,22 @@ export class EventStream {
     this.#clear();
     this.#onClose();
   }
+}
+
+/** The stream of an engine that has stopped: it asks the client to come back soon (`retry`), and ends. */
+export function endedStream(): Response {
+  return streamResponse("retry: 1000\n\n");
+}
+
+function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
+  return new Response(body, {
+    headers: {
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache, no-transform",
+      "x-accel-buffering": "no",
+      "x-content-type-options": "nosniff",
+    },
+  });
 }
 
 function join(messages: readonly Message[], length: number): Uint8Array {

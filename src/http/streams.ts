@@ -3,7 +3,7 @@ import { HoldfastError } from "../error.ts";
 import { isLastEvent, isToldToClients, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import { type ListFilter, matches } from "../run.ts";
-import { EventStream, type Message } from "./event_stream.ts";
+import { endedStream, EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 const KEEP_ALIVE_MS = 15_000;
@@ -42,6 +42,7 @@ export class Streams {
    * @throws {HoldfastError} Too many streams are open (`unavailable`).
    */
   openRun(runId: string): Response {
+    if (this.#internals.isStopped()) return endedStream();
     const stream = this.#newStream(() => channel.remove(stream));
     const channel = this.#runChannels.get(runId) ?? this.#newRunChannel(runId);
     channel.add(stream);
@@ -54,6 +55,7 @@ export class Streams {
    * @throws {HoldfastError} Too many streams are open (`unavailable`).
    */
   openList(filter: ListFilter): Response {
+    if (this.#internals.isStopped()) return endedStream();
     const stream = this.#newStream(() => channel.remove(stream));
     const channel = this.#listChannel ??= this.#newListChannel();
     channel.add(stream, filter);

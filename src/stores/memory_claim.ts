@@ -23,7 +23,7 @@ export function claimRuns(
   if (workers.get(workerId)?.claimId === claimId) {
     const claims = runs.open
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
-      .map(toClaim);
+      .map((run) => toClaim(run, now));
     // Whether there is more is for the next call to see: this one is a repetition and does nothing.
     return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
@@ -104,7 +104,7 @@ function takeDueRuns(
     if (!jobNames.has(run.jobName)) continue;
     if (claims.length >= request.limit) return { claims, hasMoreRuns: true };
     runs.take(run, request, now);
-    claims.push(toClaim(run));
+    claims.push(toClaim(run, now));
   }
   return { claims, hasMoreRuns: false };
 }

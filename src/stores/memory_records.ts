@@ -2,7 +2,7 @@ import type { Failure } from "../error.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
 import type { Run, RunIdentity, RunStatus } from "../run.ts";
-import { type Step, stepId, type StepRecord } from "../step.ts";
+import { retryTime, type Step, stepId, type StepRecord } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { PauseRecord, Wait } from "../wait.ts";
@@ -68,7 +68,10 @@ export interface Parking {
 /** A recorded step. */
 export interface KeptStep extends Omit<StepRecord, "result"> {
   /** How its last attempt ended. */
-  result: StepRecord["result"] | { status: "cancelled"; failure: Failure | null };
+  result:
+    | Exclude<StepRecord["result"], { status: "retrying" }>
+    | { status: "retrying"; failure: Failure; retryAt: number }
+    | { status: "cancelled"; failure: Failure | null };
   /** When its first recorded attempt began. */
   startedAt: number;
   /** When it ended. */
@@ -181,22 +184,25 @@ export function toIdentity(run: KeptRun): RunIdentity {
 }
 
 /** A running run with all that a replay needs. */
-export function toClaim(run: KeptRun): Claim {
+export function toClaim(run: KeptRun, now: number): Claim {
   return {
     run: toIdentity(run),
     lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
     leaseExpiresAt: run.lease!.expiresAt,
     input: run.input,
     execution: run.interruptions + 1,
-    startedAt: run.startedAt!,
-    steps: [...run.steps.values()].map(toStepRecord),
+    startedAgoMs: Math.max(0, now - run.startedAt!),
+    steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };
 }
 
-function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep): StepRecord {
+function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, now: number): StepRecord {
   if (result.status === "cancelled") throw new TypeError("Only runs that have ended have cancelled steps");
-  return { name, index, attempts, result: structuredClone(result), recordedNo };
+  const record = { name, index, attempts, recordedNo };
+  if (result.status !== "retrying") return { ...record, result: structuredClone(result) };
+  const { status, failure, retryAt } = result;
+  return { ...record, result: { status, failure: structuredClone(failure), retry: retryTime(retryAt, now) } };
 }
 
 /** The recorded steps of a run for the outside, in the order of their index. */

@@ -31,7 +31,7 @@ import type {
   Store,
 } from "../store.ts";
 import { newsSpans } from "../store.ts";
-import type { NewPause, Signal, Wait } from "../wait.ts";
+import { type NewPause, nextDeadlineInMs, type Signal, type Wait } from "../wait.ts";
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
@@ -200,7 +200,7 @@ export class MemoryStore implements Store {
         throw new TypeError(`Cannot park run "${lease.runId}": there is nothing that it would wait for`);
       }
       const repeated = this.#findParked(lease, request);
-      if (repeated !== null) return { parked: true, pauses: repeated.map(toPauseRecord) };
+      if (repeated !== null) return toPauseResult(true, repeated, now);
 
       const run = this.#runs.getUnder(lease);
       const pauses = request.pauses.map((pause) => findPause(run, pause) ?? this.#prepare(run, pause, now));
@@ -212,7 +212,7 @@ export class MemoryStore implements Store {
         this.#runs.park(run, pauses, retryAt, now);
       }
       this.#runs.touch(run, now, request.progress);
-      return { parked, pauses: pauses.map(toPauseRecord) };
+      return toPauseResult(parked, pauses, now);
     });
   }
 
@@ -407,6 +407,11 @@ export class MemoryStore implements Store {
   #perform<T>(work: (now: number) => T): Promise<T> {
     return new Promise((resolve) => resolve(work(this.#host.now())));
   }
+}
+
+function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
+  const records = pauses.map(toPauseRecord);
+  return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
 }
 
 function toMark({ seq, changes, lease }: KeptRun): string {

@@ -1,7 +1,7 @@
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, LogLevel } from "../log.ts";
 import type { Labels, Run, RunIdentity, RunStatus } from "../run.ts";
-import { type Step, stepId, type StepRecord, type StepStatus } from "../step.ts";
+import { retryTime, type Step, stepId, type StepRecord, type StepStatus } from "../step.ts";
 import type { AwaitedPause } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { PauseKind, PauseRecord, Wait, WaitStatus } from "../wait.ts";
@@ -73,7 +73,7 @@ export function toStep(runId: string, row: SqliteRow): Step {
 }
 
 /** A row of `holdfast_steps` as a replay needs it. */
-export function toStepRecord(row: SqliteRow): StepRecord {
+export function toStepRecord(row: SqliteRow, now: number): StepRecord {
   const failure = { name: row.error_name as string, message: row.error_message as string };
   return {
     name: row.name as string,
@@ -83,7 +83,7 @@ export function toStepRecord(row: SqliteRow): StepRecord {
       ? { status: "completed", output: text(row.output) }
       : row.status === "failed"
       ? { status: "failed", failure }
-      : { status: "retrying", failure, retryAt: Number(row.retry_at) },
+      : { status: "retrying", failure, retry: retryTime(Number(row.retry_at), now) },
     recordedNo: Number(row.recorded_no),
   };
 }

@@ -10,7 +10,7 @@ import {
   type Renewal,
   type Retention,
 } from "../store.ts";
-import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { moveRun } from "./sqlite_counts.ts";
@@ -248,10 +248,10 @@ export function recordStep(
     step.attempts,
     retryAt,
     run.recorded,
-    step.startedAt,
+    startedAt(step, now),
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (isRecorded) return { recordedNo: run.recorded, retryAt };
+  if (isRecorded) return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
   db.held.forget(lease.runId);
   const earlier = db.get(
@@ -261,7 +261,7 @@ export function recordStep(
   )!;
   return {
     recordedNo: Number(earlier.recorded_no),
-    retryAt: earlier.retry_at === null ? null : Number(earlier.retry_at),
+    retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
   };
 }
 
@@ -408,7 +408,7 @@ function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: Executing
     step.name,
     step.index,
     step.attempts,
-    step.startedAt,
+    startedAt(step, now),
     now,
   );
 }

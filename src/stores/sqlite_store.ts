@@ -208,7 +208,7 @@ export class SqliteStore implements Store {
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
-    const claims = await this.#readInSlices(() => readClaims(this.#db, rows));
+    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
     for (const lease of rows.map(toLease)) {
       // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
       if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease);

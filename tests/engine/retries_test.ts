@@ -3,6 +3,8 @@ import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { NonRetryableError, StepError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
+import type { Host } from "../../src/host.ts";
+import type { Store } from "../../src/store.ts";
 import { defineJob, type Job, type StepContext, type StepOptions } from "../../src/job.ts";
 import type { RetryPolicy } from "../../src/retry.ts";
 import { isoTime } from "../../src/time.ts";
@@ -66,6 +68,78 @@ forEachStore("retry of a step makes attempts until one succeeds, with long delay
 
   assert.equal((await engine.getRun(id))!.output, "attempt 4");
   assert.deepEqual(calls, [0, 2_000, 6_000, 11_000]);
+});
+
+/** The same host, whose wall clock is ahead of all others, or behind. */
+function skewed(host: FakeHost, ms: number): Host {
+  return {
+    now: () => host.now() + ms,
+    monotonic: () => host.monotonic(),
+    schedule: (ms, callback) => host.schedule(ms, callback),
+    defer: (callback) => host.defer(callback),
+    random: () => host.random(),
+    newId: () => host.newId(),
+  };
+}
+
+for (const skewMs of [60_000, -60_000]) {
+  forEachStore(
+    `retry delays are kept by a worker whose clock is off by ${skewMs / 1_000} s`,
+    async ({ store, host }) => {
+      const { calls, work } = failsUntil(5, host);
+      const delays = [100, 3_000, 200, 2_000];
+      const error = (attempt: number) => Object.assign(new Error("not now"), { retryAfter: delays[attempt - 1] });
+      const { work: failing } = failsUntil(5, host, error);
+      const retry: RetryPolicy = { maxAttempts: 5 };
+      const job = aJob((step) => step.run("flaky", (tools) => (work({ attempt: 9 }), failing(tools)), { retry }));
+      await using engine = createEngine({ store, host: skewed(host, skewMs), jobs: { job } });
+      const { id } = await engine.trigger(job, null);
+
+      await workOff(engine, host, id, 50);
+
+      assert.deepEqual(calls, [0, 100, 3_100, 3_300, 5_300]);
+    },
+  );
+
+  forEachStore(
+    `durations are right in a process whose clock is off by ${skewMs / 1_000} s`,
+    async ({ store, host }) => {
+      const job = aJob((step) => step.run("slow", () => void host.advance(700)));
+      await using engine = createEngine({ store, host: skewed(host, skewMs), jobs: { job } });
+      const events = recordEvents(engine);
+      const { id } = await engine.trigger(job, null);
+
+      await engine.runUntilIdle();
+
+      const durations = events.flatMap((event) => "duration" in event ? [event.duration] : []);
+      assert.deepEqual(durations, [700, 700]);
+      const [step] = await engine.getSteps(id);
+      assert.deepEqual([step!.startedAt, step!.completedAt], [isoTime(FAKE_START), isoTime(FAKE_START + 700)]);
+    },
+  );
+}
+
+forEachStore("pauses beside a step are not asked for again and again by a clock that is ahead", async (context) => {
+  const { store, host } = context;
+  let looks = 0;
+  const counting = new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      if (key === "pause") looks += 1;
+      const value = target[key] as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((step) => Promise.all([step.sleep("nap", 30_000), step.run("slow", () => gate.promise)]));
+  await using engine = createEngine({ store: counting, host: skewed(host, 60_000), jobs: { job } });
+  await engine.trigger(job, null);
+  await engine.start();
+
+  await pass(host, 2_000, 10);
+  gate.resolve();
+  await host.settle();
+
+  assert.ok(looks <= 5, `${looks} looks in 2 s`);
 });
 
 forEachStore("retry of a step leaves part of the delay to the host's chance", async (context) => {

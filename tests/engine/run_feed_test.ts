@@ -23,6 +23,7 @@ function aFeed({ store, host }: StoreTest) {
     pulse: new Pulse(changing(store), 1_000, { host, hub }),
     host,
     claimHere: (runId) => executing.get(runId) ?? null,
+    progressHere: () => null,
   });
   return { feed, hub, executing };
 }

@@ -561,7 +561,7 @@ forEachStore("event streams leave nothing behind when their readers go away", as
 
   for (const reader of readers) await reader.leave();
   step.progress(3);
-  await host.settle();
+  await pass(host, 300, 50); // until the worker has kept it
 
   assert.ok(whileOpen > timers);
   assert.equal(host.timerCount, timers);
@@ -616,18 +616,48 @@ forEachStore(
 forEachStore("event streams opened after others were ended unread are streams like any other", async (context) => {
   await using service = aService({}, context);
   const unread = await service.handler.fetch(aRequest("GET", "/runs/subscribe"));
-  await service.engine.trigger("echo", 1);
   await service.engine.stop();
+  await service.engine.start();
   await using reader = await followList(service);
   await context.host.settle();
 
   await unread.body!.cancel();
   await using other = await followList(service);
-  await service.engine.trigger("echo", 2);
+  await service.engine.trigger("approval", 1);
   await context.host.settle();
 
-  assert.deepEqual([reader.types, other.types], [["run:trigger"], ["run:trigger"]]);
+  assert.deepEqual([reader.types[0], other.types], ["run:trigger", reader.types]);
 });
+
+forEachStore("event streams of an engine that has stopped ask the client to come back, and end", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.stop();
+
+  const readers = [await follow(service, id), await followList(service)];
+  await Promise.all(readers.map(({ ended }) => ended));
+  const inProcess = await Array.fromAsync(service.engine.subscribe(id));
+
+  assert.deepEqual(readers.map(({ events, retries }) => [events, retries]), [[[], [1_000]], [[], [1_000]]]);
+  assert.deepEqual(inProcess, []);
+  assert.equal(context.host.timerCount, 0);
+});
+
+forEachStore(
+  "GET /subscribe shows progress that was reported a moment before, in the executing process",
+  async (context) => {
+    const { service, id, step, end } = await aPlay(context);
+    step.progress(7);
+
+    const reader = await follow(service, id);
+    await context.host.settle();
+
+    assert.deepEqual(reader.events.flatMap((event) => "progress" in event ? [event.progress] : []), [{ current: 7 }]);
+    await end();
+    await reader.ended;
+    await service.engine.stop();
+  },
+);
 
 forEachStore("event streams encode an event once, whatever the number of their readers", async (context) => {
   await using service = aService({}, context);

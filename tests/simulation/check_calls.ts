@@ -194,10 +194,10 @@ function checkSaveStep(
     const isOver = step.result.status !== "retrying";
     const retryAt = step.result.status === "retrying" ? wallNow + step.result.delayMs : null;
     facts.expect(
-      (outcome.value.retryAt === null) === isOver,
+      (outcome.value.retry === null) === isOver,
       "I5",
       () =>
-        `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retryAt}`,
+        `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retry?.at}`,
     );
     run.steps.set(step.name, { attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
   } else {

@@ -324,7 +324,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const saved = outcome.value as SavedStep;
       return result.status === "completed"
         ? [`step:complete ${runId} ${name} ${result.output}`]
-        : [`step:fail ${runId} ${name} ${attempts} ${result.failure.message} ${isoTime(saved.retryAt)}`];
+        : [`step:fail ${runId} ${name} ${attempts} ${result.failure.message} ${isoTime(saved.retry?.at ?? null)}`];
     }
     case "pause": {
       const [lease, { retryAt }] = parameters as [Lease, PauseRequest];

@@ -73,7 +73,7 @@ export const MUTANTS: readonly Mutant[] = [
       saveStep: (lease, step, progress) =>
         store.saveStep(lease, step, progress).catch((error) => {
           if (!(error instanceof LeaseLostError) || step.result.status === "retrying") throw error;
-          return { recordedNo: 1, retryAt: null };
+          return { recordedNo: 1, retry: null };
         }),
     })),
   },
@@ -83,7 +83,7 @@ export const MUTANTS: readonly Mutant[] = [
     store: over((store, chance) => ({
       saveStep: (lease, step, progress) =>
         step.result.status !== "retrying" && chance.happens(0.05)
-          ? Promise.resolve({ recordedNo: 1, retryAt: null })
+          ? Promise.resolve({ recordedNo: 1, retry: null })
           : store.saveStep(lease, step, progress),
     })),
   },
@@ -271,7 +271,7 @@ export const MUTANTS: readonly Mutant[] = [
           if (pause === undefined) return second;
           const other = { ...pause, id: `${pause.id}-other`, name: `${pause.name}-other`, deadline: null };
           const { parked } = await store.pause(lease, { ...request, pauses: [other], retryAt: null });
-          return { parked, pauses: first.pauses };
+          return { ...first, parked };
         },
       });
     },

@@ -169,7 +169,7 @@ class Script {
     const name = this.#retried.get(lease.runId)?.name ?? `step-${this.#stepNo++}`;
     if (status === "retrying") this.#retried.set(lease.runId, { name, attempts });
     else this.#retried.delete(lease.runId);
-    const step = { name, index: this.#stepNo, attempts, startedAt: this.#now(), result };
+    const step = { name, index: this.#stepNo, attempts, startedAgoMs: this.#chance.int(30), result };
     const progress = this.#chance.happens(0.2) ? `{"current":${this.#stepNo}}` : null;
     this.#lastSave = operation("saveStep", [lease, step], (store) => store.saveStep(lease, step, progress));
     return this.#lastSave;
@@ -221,7 +221,7 @@ class Script {
   #cancel(): Operation {
     const [runId, requestId] = [this.#runId(), `request-${this.#chance.int(30)}`];
     const executing = this.#chance.happens(0.5)
-      ? [{ name: "step-x", index: 90, attempts: 1, startedAt: this.#now() }]
+      ? [{ name: "step-x", index: 90, attempts: 1, startedAgoMs: this.#chance.int(30) }]
       : [];
     return operation("cancel", [runId, requestId, executing], (store) => store.cancel(runId, requestId, executing));
   }

@@ -29,7 +29,7 @@ export function aStep(overrides: Partial<StepWrite> = {}): StepWrite {
     name: "read",
     index: 0,
     attempts: 1,
-    startedAt: FAKE_START,
+    startedAgoMs: 0,
     result: { status: "completed", output: '"rows"' },
     ...overrides,
   };

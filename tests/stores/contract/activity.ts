@@ -128,7 +128,7 @@ const WRITES: Record<string, Write> = {
     return { runId: run.id, write: () => store.cancel(run.id, "c1", []) };
   },
   "a cancel while a step is executed": underLease((store, lease) =>
-    store.cancel(lease.runId, "c1", [{ name: "read", index: 0, attempts: 1, startedAt: FAKE_START }])
+    store.cancel(lease.runId, "c1", [{ name: "read", index: 0, attempts: 1, startedAgoMs: 0 }])
   ),
 };
 

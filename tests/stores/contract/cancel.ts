@@ -130,7 +130,7 @@ test("cancel() records the steps that are being executed as cancelled", async ({
   const { lease } = await startRun(store);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAt: FAKE_START + 20 }]);
+  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAgoMs: 40 }]);
 
   assert.deepEqual(await store.getSteps(lease.runId), [{
     id: stepId(lease.runId, "write"),
@@ -154,8 +154,8 @@ test("cancel() leaves steps that have ended", async ({ store }) => {
   const before = await store.getSteps(lease.runId);
 
   await store.cancel(lease.runId, "c1", [
-    { name: "read", index: 0, attempts: 1, startedAt: FAKE_START },
-    { name: "check", index: 1, attempts: 2, startedAt: FAKE_START },
+    { name: "read", index: 0, attempts: 1, startedAgoMs: 0 },
+    { name: "check", index: 1, attempts: 2, startedAgoMs: 0 },
   ]);
 
   assert.deepEqual(await store.getSteps(lease.runId), before);
@@ -167,7 +167,7 @@ test("cancel() records steps between two attempts as cancelled, executing or not
   await store.saveStep(lease, aRetry(100, { name: "post", index: 1 }), null);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAt: FAKE_START + 50 }]);
+  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAgoMs: 10 }]);
 
   const steps = await store.getSteps(lease.runId);
   assert.deepEqual(steps.map(({ name, status, startedAt, completedAt }) => [name, status, startedAt, completedAt]), [

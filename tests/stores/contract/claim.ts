@@ -24,7 +24,7 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       leaseExpiresAt: host.now() + 5_000,
       input: request.input,
       execution: 1,
-      startedAt: host.now(),
+      startedAgoMs: 0,
       steps: [],
       pauses: [],
     }],
@@ -141,7 +141,7 @@ test("claim() brings all that was recorded, in the order in which it was committ
       name: "send",
       index: 2,
       attempts: 1,
-      result: { status: "retrying", failure, retryAt: FAKE_START + 500 },
+      result: { status: "retrying", failure, retry: { at: FAKE_START + 500, inMs: 0 } },
       recordedNo: 4,
     },
   ]);
@@ -178,7 +178,7 @@ test("claim() answers a repeated call with the same claims, and takes nothing ne
 
   const second = await store.claim(request);
 
-  assert.deepEqual(second.claims, first.claims);
+  assert.deepEqual(second.claims, first.claims.map((claim) => ({ ...claim, startedAgoMs: 10 })));
   assert.equal(second.now, host.now());
 });
 
