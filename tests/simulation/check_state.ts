@@ -57,7 +57,15 @@ function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: re
   run.generation = now.leaseGeneration;
   if (now.leaseExpiresAt !== null) run.leaseEndsAt = Date.parse(now.leaseExpiresAt);
   checkRequest(facts, run, state);
-  if (run.ending !== null) checkEnding(facts, run.ending, state);
+  if (run.ending !== null) {
+    checkEnding(facts, run.ending, state);
+    const { reported } = run;
+    facts.expect(
+      reported?.generation !== now.leaseGeneration || JSON.stringify(now.progress) === reported.progress,
+      "progress",
+      () => `${id} has reported ${reported!.progress} last, kept is ${JSON.stringify(now.progress)}`,
+    );
+  }
   for (const name of run.steps.keys()) {
     facts.expect(
       steps.some((step) => step.name === name),

@@ -121,6 +121,8 @@ export interface RunFacts {
   isUnread: boolean;
   /** The lines that were appended to its log, by id, in order. */
   logIds: Set<string>;
+  /** The latest progress that was reported, as JSON, and under which lease. */
+  reported: { progress: string; generation: number } | null;
   /** What was delivered to its function, in order, by the version of its code: the same in each execution of that. */
   saw: Map<number, string[]>;
 }
@@ -136,10 +138,22 @@ export interface Executing {
   isAlive(): boolean;
 }
 
+/** An execution of a job's function. */
+export interface Outside {
+  run: RunFacts;
+  generation: number;
+  /** The incarnation of the process in which it runs. */
+  label: string;
+  /** Whether the function does something outside of steps, and waits for nothing of its `step`. */
+  isOutside(): boolean;
+}
+
 /** What is known of everything, and what has been noticed. */
 export class Facts {
   /** How many runs a worker may execute at a time. */
   readonly concurrency: number;
+  /** How long the way to a store takes at most, in milliseconds. */
+  readonly latency: number;
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
@@ -155,11 +169,16 @@ export class Facts {
   jumps = 0;
   /** The functions of steps that are running, in processes that live. */
   readonly executing = new Set<Executing>();
+  /** The executions that do something outside of steps, or did. */
+  readonly outside = new Set<Outside>();
+  /** Since when nothing goes wrong any more, on the clock that never jumps. */
+  calmSince: number | null = null;
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor(concurrency: number) {
+  constructor(concurrency: number, latency: number) {
     this.concurrency = concurrency;
+    this.latency = latency;
   }
 
   /** Reports that a promise is broken; the first report counts. */
@@ -243,6 +262,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     text: "",
     isUnread: true,
     logIds: new Set(),
+    reported: null,
     saw: new Map(),
   };
 }

@@ -21,6 +21,11 @@ import type { SimProcess } from "./sim_process.ts";
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
+// How long after it was reported progress is kept, in milliseconds, apart from the way to the store.
+const PROGRESS_KEPT_MS = 110;
+// After so long without trouble no answer is late any more.
+const LATE_ANSWERS_MS = 2_000;
+
 /**
  * What one incarnation of a process has committed and was answered, against which its events and what it executes are
  * judged.
@@ -40,6 +45,8 @@ export class Life {
   /** Events that have to be told by now. */
   #due: string[] = [];
   #isStopping = false;
+  /** Until when it lets jobs go on while it stops, on the clock that never jumps. */
+  #stopsAt = Infinity;
   readonly #told = new Set<string>();
   /** The number of the execution under each lease. */
   readonly #executions = new Map<string, number>();
@@ -101,8 +108,43 @@ export class Life {
   }
 
   /** The engine is told to stop. */
-  noteStopping(): void {
+  noteStopping(timeout: number): void {
     this.#isStopping = true;
+    this.#stopsAt = Math.min(this.#stopsAt, this.process.world.now + timeout);
+  }
+
+  /** A lease is not released while code of the job still runs here, unless the engine has stopped. */
+  checkRelease({ runId, generation }: Lease): void {
+    if (this.process.world.now >= this.#stopsAt) return;
+    for (const { run, generation: other, label, isOutside } of this.#facts.outside) {
+      if (label !== this.label || run.request.id !== runId || other !== generation) continue;
+      this.#facts.expect(
+        !isOutside(),
+        "stop",
+        () => `${this.label} releases lease ${generation} on ${runId} while its job runs outside of steps`,
+      );
+    }
+  }
+
+  /** Notes progress that was reported: when nothing goes wrong, it is kept soon. */
+  #noteProgress(run: RunFacts, generation: number, progress: string): void {
+    const reported = { progress, generation };
+    if ((run.reported?.generation ?? 0) <= generation) run.reported = reported;
+    const { process, label } = this;
+    const { world } = process;
+    const at = world.now;
+    const { calmSince } = this.#facts;
+    if (calmSince === null || at - calmSince < LATE_ANSWERS_MS) return;
+    world.after(PROGRESS_KEPT_MS + this.#facts.latency, null, () => {
+      const isOver = run.reported !== reported || run.state?.run.status !== "running" ||
+        run.state.run.leaseGeneration !== generation || process.label !== label || process.pausedUntil > at;
+      const kept = JSON.stringify(run.state?.run.progress);
+      this.#facts.expect(
+        isOver || kept === progress,
+        "progress",
+        () => `${run.request.id} has reported ${progress} ${world.now - at} ms ago, kept is ${kept}`,
+      );
+    });
   }
 
   /** Whether it may not be told that a trigger joined a run: that of another tenant, who is not to hear of it. */
@@ -158,6 +200,9 @@ export class Life {
     if (isOfExecution(event)) {
       const isLost = this.#lost.has(`${runId} ${generation}`);
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
+    }
+    if (type === "run:progress") {
+      this.#noteProgress(this.#facts.run(runId), generation, JSON.stringify(event.progress));
     }
     if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
     const token = this.#tokenOf(event, generation);

@@ -20,7 +20,9 @@ export interface Mutant {
   /** The store that all processes share, made wrong. `make` makes a right one that takes its time from a host. */
   store?: (make: (host: Host) => Store, host: Host) => Store;
   /** The store as one process sees it, made wrong. */
-  client?: (store: Store) => Store;
+  client?: (store: Store, host: Host) => Store;
+  /** How long an engine really lets its jobs go on when it stops, for how long it was asked to. */
+  stopTimeout?: (timeout: number) => number;
   /** A double that reaches past a `SqliteStore` into its database: this mutant is looked for over `sqlite`. */
   database?: (store: Store, database: DatabaseSync) => Store;
   /** The host of a process, made wrong. */
@@ -811,6 +813,35 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a stream leaves out a step that has failed",
     rule: "a stream tells each thing once",
     fetch: withStreams((messages) => messages.filter((message) => !message.includes('"step:fail"')), "/subscribe"),
+  },
+  {
+    name: "a body overlaps after a stop",
+    from: 302,
+    rule: "a lease is released when no code of the job runs any more",
+    stopTimeout: () => 0,
+  },
+  {
+    name: "a worker goes by its own clock",
+    rule: "delays do not depend on clocks that differ",
+    client: (store, host) =>
+      double(store, {
+        saveStep: async (...parameters) => {
+          const { recordedNo, retry } = await store.saveStep(...parameters);
+          return { recordedNo, retry: retry && { at: retry.at, inMs: Math.max(0, retry.at - host.now()) } };
+        },
+      }),
+  },
+  {
+    name: "progress is lost at the end",
+    rule: "the last progress is kept",
+    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, null) })),
+  },
+  {
+    name: "a renewal forgets the progress",
+    rule: "progress is kept soon",
+    client: overClient((store) => ({
+      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, progress: null })), leaseMs),
+    })),
   },
   {
     name: "timers are lost",

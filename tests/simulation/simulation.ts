@@ -100,7 +100,7 @@ class Simulation {
     store: SharedStore,
   ) {
     const plan = makePlan(seed);
-    const facts = new Facts(plan.worker.concurrency);
+    const facts = new Facts(plan.worker.concurrency, plan.reliability.latency);
     this.facts = facts;
     const journal = new Journal(keptLines, () => world.now);
     const misfortune = new Misfortune(selection);
@@ -235,6 +235,7 @@ class Simulation {
   #calmDown(): void {
     this.#journal.note("nothing goes wrong any more");
     this.#calmSince = this.#world.now;
+    this.facts.calmSince = this.#world.now;
     this.#misfortune.end();
     this.#outUntil = 0;
     this.#fullUntil = -1;

@@ -62,7 +62,8 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
   await truth.migrate();
   const changes = database.prepare("SELECT total_changes() AS count");
   return {
-    open: async (host) => answeringInOrder(await openSqlite(database, host, fault)),
+    // The store has one clock, whatever those of its processes show.
+    open: async ({ ...rest }) => answeringInOrder(await openSqlite(database, { ...rest, now: host.now }, fault)),
     truth,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
