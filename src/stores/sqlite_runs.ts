@@ -171,19 +171,29 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): voi
     moveRun(db, row.job as string, "running", "pending");
     enterLine(db, Number(row.seq), key);
     if (key !== null) letGo(db, key, runId, generation);
-  } else if (key !== null && isKeptAfterCancel(db, key, runId)) {
-    letGo(db, key, runId, generation);
+  } else {
+    letGoAfterCancel(db, lease, null);
   }
 }
 
-/** Whether a cancelled run still holds its key. One that waits for a retry holds it too, but without an end. */
-function isKeptAfterCancel(db: SqliteDatabase, key: string, runId: string): boolean {
+/**
+ * Frees the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
+ * without an end.
+ *
+ * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ */
+function letGoAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  if (key === null) return;
   const kept = db.get(
-    "SELECT 1 FROM holdfast_keys WHERE concurrency_key = ? AND run_id = ? AND expires_at IS NOT NULL",
+    `SELECT 1 FROM holdfast_keys
+     WHERE concurrency_key = ? AND run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)`,
     key,
     runId,
+    generation,
+    expiresAt,
   );
-  return kept !== undefined;
+  if (kept !== undefined) letGo(db, key, runId, generation);
 }
 
 /** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
@@ -205,15 +215,15 @@ export function readLeases(db: SqliteDatabase): SeenLease[] {
 
 /** Takes leases away that are still as they were seen. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
-  for (const { runId, generation, concurrencyKey: key, expiresAt } of leases) {
+  for (const lease of leases) {
     const row = db.get(
       "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
-      runId,
-      generation,
-      expiresAt,
+      lease.runId,
+      lease.generation,
+      lease.expiresAt,
     );
     if (row !== undefined) takeAway(db, row, Infinity, now);
-    else if (key !== null && isKeptAfterCancel(db, key, runId)) letGo(db, key, runId, generation);
+    else letGoAfterCancel(db, lease, lease.expiresAt);
   }
 }
 

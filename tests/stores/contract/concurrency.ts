@@ -346,6 +346,18 @@ test("revoke() lets go of the key of a cancelled run", async ({ store }) => {
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
+test("revoke() leaves the key of a cancelled run whose lease was renewed since it was seen", async ({ store, host }) => {
+  const { lease } = await queueBehindStarted(store);
+  const seen = await store.getLeases();
+  host.advance(1);
+  await store.renew([{ lease, progress: null }], 1_000);
+  await store.cancel(lease.runId, "c1", []);
+
+  await store.revoke(seen);
+
+  assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
+});
+
 test("getLeases() shows the keys that cancelled runs still hold", async ({ store }) => {
   const { lease } = await queueBehindStarted(store);
   await store.cancel(lease.runId, "c1", []);
