@@ -42,7 +42,12 @@ export class SqliteDatabase {
     this.#driver = driver;
   }
 
-  /** Runs statements without parameters, such as the making of tables. */
+  /**
+   * Runs statements without parameters, such as the making of tables.
+   *
+   * `BEGIN`, `COMMIT` and `ROLLBACK` are always run here. `jsr:@db/sqlite` does not reset a prepared statement that has
+   * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
+   */
   exec(sql: string): void {
     this.#driver.exec(sql);
   }
@@ -66,14 +71,14 @@ export class SqliteDatabase {
   /** Reads with several statements what is so at one moment, whatever is committed meanwhile by other processes. */
   snapshot<T>(read: () => T): T {
     try {
-      this.run("BEGIN");
+      this.exec("BEGIN");
     } catch {
       // Whoever has lent the connection has a transaction open on it, or reads: that is such a moment.
       return read();
     }
     try {
       const value = read();
-      this.run("COMMIT");
+      this.exec("COMMIT");
       return value;
     } catch (error) {
       this.rollBack();
@@ -84,7 +89,7 @@ export class SqliteDatabase {
   /** Ends a transaction without effect. */
   rollBack(): void {
     try {
-      this.run("ROLLBACK");
+      this.exec("ROLLBACK");
     } catch {
       // SQLite has rolled back by itself, as it does when the disk is full.
     }
@@ -126,7 +131,10 @@ export function storeError(error: unknown, options: { outcomeUnknown?: boolean }
   });
 }
 
-/** The primary result code of a driver's error. Only `node:sqlite` gives a number; others a name, or text alone. */
+/**
+ * The primary result code of a driver's error. Only `node:sqlite` gives a number, and in Deno not for `exec()`; others
+ * give a name, or the message alone.
+ */
 function resultCode(error: unknown): number | null {
   if (typeof error !== "object" || error === null) return null;
   const { errcode, code, message } = error as { errcode?: unknown; code?: unknown; message?: unknown };

@@ -32,3 +32,35 @@ Deno.test("SqliteStore.from() refuses a database that cuts integers off", async 
 
   database.close();
 });
+
+async function withFile(test: (path: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await test(`${folder}/jobs.db`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("SqliteStore.from() reads on @db/sqlite while a write waits for another connection's lock", () =>
+  withFile(async (path) => {
+    const database = new Database(path, { int64: true });
+    const store = await SqliteStore.from(database);
+    const engine = createEngine({ store, jobs: { double } });
+    const { id } = await engine.jobs.double.trigger({ value: 1 });
+    const other = new Database(path, { int64: true });
+    other.exec("BEGIN IMMEDIATE");
+    const waiting = engine.jobs.double.trigger({ value: 2 });
+    await new Promise((resolve) => setTimeout(resolve, 50)); // the write has found the lock taken by then
+
+    const { total } = await engine.getRuns();
+    const run = await engine.getRun(id);
+
+    assertEquals([total, run?.status], [1, "pending"]);
+    other.exec("COMMIT");
+    await waiting;
+    other.close();
+    await engine.stop();
+    await store.close();
+    database.close();
+  }));

@@ -5,6 +5,7 @@ import { StoreError } from "../../src/error.ts";
 import type { RunFilter } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
+import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../support/fixtures.ts";
@@ -216,16 +217,15 @@ Deno.test("SqliteStore tries the writes of a batch one by one when the database 
 Deno.test("SqliteStore commits writes that are ready together at once", async () => {
   const database = new DatabaseSync(":memory:");
   const commits: string[] = [];
-  const counting = {
-    exec: (sql: string) => database.exec(sql),
-    prepare: (sql: string) => {
-      const statement = database.prepare(sql);
-      if (sql !== "COMMIT") return statement;
-      return { ...statement, run: () => (commits.push(sql), statement.run()) };
+  const counting: SqliteDriver = {
+    exec: (sql) => {
+      if (sql === "COMMIT") commits.push(sql);
+      database.exec(sql);
     },
+    prepare: (sql) => database.prepare(sql),
   };
   // On a clock that stands still no batch takes too long.
-  await using store = await SqliteStore.from(counting as unknown as DatabaseSync, { host: new FakeHost() });
+  await using store = await SqliteStore.from(counting, { host: new FakeHost() });
   await store.migrate();
   commits.length = 0;
 
@@ -497,3 +497,65 @@ Deno.test("SqliteStore frees the key of a run that is cancelled while its long h
 
   assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
 });
+
+/**
+ * A driver that resets no statement that has failed, as that of `jsr:@db/sqlite`: SQLite refuses each `COMMIT` while a
+ * prepared `BEGIN IMMEDIATE` that found the lock taken is not reset. What `exec()` runs is always finalized.
+ */
+function withoutReset(database: DatabaseSync): SqliteDriver {
+  const failed = new Set<string>();
+  const commit = (sql: string, run: () => unknown) => {
+    if (sql === "COMMIT" && failed.size > 0) {
+      throw new Error("cannot commit transaction - SQL statements in progress");
+    }
+    return run();
+  };
+  return {
+    exec: (sql) => commit(sql, () => database.exec(sql)),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: (...parameters: SqliteValue[]) => {
+          failed.delete(sql);
+          return commit(sql, () => {
+            try {
+              return statement.run(...parameters);
+            } catch (error) {
+              failed.add(sql);
+              throw new Error((error as Error).message); // no code, as there
+            }
+          });
+        },
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters),
+        all: (...parameters: SqliteValue[]) => statement.all(...parameters),
+      };
+    },
+  };
+}
+
+for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no failed statement"]) {
+  Deno.test(`SqliteStore.from() reads while a write waits for another connection's lock, with ${driver}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      // Both connections are of one library: two do not see each other's locks within a process.
+      const open = () => driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const database = open();
+      const lent = driver.startsWith("one") ? withoutReset(database as DatabaseSync) : database as SqliteDriver;
+      await using store = afterClose(await SqliteStore.from(lent, { host }), () => database.close());
+      await store.migrate();
+      const [added] = await store.enqueue([aRun()]);
+      const other = open();
+      other.exec("BEGIN IMMEDIATE");
+      const waiting = store.enqueue([aRun()]);
+      await host.settle();
+
+      const { total } = await store.getRuns({});
+      const state = await store.getRunState(added!.run.id);
+
+      assert.deepEqual([total, state!.run.status], [1, "pending"]);
+      other.exec("COMMIT");
+      other.close();
+      host.advance(100);
+      assert.equal((await waiting)[0]!.disposition, "created");
+    }));
+}
