@@ -9,6 +9,10 @@ export type SqliteRow = { [column: string]: SqliteValue };
 
 /** What `node:sqlite`, `jsr:@db/sqlite` and `better-sqlite3` have in common, as far as it is used. */
 export interface SqliteDriver {
+  /** `false` once it is closed: a property of `jsr:@db/sqlite` and `better-sqlite3`. */
+  readonly open?: unknown;
+  /** `false` once it is closed: a property of `node:sqlite`. */
+  readonly isOpen?: unknown;
   /** Runs statements without parameters. */
   exec(sql: string): unknown;
   /** Compiles one statement. */
@@ -19,7 +23,7 @@ export interface SqliteDriver {
 export interface SqliteDriverStatement {
   /** Runs it and answers the number of changed rows, in one of two forms. */
   run(...parameters: SqliteValue[]): unknown;
-  /** Runs it and answers the first row. */
+  /** Runs it and answers the first row; `undefined` or `null` if there is none. */
   get(...parameters: SqliteValue[]): unknown;
   /** Runs it and answers all rows. */
   all(...parameters: SqliteValue[]): unknown[];
@@ -42,6 +46,26 @@ export class SqliteDatabase {
     this.#driver = driver;
   }
 
+  /** Whether the driver says that it is open, or does not say. */
+  get isOpen(): boolean {
+    return isOpen(this.#driver);
+  }
+
+  /**
+   * The open connection. Everything that is done with it asks for it here: to use one that is closed can end the
+   * process (`jsr:@db/sqlite`).
+   *
+   * @throws {StoreError} It was closed.
+   */
+  get driver(): SqliteDriver {
+    if (!this.isOpen) {
+      throw new StoreError("The database was closed before its store; close the store first, then the database", {
+        code: "internal",
+      });
+    }
+    return this.#driver;
+  }
+
   /**
    * Runs statements without parameters, such as the making of tables.
    *
@@ -49,7 +73,7 @@ export class SqliteDatabase {
    * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
    */
   exec(sql: string): void {
-    this.#driver.exec(sql);
+    this.driver.exec(sql);
   }
 
   /** Runs a statement and counts the rows that it changed. */
@@ -60,7 +84,7 @@ export class SqliteDatabase {
 
   /** The first row that a statement answers. */
   get(sql: string, ...parameters: SqliteValue[]): SqliteRow | undefined {
-    return this.#statement(sql).get(...parameters) as SqliteRow | undefined;
+    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined; // `bun:sqlite` answers null
   }
 
   /** All rows that a statement answers. */
@@ -96,13 +120,19 @@ export class SqliteDatabase {
   }
 
   #statement(sql: string): SqliteDriverStatement {
+    const { driver } = this;
     let statement = this.#statements.get(sql);
     if (statement === undefined) {
-      statement = this.#driver.prepare(sql);
+      statement = driver.prepare(sql);
       this.#statements.set(sql, statement);
     }
     return statement;
   }
+}
+
+/** Whether a driver is open, as far as it says so. */
+export function isOpen(driver: SqliteDriver): boolean {
+  return driver.open !== false && driver.isOpen !== false;
 }
 
 // Primary result codes: https://www.sqlite.org/rescode.html
@@ -120,11 +150,18 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED;
 }
 
-/** Says what a driver's error means for the caller: the store is unavailable, or something is badly wrong. */
-export function storeError(error: unknown, options: { outcomeUnknown?: boolean } = {}): StoreError {
+/**
+ * Says what a driver's error means for the caller: the store is unavailable, or something is badly wrong.
+ *
+ * @param options.refusal What could not be done.
+ */
+export function storeError(
+  error: unknown,
+  { refusal = "The database cannot answer", ...options }: { refusal?: string; outcomeUnknown?: boolean } = {},
+): StoreError {
   if (error instanceof StoreError) return error;
   const code = resultCode(error);
-  return new StoreError(`The database cannot answer: ${error instanceof Error ? error.message : String(error)}`, {
+  return new StoreError(`${refusal}: ${error instanceof Error ? error.message : String(error)}`, {
     cause: error,
     code: code !== null && ENVIRONMENT.has(code) ? "unavailable" : "internal",
     ...options,

@@ -22,8 +22,9 @@ import type {
   Store,
 } from "../store.ts";
 import type { Signal, Wait } from "../wait.ts";
+import { backUp } from "./backup.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
-import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { listRuns } from "./sqlite_list.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
@@ -62,8 +63,6 @@ interface Connection {
   driver: SqliteDriver;
   /** Closes it, if the store has opened it. */
   close(): void;
-  /** Writes a consistent copy to a new file. */
-  backup(path: string): Promise<void>;
   /** The file behind it, if it is watched. */
   file: DatabaseFile | null;
 }
@@ -71,8 +70,6 @@ interface Connection {
 // SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
 const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
-// A copy that is made in several steps begins anew whenever another process commits in between.
-const ALL_PAGES = 2 ** 31 - 1;
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -103,7 +100,7 @@ export class SqliteStore implements Store {
    * @throws {StoreError} The file cannot be opened, or is not a database.
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
-    const { DatabaseSync, backup } = await import("node:sqlite");
+    const { DatabaseSync } = await import("node:sqlite");
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
       : path;
@@ -116,7 +113,6 @@ export class SqliteStore implements Store {
     const store = new SqliteStore({
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
-      backup: async (target) => void await backup(driver, target, { rate: ALL_PAGES }),
       file: name === ":memory:" ? null : await DatabaseFile.watch(name),
     }, options.host ?? systemHost);
     try {
@@ -129,13 +125,18 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`) or `better-sqlite3`. All its
-   * tables begin with `holdfast_`. The database is yours to close, after the store. {@linkcode SqliteStore.backup}
-   * works if the database has such a method itself, as that of `better-sqlite3` has.
+   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
+   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
    *
-   * @throws {TypeError} The database cuts integers off at 32 bits.
+   * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
+   * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
+   * once, and when one closes the file the other loses its locks, which can damage the database
+   * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+   *
+   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
     const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
     if (Number(read) !== probe) {
@@ -144,7 +145,6 @@ export class SqliteStore implements Store {
     const store = new SqliteStore({
       driver: database,
       close: () => {},
-      backup: (target) => backUp(database, target),
       file: null,
     }, options.host ?? systemHost);
     await store.#configure(options.synchronous);
@@ -182,16 +182,16 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Writes a consistent copy to a new file while the store is in use. It is made in one go, whoever writes meanwhile:
-   * this process does nothing else for some 3 ms for each megabyte. A large file is better copied by a process of its own.
+   * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
+   * one go, whoever writes meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
+   * better copied by a process of its own.
+   *
+   * @throws {StoreError} The file exists, or cannot be written.
    */
   async backup(path: string): Promise<void> {
+    if (this.#isClosed) throw new StoreError("The store is closed");
     this.#check();
-    try {
-      await this.#connection.backup(path);
-    } catch (error) {
-      throw storeError(error);
-    }
+    await backUp(this.#db.driver, path);
   }
 
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
@@ -399,12 +399,4 @@ export class SqliteStore implements Store {
   #check(): void {
     this.#connection.file?.check(this.#host.monotonic());
   }
-}
-
-async function backUp(database: SqliteDriver, path: string): Promise<void> {
-  const { backup } = database as { backup?: (path: string, options: { progress: () => number }) => unknown };
-  if (typeof backup === "function") return void await backup.call(database, path, { progress: () => ALL_PAGES });
-  const sqlite = await import("node:sqlite");
-  if (!(database instanceof sqlite.DatabaseSync)) throw new TypeError("This database cannot make backups");
-  await sqlite.backup(database, path, { rate: ALL_PAGES });
 }

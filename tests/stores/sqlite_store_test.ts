@@ -31,6 +31,22 @@ storeContract("SqliteStore on an open better-sqlite3 database", async (host) => 
   return afterClose(await SqliteStore.from(database, { host }), () => database.close());
 });
 
+storeContract("SqliteStore on a driver that answers null for no row", async (host) => {
+  const database = new DatabaseSync(":memory:");
+  const driver: SqliteDriver = {
+    exec: (sql) => database.exec(sql),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: statement.run.bind(statement),
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters) ?? null,
+        all: statement.all.bind(statement),
+      };
+    },
+  };
+  return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
+});
+
 /** A store that cleans up after itself when it is closed for the first time. */
 function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S {
   const close = store.close.bind(store);
@@ -559,3 +575,141 @@ for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no faile
       assert.equal((await waiting)[0]!.disposition, "created");
     }));
 }
+
+/** A driver that says whether it is open, by one of its properties, and counts what is asked of it when it is closed. */
+class Closable implements SqliteDriver {
+  readonly #database = new DatabaseSync(":memory:");
+  open?: boolean;
+  isOpen?: boolean;
+  touched = 0;
+
+  constructor(readonly property: "open" | "isOpen") {
+    this[property] = true;
+  }
+
+  exec(sql: string): void {
+    this.#touch();
+    this.#database.exec(sql);
+  }
+
+  prepare(sql: string): ReturnType<SqliteDriver["prepare"]> {
+    this.#touch();
+    const statement = this.#database.prepare(sql);
+    const call = (method: "run" | "get" | "all") => (...parameters: SqliteValue[]) => {
+      this.#touch();
+      return statement[method](...parameters);
+    };
+    return { run: call("run"), get: call("get"), all: call("all") as () => unknown[] };
+  }
+
+  /** Not fitting: it must not be called. */
+  backup(): void {
+    this.touched += 1;
+  }
+
+  close(): void {
+    this[this.property] = false;
+    this.#database.close();
+  }
+
+  #touch(): void {
+    if (this[this.property] === false) this.touched += 1;
+  }
+}
+
+for (const property of ["open", "isOpen"] as const) {
+  Deno.test(`SqliteStore.from() does not touch a database that was closed before its store and says so with \`${property}\``, async () => {
+    const database = new Closable(property);
+    const store = await SqliteStore.from(database);
+    await store.migrate();
+    const { run } = (await store.enqueue([aRun()]))[0]!;
+    const pending = [store.enqueue([aRun()]), store.renew([], 1_000)];
+    database.close();
+
+    const answers = await Promise.allSettled([
+      ...pending,
+      store.getRun(run.id),
+      store.getRuns({}),
+      store.claim(aClaimRequest()),
+      store.cancel(run.id, "request", []),
+      store.backup("never.db"),
+    ]);
+    await store.close();
+
+    for (const answer of answers) {
+      assert.equal(answer.status, "rejected");
+      assert.ok(answer.reason instanceof StoreError);
+      assert.match(answer.reason.message, /database was closed before its store.*close the store first/);
+    }
+    assert.equal(database.touched, 0);
+  });
+}
+
+Deno.test("SqliteStore.from() refuses a database that is closed", async () => {
+  const database = new Closable("open");
+  database.close();
+
+  await assert.rejects(SqliteStore.from(database), /open database.*is closed/);
+
+  assert.equal(database.touched, 0);
+});
+
+for (const driver of ["node:sqlite", "better-sqlite3", "a driver without a fitting backup()"]) {
+  Deno.test(`SqliteStore.backup() writes a copy of a database that was lent, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database), backup: assert.fail }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+      const run = aRun();
+      await store.enqueue([run]);
+
+      await store.backup(`${path}.copy`);
+
+      await using copy = await SqliteStore.open(`${path}.copy`);
+      await copy.migrate();
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+      await assert.rejects(store.backup(`${path}.copy`), {
+        name: "StoreError",
+        message: `Cannot back up to "${path}.copy": the file exists; name a new file, or remove this one first`,
+      });
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+    }));
+
+  Deno.test(`SqliteStore.backup() names the file that it cannot write, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database) }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+
+      await assert.rejects(store.backup(`${path}/nowhere/copy.db`), {
+        name: "StoreError",
+        message: new RegExp(`^Cannot back up to "${path}/nowhere/copy.db": `),
+      });
+    }));
+}
+
+Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
+  withFile(async (path) => {
+    const database = new DatabaseSync(path);
+    const lent = { exec: database.exec.bind(database), prepare: database.prepare.bind(database) };
+    await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+    database.exec("BEGIN"); // `VACUUM` works in no transaction
+
+    await assert.rejects(store.backup(`${path}.copy`), StoreError);
+
+    await assert.rejects(Deno.stat(`${path}.copy`), Deno.errors.NotFound);
+  }));
+
+Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
+  withFile(async (path) => {
+    const store = await SqliteStore.open(path);
+    await store.close();
+
+    await assert.rejects(store.backup(`${path}.copy`), { name: "StoreError", message: "The store is closed" });
+  }));
