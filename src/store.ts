@@ -163,30 +163,6 @@ export interface Store extends AsyncDisposable {
   getVersion(): Promise<number>;
 }
 
-/**
- * How long a store knows which runs were deleted, in milliseconds: an `enqueue` that is repeated after an unknown
- * outcome must not make them anew.
- */
-export const DELETED_RUNS_KNOWN_MS = 600_000;
-
-/**
- * For how long runs that have ended or fallen asleep stay in the answers of {@linkcode Store.getActivity}, in
- * milliseconds: as long as it may take from reading the clock to the commit.
- */
-export const ACTIVITY_LASTS_MS = 5_000;
-
-/**
- * When runs have ended or fallen asleep of which a list has news: spans of the store's clock, both ends included.
- *
- * Two of them after the clock was set back: what came right before that is news, and what comes after it, but not all
- * that had happened in between when the clock showed these hours for the first time.
- */
-export function newsSpans(since: ActivityCursor | null, now: number): { from: number; to: number }[] {
-  const at = since?.at ?? now;
-  const spans = at <= now ? [[at, now] as const] : [[now, now] as const, [at, at] as const];
-  return spans.map(([from, to]) => ({ from: from - ACTIVITY_LASTS_MS, to: to + ACTIVITY_LASTS_MS }));
-}
-
 /** A run to add. */
 export interface NewRun {
   /** A UUIDv7. */

@@ -1,3 +1,4 @@
+import { newsSpans } from "../activity.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
@@ -30,7 +31,6 @@ import type {
   SignalOutcome,
   Store,
 } from "../store.ts";
-import { newsSpans } from "../store.ts";
 import { type NewPause, nextDeadlineInMs, type Signal, type Wait } from "../wait.ts";
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";

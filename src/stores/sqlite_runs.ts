@@ -2,15 +2,9 @@ import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
-import {
-  DELETED_RUNS_KNOWN_MS,
-  type Ending,
-  type Enqueued,
-  type NewRun,
-  type Renewal,
-  type Retention,
-} from "../store.ts";
+import type { Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
+import { DELETED_RUNS_KNOWN_MS } from "./deleted_runs.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { moveRun } from "./sqlite_counts.ts";

@@ -1,5 +1,6 @@
+import { newsSpans } from "../activity.ts";
 import type { TerminalStatus } from "../run.ts";
-import { type Activity, type ActivityCursor, newsSpans, type RunState } from "../store.ts";
+import type { Activity, ActivityCursor, RunState } from "../store.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { SELECT_RUN, toAwaitedPause, toAwaitedRetry, toRun, toStep } from "./sqlite_rows.ts";
 

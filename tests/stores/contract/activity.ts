@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Activity, ActivityCursor, Store } from "../../../src/store.ts";
-import { ACTIVITY_LASTS_MS } from "../../../src/store.ts";
+import { ACTIVITY_LASTS_MS } from "../../../src/activity.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import {
