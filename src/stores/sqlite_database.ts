@@ -142,6 +142,7 @@ const READ_ONLY = 8;
 const IO_ERROR = 10;
 const FULL = 13;
 const CANNOT_OPEN = 14;
+const NOT_A_DATABASE = 26;
 const ENVIRONMENT = new Set([BUSY, LOCKED, READ_ONLY, IO_ERROR, FULL, CANNOT_OPEN]);
 
 /** Whether somebody else holds the lock, so that the same call may succeed in a moment. */
@@ -161,12 +162,26 @@ export function storeError(
 ): StoreError {
   if (error instanceof StoreError) return error;
   const code = resultCode(error);
-  return new StoreError(`${refusal}: ${error instanceof Error ? error.message : String(error)}`, {
+  return new StoreError(`${refusal}: ${reasonOf(error, code)}`, {
     cause: error,
     code: code !== null && ENVIRONMENT.has(code) ? "unavailable" : "internal",
     ...options,
   });
 }
+
+/** What SQLite says, and what to do where that helps. */
+function reasonOf(error: unknown, code: number | null): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const advice = code === null ? undefined : ADVICE.get(code);
+  return advice === undefined ? message : `${message}; ${advice}`;
+}
+
+const CHECK_PERMISSIONS = "check that this process may write to the file and to its directory";
+const ADVICE = new Map([
+  [CANNOT_OPEN, CHECK_PERMISSIONS],
+  [READ_ONLY, CHECK_PERMISSIONS],
+  [NOT_A_DATABASE, "check that the path is that of a SQLite database, or of a new file"],
+]);
 
 /**
  * The primary result code of a driver's error. Only `node:sqlite` gives a number, and in Deno not for `exec()`; others
@@ -183,5 +198,6 @@ function resultCode(error: unknown): number | null {
   if (/SQLITE_IOERR|disk I\/O error/.test(text)) return IO_ERROR;
   if (/SQLITE_FULL|disk is full/.test(text)) return FULL;
   if (/SQLITE_CANTOPEN|unable to open/.test(text)) return CANNOT_OPEN;
+  if (/SQLITE_NOTADB|not a database/.test(text)) return NOT_A_DATABASE;
   return null;
 }

@@ -43,7 +43,7 @@ import {
 } from "./sqlite_runs.ts";
 import { migrateTables } from "./sqlite_schema.ts";
 import { readActivity, readMarks, readRunState } from "./sqlite_watch.ts";
-import { DatabaseFile } from "./database_file.ts";
+import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
 import { WriteBatch } from "./write_batch.ts";
 
 /** How a {@linkcode SqliteStore} keeps its data. */
@@ -70,6 +70,7 @@ interface Connection {
 // SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
 const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
+const MEMORY = ":memory:";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -94,29 +95,32 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file.
+   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file, and
+   * those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
    *
    * @param path The path of the file, a `file:` URL, or `":memory:"`.
-   * @throws {StoreError} The file cannot be opened, or is not a database.
+   * @throws {StoreError} The file cannot be opened or made, or is not a database.
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     const { DatabaseSync } = await import("node:sqlite");
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
       : path;
+    const refusal = `Cannot open the database "${name}"`;
+    if (name !== MEMORY) await createDatabaseFile(name, refusal);
     let driver: InstanceType<typeof DatabaseSync>;
     try {
       driver = new DatabaseSync(name);
     } catch (error) {
-      throw new StoreError(`Cannot open the database "${name}": ${(error as Error).message}`, { cause: error });
+      throw storeError(error, { refusal });
     }
     const store = new SqliteStore({
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
-      file: name === ":memory:" ? null : await DatabaseFile.watch(name),
+      file: name === MEMORY ? null : await DatabaseFile.watch(name),
     }, options.host ?? systemHost);
     try {
-      await store.#configure(options.synchronous);
+      await store.#configure(options, refusal);
     } catch (error) {
       driver.close();
       throw error;
@@ -147,17 +151,17 @@ export class SqliteStore implements Store {
       close: () => {},
       file: null,
     }, options.host ?? systemHost);
-    await store.#configure(options.synchronous);
+    await store.#configure(options);
     return store;
   }
 
-  async #configure(synchronous: "full" | "normal" = "full"): Promise<void> {
+  async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
     const db = this.#db;
     await this.#read(() => {
       db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
-    });
+    }, refusal);
   }
 
   /** Makes or updates the tables; harmless in several processes at once. */
@@ -364,7 +368,7 @@ export class SqliteStore implements Store {
     }, options);
   }
 
-  async #read<T>(work: () => T): Promise<T> {
+  async #read<T>(work: () => T, refusal?: string): Promise<T> {
     const startedAt = this.#host.monotonic();
     while (true) {
       if (this.#isClosed) throw new StoreError("The store is closed");
@@ -372,7 +376,7 @@ export class SqliteStore implements Store {
       try {
         return work();
       } catch (error) {
-        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error);
+        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error, { refusal });
       }
       await pause(this.#host, 1 + this.#host.random() * 10);
     }

@@ -83,16 +83,129 @@ Deno.test("SqliteStore.open() keeps runs when the file is closed and opened agai
     assert.equal((await store.getRun(run.id))?.status, "pending");
   }));
 
-Deno.test("SqliteStore.open() refuses a file that is no database", () =>
+Deno.test("SqliteStore.open() refuses a file that is no database, by its name, and leaves it as it is", () =>
   withFile(async (path) => {
-    await Deno.writeTextFile(path, "this is a text, and long enough to be looked at as a header of a database");
+    const text = "this is a text, and long enough to be looked at as a header of a database";
+    await Deno.writeTextFile(path, text);
 
-    await assert.rejects(SqliteStore.open(path), StoreError);
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": file is not a database; ` +
+        "check that the path is that of a SQLite database, or of a new file",
+    });
+
+    assert.equal(await Deno.readTextFile(path), text);
   }));
 
-Deno.test("SqliteStore.open() refuses a folder that does not exist", () =>
+Deno.test("SqliteStore.open() refuses a directory, by its name", () =>
   withFile(async (path) => {
-    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), StoreError);
+    await Deno.mkdir(path);
+
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": it is a directory; name a file in it`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() refuses a file in a directory that does not exist, by its name", () =>
+  withFile(async (path) => {
+    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}/nowhere/jobs.db": its directory does not exist; make it first`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() names a file that another connection keeps locked", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    using other = new DatabaseSync(path);
+    other.exec("CREATE TABLE own (value TEXT); PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+
+    const refusal = assert.rejects(SqliteStore.open(path, { host }), {
+      name: "StoreError",
+      code: "unavailable",
+      message: `Cannot open the database "${path}": database is locked`,
+    });
+    for (let i = 0; i < 300; i++) {
+      host.advance(100);
+      await host.settle(1);
+    }
+
+    await refusal;
+  }));
+
+Deno.test("SqliteStore.open() names a file for which a permission is missing, and makes none", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../mod.ts"))});
+      await SqliteStore.open(${JSON.stringify(path)}).catch((error) => console.log(error.name, error.message));
+    `;
+    for (const permissions of [[], [`--allow-read=${path}`], [`--allow-write=${path}`]]) {
+      const { stdout } = await run(["run", "--no-prompt", ...permissions, "-"], program);
+
+      assert.match(stdout, new RegExp(`^StoreError Cannot open the database "${path}": Requires (read|write) access`));
+      await assert.rejects(Deno.stat(path), Deno.errors.NotFound);
+    }
+  }));
+
+/** Runs a program in another process. */
+async function run(args: string[], program: string): Promise<{ stdout: string }> {
+  await using child = new Deno.Command(Deno.execPath(), { args, stdin: "piped", stdout: "piped", stderr: "piped" })
+    .spawn();
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(program));
+  await writer.close();
+  const { stdout, stderr, success } = await child.output();
+  assert.ok(success, new TextDecoder().decode(stderr));
+  return { stdout: new TextDecoder().decode(stdout) };
+}
+
+async function modeOf(path: string): Promise<number> {
+  return (await Deno.stat(path)).mode! & 0o777;
+}
+
+Deno.test({
+  name: "SqliteStore.open() and backup() make files that only their owner can read",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      await store.backup(`${path}.copy`);
+
+      const modes = await Promise.all(["", "-wal", "-shm", ".copy"].map((suffix) => modeOf(path + suffix)));
+
+      assert.deepEqual(modes, [0o600, 0o600, 0o600, 0o600]);
+    }),
+});
+
+Deno.test({
+  name: "SqliteStore.open() leaves the mode of a file that exists",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await Deno.writeFile(path, new Uint8Array());
+      await Deno.chmod(path, 0o640);
+
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+
+      assert.equal(await modeOf(path), 0o640);
+    }),
+});
+
+Deno.test("SqliteStore.open() needs no other permission than to read and to write the file", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../mod.ts"))});
+      await using store = await SqliteStore.open(${JSON.stringify(path)});
+      await store.migrate();
+      console.log((await store.getRuns({})).total);
+    `;
+
+    const { stdout } = await run(["run", "--no-prompt", `--allow-read=${path}`, `--allow-write=${path}`, "-"], program);
+
+    assert.equal(stdout.trim(), "0");
   }));
 
 Deno.test("SqliteStore.migrate() refuses tables of a newer version", async () => {
