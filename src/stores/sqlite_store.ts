@@ -44,6 +44,7 @@ import {
 import { migrateTables } from "./sqlite_schema.ts";
 import { readActivity, readMarks, readRunState } from "./sqlite_watch.ts";
 import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
+import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
 
 /** How a {@linkcode SqliteStore} keeps its data. */
@@ -53,6 +54,15 @@ export interface SqliteStoreOptions {
    * a crash of the process cannot.
    */
   synchronous?: "full" | "normal";
+  /**
+   * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
+   * the file; what was deleted without it stays until its space is used again.
+   *
+   * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
+   * page, and only `VACUUM` removes those (about one value in a thousand, where runs are deleted at random).
+   */
+  secureDelete?: boolean;
   /** Time, timers, chance and ids. Default: the real ones. */
   host?: Host;
 }
@@ -84,14 +94,16 @@ export class SqliteStore implements Store {
   readonly #db: SqliteDatabase;
   readonly #host: Host;
   readonly #writes: WriteBatch;
+  readonly #secureDelete: SecureDelete | null;
   #isClosed = false;
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
-  private constructor(connection: Connection, host: Host) {
+  private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
     this.#connection = connection;
     this.#db = new SqliteDatabase(connection.driver);
     this.#host = host;
     this.#writes = new WriteBatch(this.#db, host);
+    this.#secureDelete = secureDelete ? new SecureDelete(this.#db, host) : null;
   }
 
   /**
@@ -118,7 +130,7 @@ export class SqliteStore implements Store {
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
       file: name === MEMORY ? null : await DatabaseFile.watch(name),
-    }, options.host ?? systemHost);
+    }, options);
     try {
       await store.#configure(options, refusal);
     } catch (error) {
@@ -150,7 +162,7 @@ export class SqliteStore implements Store {
       driver: database,
       close: () => {},
       file: null,
-    }, options.host ?? systemHost);
+    }, options);
     await store.#configure(options);
     return store;
   }
@@ -161,6 +173,7 @@ export class SqliteStore implements Store {
       db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
+      this.#secureDelete?.start();
     }, refusal);
   }
 
@@ -177,6 +190,7 @@ export class SqliteStore implements Store {
     if (this.#isClosed) return;
     this.#isClosed = true;
     await this.#writes.close();
+    this.#secureDelete?.close();
     this.#connection.close();
   }
 
@@ -278,12 +292,12 @@ export class SqliteStore implements Store {
 
   /** Deletes a run that has ended, with everything that belongs to it. */
   delete(runId: string): Promise<RunIdentity | null> {
-    return this.#write((now) => deleteRun(this.#db, runId, now));
+    return this.#delete((now) => deleteRun(this.#db, runId, now));
   }
 
   /** Deletes the oldest of the runs that ended at least so long ago. */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
-    return this.#write((now) => purgeRuns(this.#db, retention, limit, now));
+    return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
   }
 
   /** A run, or `null` if there is none. */
@@ -366,6 +380,16 @@ export class SqliteStore implements Store {
       this.#check();
       return work(this.#host.now());
     }, options);
+  }
+
+  /** A write that deletes runs, or finds none to delete. */
+  async #delete<T>(work: (now: number) => T): Promise<T> {
+    try {
+      return await this.#write(work);
+    } finally {
+      // Even after an error: the outcome may be unknown.
+      if (!this.#isClosed) this.#secureDelete?.noteDeletion();
+    }
   }
 
   async #read<T>(work: () => T, refusal?: string): Promise<T> {
