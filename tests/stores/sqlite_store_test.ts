@@ -366,7 +366,7 @@ Deno.test("SqliteStore commits writes that are ready together at once", async ()
 });
 
 Deno.test("SqliteStore.claim() finds again what it claimed when its answer was lost", async () => {
-  await using store = await SqliteStore.open(":memory:");
+  await using store = await SqliteStore.open(":memory:", { host: new FakeHost() });
   await store.migrate();
   await store.enqueue([aRun()]);
   const request = aClaimRequest({ limit: 5 });
