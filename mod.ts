@@ -90,7 +90,7 @@ export {
   toClientRun,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export type { ExecutingStep, SavedStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
+export type { ExecutingStep, RetryTime, SavedStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
 export type * from "./src/store.ts";
 export { MemoryStore } from "./src/stores/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";
