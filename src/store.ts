@@ -65,6 +65,9 @@ export interface Store extends AsyncDisposable {
   /** All current leases, and the keys that cancelled runs still hold. */
   getLeases(): Promise<SeenLease[]>;
 
+  /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]>;
+
   /**
    * Takes leases away whatever the clock says, unless they were renewed since they were seen. For a lease that
    * somebody saw unchanged for its whole length on a clock that cannot jump.

@@ -298,7 +298,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   #newWorker(): Worker {
-    return new Worker(this.#jobs, this.#settings, this.#deps);
+    return new Worker(this.#jobs, this.#settings, this.#deps, this.#pulse);
   }
 
   #handle(job: Job): JobHandle<unknown, unknown> {

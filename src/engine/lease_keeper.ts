@@ -1,6 +1,8 @@
 import type { Renewal } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
+import { Lookout } from "./lookout.ts";
+import type { Pulse } from "./pulse.ts";
 
 /** How long leases last and how often they are renewed, in milliseconds. */
 export interface LeaseTiming {
@@ -15,13 +17,15 @@ const PROGRESS_DELAY_MS = 100;
 const PROGRESS_RETRY_MS = 1_000;
 
 /**
- * Renews the leases of everything that is executed, and interrupts what has lost its lease. A renewal keeps progress, so
- * one comes early when a job has reported some.
+ * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
+ * soon after another process has cancelled the run. A renewal keeps progress, so one comes early when a job has reported
+ * some.
  */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
   readonly #timing: LeaseTiming;
   readonly #owner: string;
+  readonly #lookout: Lookout;
   readonly #kept = new Map<string, Execution>();
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
@@ -30,10 +34,11 @@ export class LeaseKeeper {
   #sentAt = 0;
 
   /** Keeps nothing yet. */
-  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string) {
+  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string, pulse: Pulse) {
     this.#deps = deps;
     this.#timing = timing;
     this.#owner = owner;
+    this.#lookout = new Lookout(() => this.#lookForLost(), { pulse, hub: deps.hub });
   }
 
   /** Keeps the lease of an execution until {@linkcode LeaseKeeper.drop}. */
@@ -41,6 +46,7 @@ export class LeaseKeeper {
     this.#kept.set(execution.claim.run.id, execution);
     this.#clockOffset = this.#readClockOffset();
     if (this.#cancelTimer === null) this.#beatIn(this.#timing.heartbeatInterval);
+    this.#lookout.start();
   }
 
   /** Keeps the lease of a run no longer. */
@@ -51,6 +57,16 @@ export class LeaseKeeper {
     this.#cancelTimer = null;
     this.#cancelProgressTimer?.();
     this.#cancelProgressTimer = null;
+    this.#lookout.stop();
+  }
+
+  /** Another process has written something: it may have cancelled runs that are executed here. */
+  async #lookForLost(): Promise<void> {
+    const leases = [...this.#kept.values()].map(({ claim }) => claim.lease);
+    for (const { runId, generation } of await this.#deps.store.getLostLeases(leases)) {
+      const execution = this.#kept.get(runId);
+      if (execution?.claim.lease.generation === generation) execution.noteLostLease();
+    }
   }
 
   /** Keeps the progress that jobs have reported, soon: unless a step or a pause does so before. */

@@ -11,6 +11,7 @@ import { LeaseKeeper } from "./lease_keeper.ts";
 import { LeaseWatch } from "./lease_watch.ts";
 import { Nap } from "./nap.ts";
 import { persist } from "./persist.ts";
+import type { Pulse } from "./pulse.ts";
 
 /** How a worker works. Durations are in milliseconds. */
 export interface WorkerOptions {
@@ -87,13 +88,13 @@ export class Worker {
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   /** Makes a worker that does nothing yet. */
-  constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps) {
+  constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps, pulse: Pulse) {
     this.id = deps.host.newId();
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
     this.#nap = new Nap(deps.host);
-    this.#keeper = new LeaseKeeper(deps, settings, this.id);
+    this.#keeper = new LeaseKeeper(deps, settings, this.id, pulse);
     this.#watch = new LeaseWatch(deps.store, settings.staleThreshold, deps.host);
   }
 

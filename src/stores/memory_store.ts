@@ -163,6 +163,11 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#perform(() => leases.filter((lease) => this.#runs.findUnder(lease) === undefined));
+  }
+
   /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#perform((now) => {

@@ -207,6 +207,17 @@ export function readLeases(db: SqliteDatabase): SeenLease[] {
   }));
 }
 
+/** Which leases are no longer current. See `Store.getLostLeases()`. */
+export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Lease[] {
+  return leases.filter(({ runId, generation }) =>
+    db.get(
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
+      runId,
+      generation,
+    ) === undefined
+  );
+}
+
 /** Takes leases away that are still as they were seen. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {

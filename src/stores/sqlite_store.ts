@@ -33,6 +33,7 @@ import {
   cancelRun,
   deleteRun,
   enqueueRuns,
+  findLostLeases,
   finishRun,
   purgeRuns,
   readLeases,
@@ -247,6 +248,11 @@ export class SqliteStore implements Store {
   /** All current leases, and the keys that cancelled runs still hold. */
   getLeases(): Promise<SeenLease[]> {
     return this.#read(() => readLeases(this.#db));
+  }
+
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#read(() => findLostLeases(this.#db, leases));
   }
 
   /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */

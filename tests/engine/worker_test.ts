@@ -858,6 +858,23 @@ forEachStore("a cancelled run keeps its key while code outside of steps goes on"
   assert.deepEqual(bodies, [1, 1]);
 });
 
+forEachStore("a worker hears within 250 ms that another process has cancelled a run", async ({ store, host }) => {
+  const { job, reached, letGo } = aGate();
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await using other = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  const abortSignal = await reached;
+
+  await other.cancel(id);
+  await pass(host, 250, 10);
+  const isAborted = abortSignal.aborted;
+  letGo("late");
+  await host.settle();
+
+  assert.equal(isAborted, true);
+});
+
 forEachStore("a worker keeps progress soon, although nothing else is written", async ({ store, host }) => {
   const { job, reached, letGo } = aGate();
   const reporting = aJob(async (step, input) => {

@@ -94,6 +94,7 @@ export class Life {
       }
     }
     if (method === "cancel" && outcome.value !== null) this.#cancelled.add(parameters[0] as string);
+    if (method === "getLostLeases") { for (const lease of outcome.value as Lease[]) this.#lost.add(leaseKey(lease)); }
     if (method === "renew") {
       const renewals = parameters[0] as { lease: Lease }[];
       (outcome.value as (number | null)[]).forEach((end, at) => {
