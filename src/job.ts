@@ -1,7 +1,9 @@
 import type { Json, Jsonify } from "./json.ts";
+import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
+import { checkOptionNames } from "./option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
-import type { Schema, SchemaInput, SchemaOutput } from "./schema.ts";
+import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { Wait, WaitResult } from "./wait.ts";
 
 /** What the function of a step is given. */
@@ -160,12 +162,14 @@ export interface JobDefinition<S extends Schema, Output> {
  * ```
  *
  * @throws {ValidationError} The name cannot be one.
+ * @throws {TypeError} An option is unknown, `input` or `output` is no Standard Schema, or `run` is no function.
  * @throws {RangeError} A number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
   definition: JobDefinition<S, Output>,
 ): Job<SchemaInput<S>, Jsonify<Output>> {
   checkName(definition.name, "The name of a job");
+  checkDefinition(definition);
   const { retry = {} } = definition;
   checkRetryPolicy(retry);
   return {
@@ -176,4 +180,20 @@ export function defineJob<const S extends Schema, Output>(
     // What was stored is what the schema answered, so it has the type that the function asks for.
     run: definition.run as Job["run"],
   };
+}
+
+const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
+  name: true,
+  input: true,
+  output: true,
+  retry: true,
+  run: true,
+};
+
+function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {
+  const { name, input, output, run } = definition;
+  checkOptionNames(definition, JOB_OPTIONS, `defineJob() of job "${name}"`);
+  checkSchema(input, `The input of job "${name}"`);
+  if (output !== undefined) checkSchema(output, `The output of job "${name}"`);
+  if (typeof run !== "function") throw new TypeError(`Job "${name}" needs a function run, not ${kindOf(run)}`);
 }

@@ -1,4 +1,5 @@
 import { describeFailure, type Issue } from "./error.ts";
+import { kindOf } from "./kind_of.ts";
 
 /**
  * A validator of any library that follows Standard Schema, version 1 (https://standardschema.dev): zod, valibot,
@@ -55,6 +56,19 @@ export async function parse(schema: Schema, value: unknown): Promise<Parsed> {
     const message = "the schema could not check this value";
     return { ok: false, issues: [{ path: [], message }], cause: cause ?? describeFailure(cause) };
   }
+}
+
+/**
+ * Checks that something is a schema.
+ *
+ * @param subject Names it in the message.
+ * @throws {TypeError} It is none.
+ */
+export function checkSchema(value: unknown, subject: string): void {
+  // Some libraries make objects, others functions.
+  const standard = (value as { "~standard"?: Partial<Schema["~standard"]> } | null | undefined)?.["~standard"];
+  if (typeof standard?.validate === "function") return;
+  throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
 }
 
 function toIssue(issue: SchemaIssue): Issue {

@@ -18,6 +18,7 @@ import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { Engine, EngineOptions, JobHandle, JobHandles, Jobs, RetriggerOptions, WaitOptions } from "./engine.ts";
+import { checkEngineOptions } from "./engine_options.ts";
 import type { ExecutionDeps } from "./execution.ts";
 import { endedStream, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
@@ -38,7 +39,7 @@ const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 /**
  * Makes an engine.
  *
- * @throws {TypeError} Two jobs have the same name.
+ * @throws {TypeError} An option is unknown, the store is no store, a job is no job, or two jobs have the same name.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs>(options: EngineOptions<J>): Engine<J> {
@@ -68,18 +69,19 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   #stopCount = 0;
 
   constructor(options: EngineOptions<J>) {
+    checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const hub = new Hub(host);
     this.#store = options.store;
-    this.#jobs = byName(options.jobs);
-    this.#retention = checkRetention(options.retention ?? {});
+    this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
+    this.#retention = options.retention ?? {};
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
       hub,
       host,
       currentStep: new AsyncLocalStorage(),
-      maxValueBytes: checkMaxValueBytes(options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES),
+      maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
     };
     this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
@@ -404,27 +406,4 @@ async function surely<T>(call: () => Promise<T>): Promise<T> {
       if (!(error instanceof StoreError && error.outcomeUnknown) || repeats === MAX_REPEATS) throw error;
     }
   }
-}
-
-function checkRetention(retention: Retention): Retention {
-  for (const [status, ms] of Object.entries(retention)) {
-    if (ms !== undefined && !(ms >= 0)) throw new RangeError(`retention.${status} must be 0 or more ms, not ${ms}`);
-  }
-  return retention;
-}
-
-function checkMaxValueBytes(bytes: number): number {
-  if (!Number.isInteger(bytes) || bytes < 1) {
-    throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
-  }
-  return bytes;
-}
-
-function byName(jobs: Jobs): Map<string, Job> {
-  const byName = new Map<string, Job>();
-  for (const job of Object.values(jobs)) {
-    if (byName.has(job.name)) throw new TypeError(`Two jobs have the name "${job.name}"`);
-    byName.set(job.name, job);
-  }
-  return byName;
 }

@@ -2,6 +2,7 @@ import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { JsonText } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
 import { isoTime } from "../time.ts";
@@ -35,14 +36,24 @@ const DEFAULTS: Required<WorkerOptions> = {
   maxAbandonments: 10,
 };
 
+const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
+  pollingInterval: true,
+  heartbeatInterval: true,
+  staleThreshold: true,
+  concurrency: true,
+  maxAbandonments: true,
+};
+
 const LONGEST_MS = 2 ** 30;
 
 /**
  * Fills in the defaults.
  *
+ * @throws {TypeError} There is no such setting.
  * @throws {RangeError} A setting is not a positive integer, or leaves a lease no time for being renewed twice.
  */
 export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
+  checkOptionNames(options, WORKER_OPTIONS, "worker");
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   const settings: Required<WorkerOptions> = { ...DEFAULTS, ...Object.fromEntries(given) };
   for (const [name, value] of Object.entries(settings)) {
