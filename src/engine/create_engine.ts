@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { checkDuration } from "../duration.ts";
 import {
   ConflictError,
   NotFoundError,
@@ -135,6 +136,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async stop({ timeout = DEFAULT_STOP_TIMEOUT_MS }: { timeout?: number } = {}): Promise<void> {
+    checkDuration(timeout, "The timeout of stop()");
     this.#stopCount += 1;
     const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
     this.#stopStarted = null;
@@ -250,6 +252,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async waitForRun(runId: string, { timeout }: WaitOptions = {}): Promise<Run> {
+    if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};
     let isTimedOut = false;
@@ -307,6 +310,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
+        if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
         const { id } = await this.trigger(job, input, options);
         return await this.waitForRun(id, timeout === undefined ? {} : { timeout });
       },

@@ -1,3 +1,4 @@
+import { checkDuration } from "../duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
 import { checkOptionNames } from "../option_names.ts";
@@ -74,7 +75,7 @@ function isJob(value: unknown): value is Job {
 function checkRetention(retention: Retention): void {
   checkOptionNames(retention, STATUSES, "retention");
   for (const [status, ms] of Object.entries(retention)) {
-    if (ms !== undefined && !(ms >= 0)) throw new RangeError(`retention.${status} must be 0 or more ms, not ${ms}`);
+    if (ms !== undefined) checkDuration(ms, `retention.${status}`);
   }
 }
 

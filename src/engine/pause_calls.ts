@@ -1,3 +1,4 @@
+import { checkDuration } from "../duration.ts";
 import { ValidationError } from "../error.ts";
 import type { WaitForSignalOptions } from "../job.ts";
 import { decode } from "../json.ts";
@@ -31,6 +32,7 @@ export class PauseCalls {
   /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
   async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
     this.#check();
+    if ("afterMs" in until) checkDuration(until.afterMs, `The length of sleep "${givenName}"`, -Infinity);
     const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
@@ -154,6 +156,7 @@ export class PauseCalls {
       throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
     }
     if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    if (timeout !== undefined) checkDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
     return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
   }
 

@@ -1,3 +1,4 @@
+import { checkDuration } from "../duration.ts";
 import { describeFailure, type Failure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
@@ -53,7 +54,7 @@ export class StepCalls {
     }
     const { retry = this.#execution.retry, timeout } = options;
     checkRetryPolicy(retry);
-    checkTimeout(timeout);
+    checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
     try {
       const recorded = this.#recorded.get(name);
@@ -189,8 +190,10 @@ export class StepCalls {
   }
 }
 
-function checkTimeout(timeout: number | undefined): void {
-  if (timeout !== undefined && !(timeout > 0 && timeout < Infinity)) {
-    throw new RangeError(`The timeout of a step must be a positive number of milliseconds, not ${timeout}`);
+function checkTimeout(timeout: number | undefined, name: string): void {
+  if (timeout === undefined) return;
+  checkDuration(timeout, `The timeout of step "${name}"`);
+  if (timeout === 0 || timeout === Infinity) {
+    throw new RangeError(`The timeout of step "${name}" must be positive and finite, not ${timeout}`);
   }
 }
