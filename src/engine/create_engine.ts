@@ -30,6 +30,7 @@ import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { RunWatches } from "./run_watches.ts";
 import { newRun, type TriggerGuard, type TriggerOptions, type TriggerResult } from "./trigger.ts";
+import { UnknownJobError } from "./unknown_job_error.ts";
 import { keepUp } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 
@@ -187,10 +188,17 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked));
+    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked))
+      .catch((error) => this.#explainUnknownWait(waitId, error));
     this.#worker.nudge(run.id);
     this.#worker.wake();
     return receipt;
+  }
+
+  /** Says what else an id is that is no wait's. Throws the error otherwise. */
+  async #explainUnknownWait(id: string, error: unknown): Promise<never> {
+    if (!(error instanceof NotFoundError) || await this.#store.getRun(id) === null) throw error;
+    throw new NotFoundError(`"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`);
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {
@@ -329,7 +337,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   #findJob(job: string | Job): Job {
     const name = typeof job === "string" ? job : job.name;
     const found = this.#jobs.get(name);
-    if (found === undefined) throw new NotFoundError(`There is no job "${name}"`);
+    if (found === undefined) throw new UnknownJobError(name, this.#jobs.keys());
     return found;
   }
 
@@ -387,8 +395,13 @@ class JobEngine<J extends Jobs> implements Engine<J> {
 
   async #runOf(runId: string): Promise<Run> {
     const run = await this.getRun(runId);
-    if (run === null) throw new NotFoundError(`There is no run "${runId}"`);
-    return run;
+    if (run !== null) return run;
+    const wait = await this.#store.getWait(runId);
+    throw new NotFoundError(
+      wait === null
+        ? `There is no run "${runId}"`
+        : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
+    );
   }
 
   #inBackground(work: Promise<unknown>): void {

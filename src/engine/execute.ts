@@ -35,7 +35,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
       await job.run(stepContext(execution), decode(execution.claim.input))
     );
     await execution.track(checkOutput(job, output)); // the run does not park meanwhile
-    outcome = { kind: "completed", text: execution.encode(output, "The output") };
+    outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
     outcome = failedOutcome(error);
   }
@@ -49,10 +49,13 @@ async function checkOutput(job: Job, output: unknown): Promise<void> {
   if (job.output === null) return;
   const parsed = await parse(job.output, output);
   if (parsed.ok) return;
-  throw new ValidationError(`The output does not fit its schema: ${describeIssues(parsed.issues)}`, {
-    code: "invalid_input",
-    issues: parsed.issues,
-  });
+  throw new ValidationError(
+    `The output of job "${job.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
+    {
+      code: "invalid_input",
+      issues: parsed.issues,
+    },
+  );
 }
 
 /** The only place where an ending is saved and told. Answers how the run really ended. */

@@ -1,3 +1,4 @@
+import { UnknownJobError } from "../engine/unknown_job_error.ts";
 import { type ErrorCode, HoldfastError, isInstance, type Issue, StoreError, ValidationError } from "../error.ts";
 import { HookError } from "./hook.ts";
 
@@ -65,7 +66,8 @@ export function refuse(thrown: unknown): Refusal {
   if (!isInstance(thrown, HoldfastError) || STATUS[thrown.code] === 500) {
     return hide(thrown, "internal", "Internal error");
   }
-  return { response: errorResponse(thrown.code, thrown.message, detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
+  const message = isInstance(thrown, UnknownJobError) ? `There is no job "${thrown.jobName}"` : thrown.message;
+  return { response: errorResponse(thrown.code, message, detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
 }
 
 /** The texts of other people's errors may tell of paths, statements and secrets. */
