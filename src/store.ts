@@ -77,6 +77,9 @@ export interface Store extends AsyncDisposable {
   /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
   forgetWorker(workerId: string): Promise<void>;
 
+  /** Whether a worker that knows a job lives: it has claimed within the length of its lease. */
+  hasWorker(jobName: string): Promise<boolean>;
+
   /** Records how an attempt at a step ended. */
   saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep>;
 

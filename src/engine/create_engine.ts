@@ -282,12 +282,19 @@ class JobEngine<J extends Jobs> implements Engine<J> {
         if (run.status === "completed") return run;
         if (run.status === "failed") throw new RunFailedError(runId, run.error ?? "The run failed");
         if (run.status === "cancelled") throw new RunCancelledError(runId);
-        if (isTimedOut) throw new TimeoutError(`Run "${runId}" has not completed within ${timeout} ms`);
+        if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
         await changed;
       }
     } finally {
       for (const stop of stops) stop();
     }
+  }
+
+  /** Says why a run has not completed in time: most often because no worker is there to execute it. */
+  async #explainTimeout({ id, jobName, status }: Run, timeout: number): Promise<string> {
+    const hasWorker = await this.#store.hasWorker(jobName);
+    return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
+      (hasWorker ? "" : `, and no worker of job "${jobName}" lives. Call start() on an engine that has this job`);
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {

@@ -76,7 +76,8 @@ function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult
   return { run: toIdentity(run), error };
 }
 
-function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+/** The jobs that live workers know: those that claimed within the length of their leases. */
+export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
   // A worker that was seen in the future tells of a clock that jumped back: nothing is known of it.
   const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
   return new Set(live.flatMap(({ jobNames }) => jobNames));

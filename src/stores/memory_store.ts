@@ -32,7 +32,7 @@ import type {
   Store,
 } from "../store.ts";
 import { type NewPause, nextDeadlineInMs, type Signal, type Wait } from "../wait.ts";
-import { claimRuns, type KnownWorker } from "./memory_claim.ts";
+import { claimRuns, findLiveJobNames, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
   type KeptPause,
@@ -184,6 +184,11 @@ export class MemoryStore implements Store {
     return this.#perform(() => {
       if (this.#workers.delete(workerId)) this.#runs.countChange();
     });
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#perform((now) => findLiveJobNames(this.#workers, now).has(jobName));
   }
 
   /** Records how an attempt at a step ended. */

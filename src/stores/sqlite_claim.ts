@@ -224,18 +224,23 @@ function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: Reado
 /** The jobs that live workers know and this one does not: those that claimed within the length of their leases. */
 function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
   const own = new Set(request.jobNames);
-  const others = new Set<string>();
+  return new Set(liveJobs(db, now, request.workerId).filter((job) => !own.has(job)));
+}
+
+/** Whether a worker that knows a job lives. See `Store.hasWorker()`. */
+export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
+  return liveJobs(db, now).includes(jobName);
+}
+
+function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
   // A worker whose claim lies in the future shows that a clock has jumped: nothing is known of it.
   const workers = db.all(
     "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
-    request.workerId,
+    exceptWorkerId,
     now,
     now,
   );
-  for (const { jobs } of workers) {
-    for (const job of JSON.parse(jobs as string) as string[]) if (!own.has(job)) others.add(job);
-  }
-  return others;
+  return workers.flatMap(({ jobs }) => JSON.parse(jobs as string) as string[]);
 }
 
 function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: ClaimRequest, now: number): SqliteRow[] {

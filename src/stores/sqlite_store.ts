@@ -23,7 +23,7 @@ import type {
 } from "../store.ts";
 import type { Signal, Wait } from "../wait.ts";
 import { backUp } from "./backup.ts";
-import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
+import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { listRuns } from "./sqlite_list.ts";
@@ -263,6 +263,11 @@ export class SqliteStore implements Store {
   /** Forgets what a worker had said of itself. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
   }
 
   /** Records how an attempt at a step ended. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { NotFoundError } from "../../src/error.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, forEachStore, type StoreTest } from "../support/for_each_store.ts";
+import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
 
 const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
@@ -54,6 +54,31 @@ forEachStore("an unknown job over HTTP is 404, and the answer does not list the 
     [retriggered.status, retriggered.body],
     [404, { error: 'There is no job "lossy"', code: "not_found" }],
   );
+});
+
+forEachStore("waitForRun() that times out says how the run is doing, and that no worker lives", async (context) => {
+  const { store, host } = context;
+  await using triggering = anEngine(context);
+  await using other = createEngine({ store, host, jobs: { echo } });
+  await other.start();
+  const waiting = async () => {
+    const { id } = await triggering.trigger("approval", 1);
+    const timedOut = triggering.waitForRun(id, { timeout: 1_000 }).catch((error) => error);
+    await pass(host, 1_000);
+    const { code, message } = await timedOut;
+    return [code, message.replace(id, "ID")];
+  };
+
+  const withoutWorker = await waiting();
+  await triggering.start();
+  const withWorker = await waiting();
+
+  assert.deepEqual(withoutWorker, [
+    "timeout",
+    'Run "ID" has not completed within 1000 ms: it is pending, and no worker of job "approval" lives. ' +
+    "Call start() on an engine that has this job",
+  ]);
+  assert.deepEqual(withWorker, ["timeout", 'Run "ID" has not completed within 1000 ms: it is waiting']);
 });
 
 forEachStore("signal() of a run's id says that it is none of a wait", async (context) => {

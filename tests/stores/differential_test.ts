@@ -108,6 +108,7 @@ class Script {
       () => this.#delete(),
       () => this.#renew(),
       () => this.#release(),
+      () => this.#hasWorker(),
       () => operation("getLeases", [], (store) => store.getLeases()),
       () => operation("revoke", [this.#seen], (store) => store.revoke(this.#seen)),
       () => operation("purge", [], (store) => store.purge({ completed: 500, cancelled: 300 }, 3)),
@@ -239,6 +240,11 @@ class Script {
   #release(): Operation {
     const lease = this.#lease();
     return operation("release", [lease], (store) => store.release(lease));
+  }
+
+  #hasWorker(): Operation {
+    const jobName = this.#chance.pick(["a", "b", "c"]);
+    return operation("hasWorker", [jobName], (store) => store.hasWorker(jobName));
   }
 
   #lease(): Lease {

@@ -15,6 +15,7 @@ import { readingCases } from "./contract/reading.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
+import { workerCases } from "./contract/worker.ts";
 
 /**
  * Registers the tests of everything that {@linkcode Store} promises.
@@ -44,6 +45,7 @@ const CASES = [
   ...abandonmentCases,
   ...concurrencyCases,
   ...leaseCases,
+  ...workerCases,
   ...stepCases,
   ...pauseCases,
   ...signalCases,
