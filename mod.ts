@@ -33,6 +33,7 @@ export type {
   CompletedRun,
   Engine,
   EngineOptions,
+  IdleOptions,
   JobHandle,
   JobHandles,
   Jobs,
@@ -43,6 +44,7 @@ export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export type { Listen, Listener } from "./src/engine/hub.ts";
 export type { TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { PurgeOptions } from "./src/engine/upkeep.ts";
 export type { WorkerOptions } from "./src/engine/worker.ts";
 export * from "./src/error.ts";
 export type {

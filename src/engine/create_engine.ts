@@ -18,7 +18,16 @@ import { isTerminal, type Run, type RunFilter, type RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
-import type { Engine, EngineOptions, JobHandle, JobHandles, Jobs, RetriggerOptions, WaitOptions } from "./engine.ts";
+import type {
+  Engine,
+  EngineOptions,
+  IdleOptions,
+  JobHandle,
+  JobHandles,
+  Jobs,
+  RetriggerOptions,
+  WaitOptions,
+} from "./engine.ts";
 import { checkEngineOptions } from "./engine_options.ts";
 import type { ExecutionDeps } from "./execution.ts";
 import { endedStream, followRun } from "./follow.ts";
@@ -31,7 +40,7 @@ import { checkRunFilter } from "./run_filter.ts";
 import { RunWatches } from "./run_watches.ts";
 import { newRun, type TriggerGuard, type TriggerOptions, type TriggerResult } from "./trigger.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
-import { keepUp } from "./upkeep.ts";
+import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
@@ -312,9 +321,29 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return this;
   }
 
-  async runUntilIdle(): Promise<{ executed: number }> {
+  async runUntilIdle({ maxRuns, timeout }: IdleOptions = {}): Promise<{ executed: number }> {
+    if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
+      throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
+    }
+    if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
     await this.migrate();
-    return { executed: await this.#worker.drain() };
+    const enough = new AbortController();
+    const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
+    try {
+      const stopCount = this.#stopCount;
+      const executed = await this.#worker.drain(maxRuns, enough.signal);
+      const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
+      await purgeInSlices(this.#store, this.#retention, this.#deps, { mayGoOn });
+      return { executed };
+    } finally {
+      cancel();
+    }
+  }
+
+  async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
+    const { retention, limit } = checkPurge(options);
+    await this.migrate();
+    return { deleted: await purgeInSlices(this.#store, retention, this.#deps, { limit }) };
   }
 
   #newWorker(): Worker {
@@ -326,8 +355,8 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
         if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
-        const { id } = await this.trigger(job, input, options);
-        return await this.waitForRun(id, timeout === undefined ? {} : { timeout });
+        const { id, disposition } = await this.trigger(job, input, options);
+        return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
       batchTrigger: async (items) =>
         await this.#enqueue(

@@ -9,6 +9,7 @@ import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "./hub.ts";
 import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { PurgeOptions } from "./upkeep.ts";
 import type { WorkerOptions } from "./worker.ts";
 
 /** The jobs of an engine, by the names that its handles get. */
@@ -42,6 +43,17 @@ export interface WaitOptions {
   timeout?: number;
 }
 
+/** How much {@linkcode Engine.runUntilIdle} does at most. */
+export interface IdleOptions {
+  /** How many runs it claims at most; one that paused and is claimed again counts again. Default: all that are due. */
+  maxRuns?: number;
+  /**
+   * After how many milliseconds it claims and deletes nothing more. What is being executed then is waited for. Default:
+   * never.
+   */
+  timeout?: number;
+}
+
 /** A run to trigger, among others. */
 export type BatchItem<Input> = TriggerOptions & {
   /** The input. */
@@ -52,8 +64,15 @@ export type BatchItem<Input> = TriggerOptions & {
 export interface JobHandle<Input, Output> {
   /** Asks for a run. See {@linkcode Engine.trigger}. */
   trigger(input: Input, options?: TriggerOptions): Promise<TriggerResult>;
-  /** Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}. */
-  triggerAndWait(input: Input, options?: TriggerOptions & WaitOptions): Promise<CompletedRun<Output>>;
+  /**
+   * Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}.
+   *
+   * @returns The completed run, and whether it is new (`disposition`).
+   */
+  triggerAndWait(
+    input: Input,
+    options?: TriggerOptions & WaitOptions,
+  ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
   /** Asks for several runs: all of them or none. */
   batchTrigger(items: readonly BatchItem<Input>[]): Promise<TriggerResult[]>;
   /** A run of this job, or `null`. */
@@ -169,9 +188,20 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Works off everything that is due now, but not what sleeps or waits: for tests, cron and serverless.
+   * Works off everything that is due now, but not what sleeps or waits, and then deletes what `retention` asks for: for
+   * tests, cron and serverless.
    *
-   * @returns How many runs it took up.
+   * @returns `executed`: how many runs it executed. One that paused and was resumed meanwhile counts once.
+   * @throws {RangeError} `maxRuns` is no positive integer, or `timeout` is negative.
    */
-  runUntilIdle(): Promise<{ executed: number }>;
+  runUntilIdle(options?: IdleOptions): Promise<{ executed: number }>;
+  /**
+   * Deletes runs that ended at least so long ago, of any job, the oldest first. It does so in small slices, as
+   * `retention` does, and publishes `run:delete` for each of them.
+   *
+   * @returns `deleted`: how many runs it deleted.
+   * @throws {TypeError} An option is unknown, or `olderThan` is no number.
+   * @throws {RangeError} An option has no such value.
+   */
+  purgeRuns(options: PurgeOptions): Promise<{ deleted: number }>;
 }

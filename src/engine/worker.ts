@@ -84,6 +84,8 @@ export class Worker {
   readonly #executions = new Map<string, Execution>();
   /** What is not over yet: executions, and interrupted ones that are still letting go of their leases. */
   readonly #running = new Set<Promise<void>>();
+  /** Resolves when the next execution has ended; its lease may still be held. */
+  #slotFreed = Promise.withResolvers<void>();
   readonly #nap: Nap;
   readonly #keeper: LeaseKeeper;
   readonly #watch: LeaseWatch;
@@ -145,15 +147,23 @@ export class Worker {
     this.#executions.get(runId)?.supersede(new RunCancelledError(runId));
   }
 
-  /** Works off everything that is due, and resolves with how many runs it took up. */
-  async drain(): Promise<number> {
-    let executed = 0;
+  /**
+   * Works off everything that is due, and resolves with how many runs it executed.
+   *
+   * @param maxRuns How many runs it claims at most; one that is claimed again, after a pause, counts again.
+   * @param enough When it fires, nothing more is claimed. What is being executed is waited for.
+   */
+  async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+    const executed = new Set<string>();
+    const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
+    let claimed = 0;
     let isLastLook = false;
-    while (!this.#stopping.signal.aborted) {
-      const { claims, hasMore } = await persist(() => this.#claim(), this.#deps, this.#stopping.signal);
-      executed += claims.length;
+    while (!ends.aborted && claimed < maxRuns) {
+      const { claims, hasMore } = await persist(() => this.#claim(maxRuns - claimed), this.#deps, ends);
+      claimed += claims.length;
+      for (const { run } of claims) executed.add(run.id);
       if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) isLastLook = false;
-      else if (this.#executions.size > 0) await Promise.race(this.#running);
+      else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
         // What an interrupted run still holds may be let go of in a moment.
@@ -161,7 +171,9 @@ export class Worker {
         await this.#within(GRACE_MS, this.#allEnded());
       }
     }
-    return executed;
+    const isExecuting = (runId: string) => this.#executions.has(runId);
+    while (!this.#stopping.signal.aborted && [...executed].some(isExecuting)) await this.#slotFreed.promise;
+    return executed.size;
   }
 
   /**
@@ -229,17 +241,17 @@ export class Worker {
   }
 
   /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
-  #claim(): Promise<ClaimResult> {
-    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow());
+  #claim(most = Infinity): Promise<ClaimResult> {
+    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow(most));
     this.#claiming = claiming;
     return claiming;
   }
 
-  async #claimNow(): Promise<ClaimResult> {
+  async #claimNow(most: number): Promise<ClaimResult> {
     const { store, hub, host } = this.#deps;
     await this.#keeper.renewOverdue();
     // A claim that was not answered is repeated as it was: it may have brought runs.
-    this.#unanswered ??= { request: this.#newRequest(), sentAt: host.monotonic() };
+    this.#unanswered ??= { request: this.#newRequest(most), sentAt: host.monotonic() };
     this.#hasClaimed = true;
     // The leases of a claim that is repeated began when it was first sent.
     const { request, sentAt } = this.#unanswered;
@@ -256,14 +268,14 @@ export class Worker {
     return result;
   }
 
-  #newRequest(): ClaimRequest {
+  #newRequest(most: number): ClaimRequest {
     const holding = [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted);
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
       jobNames: [...this.#jobs.keys()],
       holding: holding.map(({ claim }) => claim.lease),
-      limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
+      limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };
@@ -303,6 +315,8 @@ export class Worker {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
     }
+    this.#slotFreed.resolve();
+    this.#slotFreed = Promise.withResolvers();
     this.#nap.wake();
     if (outcome.kind === "interrupted") await this.#handBack(execution, bodyEnded);
   }
