@@ -80,9 +80,9 @@ export interface RunIdentity {
 
 /** Which runs to list. What is left out does not restrict. */
 export interface RunFilter {
-  /** Runs of this job, or of any of these. */
+  /** Runs of this job, or of any of these; an empty list matches nothing. */
   jobName?: string | readonly string[];
-  /** Runs that stand like this, or in any of these ways. */
+  /** Runs with this status, or with any of these; an empty list matches nothing. */
   status?: RunStatus | readonly RunStatus[];
   /** Runs that carry all of these labels. */
   labels?: Labels;

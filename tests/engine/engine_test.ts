@@ -494,6 +494,8 @@ forEachStore("getRuns() filters by job, status and labels, newest first", async 
   assert.deepEqual(await ids({ jobName: "echo" }), [third.id, first.id]);
   assert.deepEqual(await ids({ jobName: ["echo", "fail"] }), [third.id, second.id, first.id]);
   assert.deepEqual(await ids({ jobName: "unknown" }), []);
+  assert.deepEqual(await ids({ jobName: [] }), []);
+  assert.deepEqual(await ids({ status: [] }), []);
   assert.deepEqual(await ids({ status: "completed" }), [first.id]);
   assert.deepEqual(await ids({ status: ["failed", "pending"] }), [third.id, second.id]);
   assert.deepEqual(await ids({ labels: { tenant: "a" } }), [second.id, first.id]);
