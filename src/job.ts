@@ -133,9 +133,12 @@ export interface Job<Input = unknown, Output = unknown> {
 export interface JobDefinition<S extends Schema, Output> {
   /** What runs of this job are known by: 1 to 255 characters. Unique in an engine. */
   name: string;
-  /** A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered. */
+  /**
+   * A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered, as the JSON that
+   * is stored: a `Date` is a string by then.
+   */
   input: S;
-  /** A Standard Schema. A run whose function returns something else fails. */
+  /** A Standard Schema. A run whose function returns something else fails, also if the schema takes over 30 seconds. */
   output?: Schema<Output, unknown>;
   /** How often and when its steps are tried again, unless they say otherwise. Default: not at all. */
   retry?: RetryPolicy;

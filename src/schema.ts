@@ -1,4 +1,5 @@
-import { describeFailure, type Issue } from "./error.ts";
+import { describeFailure, type Issue, TimeoutError } from "./error.ts";
+import type { Host } from "./host.ts";
 import { kindOf } from "./kind_of.ts";
 
 /**
@@ -47,12 +48,31 @@ export type Parsed =
   | { ok: true; value: unknown }
   | { ok: false; issues: Issue[]; cause?: unknown };
 
-/** Checks a value: the one place where a schema is called. Never throws. */
-export async function parse(schema: Schema, value: unknown): Promise<Parsed> {
+/** How a check is limited. */
+export interface ParseLimits {
+  /** Time. */
+  host: Pick<Host, "schedule">;
+  /** Names the schema in an error: `The schema of the input of job "import"`. */
+  subject: string;
+  /** Ends the check early: it then rejects with the reason of this signal. */
+  abortSignal?: AbortSignal;
+}
+
+const PARSE_TIMEOUT_MS = 30_000;
+
+/**
+ * Checks a value: the one place where a schema is called. What a schema throws is an answer, too.
+ *
+ * @throws {TimeoutError} The schema has not settled after 30 seconds.
+ */
+export async function parse(schema: Schema, value: unknown, limits: ParseLimits): Promise<Parsed> {
   try {
-    const result = await schema["~standard"].validate(value);
+    const validating = schema["~standard"].validate(value);
+    // Most answer at once, and need no timer.
+    const result = isThenable(validating) ? await inTime(validating, limits) : validating;
     return result.issues ? { ok: false, issues: result.issues.map(toIssue) } : { ok: true, value: result.value };
   } catch (cause) {
+    if (cause instanceof CheckEnded) throw cause.cause;
     const message = "the schema could not check this value";
     return { ok: false, issues: [{ path: [], message }], cause: cause ?? describeFailure(cause) };
   }
@@ -69,6 +89,31 @@ export function checkSchema(value: unknown, subject: string): void {
   const standard = (value as { "~standard"?: Partial<Schema["~standard"]> } | null | undefined)?.["~standard"];
   if (typeof standard?.validate === "function") return;
   throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
+}
+
+/** A check that was ended from outside, and why: nothing that a schema could throw. */
+class CheckEnded extends Error {}
+
+async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal }: ParseLimits): Promise<T> {
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  const end = (cause: unknown) => reject(new CheckEnded("The check was ended", { cause }));
+  const cancelTimer = host.schedule(
+    PARSE_TIMEOUT_MS,
+    () => end(new TimeoutError(`${subject} has not settled within ${PARSE_TIMEOUT_MS} ms`)),
+  );
+  const abort = () => end(abortSignal!.reason);
+  abortSignal?.addEventListener("abort", abort);
+  try {
+    if (abortSignal?.aborted) abort();
+    return await Promise.race([checking, ended]);
+  } finally {
+    cancelTimer();
+    abortSignal?.removeEventListener("abort", abort);
+  }
+}
+
+function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+  return typeof (value as PromiseLike<T> | undefined)?.then === "function";
 }
 
 function toIssue(issue: SchemaIssue): Issue {

@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { type } from "arktype";
 import * as v from "valibot";
 import { z } from "zod";
+import { TimeoutError } from "../src/error.ts";
 import { parse, type Schema } from "../src/schema.ts";
+import { FakeHost } from "./support/fake_host.ts";
+import { forever } from "./support/for_each_store.ts";
+
+function limits(host = new FakeHost()) {
+  return { host, subject: "The schema" };
+}
 
 const LIBRARIES: Record<string, Schema> = {
   zod: z.object({ rows: z.array(z.object({ name: z.string() })) }),
@@ -16,13 +23,13 @@ const LIBRARIES: Record<string, Schema> = {
 
 for (const [library, schema] of Object.entries(LIBRARIES)) {
   Deno.test(`parse() answers what a schema of ${library} accepts`, async () => {
-    const parsed = await parse(schema, { rows: [{ name: "a" }] });
+    const parsed = await parse(schema, { rows: [{ name: "a" }] }, limits());
 
     assert.deepEqual(parsed, { ok: true, value: { rows: [{ name: "a" }] } });
   });
 
   Deno.test(`parse() answers where a schema of ${library} refuses`, async () => {
-    const parsed = await parse(schema, { rows: [{ name: "a" }, { name: 7 }] });
+    const parsed = await parse(schema, { rows: [{ name: "a" }, { name: 7 }] }, limits());
 
     assert.ok(!parsed.ok);
     assert.deepEqual(parsed.issues.map(({ path }) => path), [["rows", 1, "name"]]);
@@ -40,12 +47,12 @@ Deno.test("parse() answers what a schema makes of a value", async () => {
   };
 
   for (const [library, schema] of Object.entries(transforms)) {
-    assert.deepEqual(await parse(schema, { size: "7" }), { ok: true, value: { size: 7 } }, library);
+    assert.deepEqual(await parse(schema, { size: "7" }, limits()), { ok: true, value: { size: 7 } }, library);
   }
 });
 
 Deno.test("parse() carries undefined in both directions", async () => {
-  const parsed = await parse(z.undefined(), undefined);
+  const parsed = await parse(z.undefined(), undefined, limits());
 
   assert.deepEqual(parsed, { ok: true, value: undefined });
 });
@@ -58,7 +65,11 @@ Deno.test("parse() takes every kind of path", async () => {
   const symbol = Symbol("key");
   const path = ["a", 1, { key: "b" }, { key: 2 }, symbol, { key: symbol }];
 
-  const parsed = await parse(aSchema(() => ({ issues: [{ message: "no", path }, { message: "none" }] })), null);
+  const parsed = await parse(
+    aSchema(() => ({ issues: [{ message: "no", path }, { message: "none" }] })),
+    null,
+    limits(),
+  );
 
   assert.deepEqual(parsed, {
     ok: false,
@@ -80,7 +91,7 @@ const BROKEN: Record<string, Schema["~standard"]["validate"]> = {
 
 for (const [what, validate] of Object.entries(BROKEN)) {
   Deno.test(`parse() answers a refusal with a cause for a schema that ${what}`, async () => {
-    const parsed = await parse(aSchema(validate), 1);
+    const parsed = await parse(aSchema(validate), 1, limits());
 
     assert.ok(!parsed.ok);
     assert.equal(parsed.issues.length, 1);
@@ -88,3 +99,45 @@ for (const [what, validate] of Object.entries(BROKEN)) {
     assert.notEqual(parsed.cause, undefined);
   });
 }
+
+Deno.test("parse() gives up a schema that does not settle within 30 s, and names it", async () => {
+  const host = new FakeHost();
+
+  const parsing = parse(aSchema(() => forever()), 1, limits(host));
+  host.advance(29_999);
+  await host.settle();
+  assert.equal(host.timerCount, 1);
+  host.advance(1);
+
+  await assert.rejects(parsing, (error: Error) => {
+    assert.ok(error instanceof TimeoutError);
+    assert.equal(error.message, "The schema has not settled within 30000 ms");
+    return true;
+  });
+});
+
+Deno.test("parse() sets no timer for a schema that answers at once, and leaves none behind", async () => {
+  const host = new FakeHost();
+
+  const parsing = parse(aSchema(() => ({ value: 1 })), 1, limits(host));
+  const during = host.timerCount;
+  await parsing;
+  await parse(aSchema(() => Promise.resolve({ value: 1 })), 1, limits(host));
+  await parse(aSchema(() => Promise.reject(new Error("broken"))), 1, limits(host));
+
+  assert.deepEqual([during, host.timerCount], [0, 0]);
+});
+
+Deno.test("parse() ends with the reason of its abort signal, also of one that has fired", async () => {
+  const host = new FakeHost();
+  const reason = new Error("The run was cancelled");
+  const during = new AbortController();
+
+  const parsing = parse(aSchema(() => forever()), 1, { ...limits(host), abortSignal: during.signal });
+  during.abort(reason);
+  const late = parse(aSchema(() => forever()), 1, { ...limits(host), abortSignal: during.signal });
+
+  await assert.rejects(parsing, (error) => error === reason);
+  await assert.rejects(late, (error) => error === reason);
+  assert.equal(host.timerCount, 0);
+});

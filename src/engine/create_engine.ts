@@ -379,7 +379,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
 
   async #newRun(job: Job, input: unknown, options: TriggerOptions & { copyStepsOf?: string | null }): Promise<NewRun> {
     const { host, maxValueBytes } = this.#deps;
-    return await newRun(job, input, options, { newId: () => host.newId(), maxValueBytes });
+    return await newRun(job, input, options, { host, maxValueBytes });
   }
 
   async #trigger(

@@ -119,7 +119,8 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
    *
    * @returns The run, and whether it is new (`disposition`).
    * @throws {NotFoundError} This engine knows no job of that name.
-   * @throws {ValidationError} The input does not fit, or an option is wrong.
+   * @throws {ValidationError} The input does not fit, as the JSON that is stored, or an option is wrong.
+   * @throws {TimeoutError} The job's schema has not settled after 30 seconds.
    */
   trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult>;
   /** Asks for a run of the job with this name. */

@@ -34,7 +34,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     const output = await execution.begin(async () =>
       await job.run(stepContext(execution), decode(execution.claim.input))
     );
-    await execution.track(checkOutput(job, output)); // the run does not park meanwhile
+    await execution.track(checkOutput(execution, job, output)); // the run does not park meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
     outcome = failedOutcome(error);
@@ -45,9 +45,10 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   return outcome;
 }
 
-async function checkOutput(job: Job, output: unknown): Promise<void> {
+async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: unknown): Promise<void> {
   if (job.output === null) return;
-  const parsed = await parse(job.output, output);
+  const subject = `The schema of the output of job "${job.name}"`;
+  const parsed = await parse(job.output, output, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return;
   throw new ValidationError(
     `The output of job "${job.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,

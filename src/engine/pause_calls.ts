@@ -100,7 +100,9 @@ export class PauseCalls {
   /** What ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
     const over = await this.#over(pause);
-    return schema === undefined ? toResult(over) : await this.#execution.track(toCheckedResult(over, schema));
+    return schema === undefined
+      ? toResult(over)
+      : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
   /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
@@ -200,10 +202,15 @@ function toResult({ resolution }: OverPause): WaitResult {
   return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
 }
 
-async function toCheckedResult(over: OverPause, schema: Schema): Promise<WaitResult<unknown>> {
+async function toCheckedResult(
+  over: OverPause,
+  schema: Schema,
+  { claim, deps, abortSignal }: Execution,
+): Promise<WaitResult<unknown>> {
   const result = toResult(over);
   if (result.outcome === "timeout") return result;
-  const parsed = await parse(schema, result.payload);
+  const subject = `The schema of wait "${over.name}" of job "${claim.run.jobName}"`;
+  const parsed = await parse(schema, result.payload, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return { ...result, payload: parsed.value };
   throw new ValidationError(
     `The payload of wait "${over.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,

@@ -1,5 +1,7 @@
-import { ValidationError } from "../error.ts";
-import { encode } from "../json.ts";
+import { type Issue, ValidationError } from "../error.ts";
+import type { Host } from "../host.ts";
+import { decode, encode } from "../json.ts";
+import { kindOf } from "../kind_of.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
 import { parse } from "../schema.ts";
@@ -38,8 +40,8 @@ export interface TriggerGuard {
 
 /** What {@linkcode newRun} works with. */
 export interface NewRunDeps {
-  /** A new UUIDv7. */
-  newId(): string;
+  /** Time and ids. */
+  host: Host;
   /** How large an input may be, in bytes of JSON. */
   maxValueBytes: number;
 }
@@ -63,16 +65,22 @@ export async function newRun(
   const checkedLabels = checkLabels(labels);
   const subject = `The input of job "${job.name}"`;
   const payload = encode(input, { subject, maxBytes: deps.maxValueBytes });
-  const parsed = await parse(job.input, input);
+  // As every execution, and a retrigger, will find it.
+  const stored = decode(payload);
+  const parsed = await parse(job.input, stored, {
+    host: deps.host,
+    subject: `The schema of the input of job "${job.name}"`,
+  });
   if (!parsed.ok) {
-    throw new ValidationError(`${subject} does not fit its schema: ${describeIssues(parsed.issues)}`, {
+    const issues = parsed.issues.map((issue) => explainStored(issue, input));
+    throw new ValidationError(`${subject} does not fit its schema: ${describeIssues(issues)}`, {
       code: "invalid_input",
-      issues: parsed.issues,
+      issues,
       ...("cause" in parsed ? { cause: parsed.cause } : {}),
     });
   }
   return {
-    id: deps.newId(),
+    id: deps.host.newId(),
     jobName: job.name,
     payload,
     input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
@@ -82,6 +90,25 @@ export async function newRun(
     coalesce,
     copyStepsOf: options.copyStepsOf ?? null,
   };
+}
+
+/** Adds to an issue that the value at its path is stored as something else, if it is. */
+function explainStored(issue: Issue, input: unknown): Issue {
+  const hint = hintAt(input, issue.path);
+  return hint === null ? issue : { ...issue, message: `${issue.message} (${hint})` };
+}
+
+function hintAt(input: unknown, path: Issue["path"]): string | null {
+  try {
+    const given = path.reduce<unknown>((value, key) => (value as Record<string, unknown> | null)?.[key], input);
+    if (given instanceof Date) {
+      return "a Date is stored as a string: let the schema accept one, with z.coerce.date() or z.iso.datetime()";
+    }
+    const { toJSON } = Object(given) as { toJSON?: unknown };
+    return typeof toJSON === "function" ? `${kindOf(given)} is stored as what its toJSON() returns` : null;
+  } catch {
+    return null; // it could be read once, and throws now
+  }
 }
 
 function checkCoalesce(coalesce: unknown, concurrencyKey: string | null): void {

@@ -2,6 +2,7 @@ import { checkRunFilter } from "../engine/run_filter.ts";
 import { describeIssues, type TriggerOptions } from "../engine/trigger.ts";
 import type { RetriggerOptions } from "../engine/engine.ts";
 import { ValidationError } from "../error.ts";
+import type { Host } from "../host.ts";
 import type { Json } from "../json.ts";
 import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
@@ -90,7 +91,7 @@ export function readListFilter(query: URLSearchParams): ListFilter {
 export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
   const { triggerBody } = await import("./bodies.ts"); // only a process that is asked loads zod
-  return await check(body, triggerBody);
+  return await check(body, triggerBody, settings.host);
 }
 
 /**
@@ -101,11 +102,11 @@ export async function readTrigger({ request, settings }: Call): Promise<TriggerR
 export async function readSignal({ request, settings }: Call): Promise<Signal> {
   const body = await readJson(request, settings);
   const { signalBody } = await import("./bodies.ts");
-  return await check(body, signalBody);
+  return await check(body, signalBody, settings.host);
 }
 
-async function check<T>(body: Json, schema: Schema<unknown, T>): Promise<T> {
-  const parsed = await parse(schema, body);
+async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
+  const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
   if (parsed.ok) return parsed.value as T; // it is what the schema answered
   const { issues } = parsed;
   throw new ValidationError(`The body does not have the form that is asked for: ${describeIssues(issues)}`, { issues });
