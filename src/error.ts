@@ -1,3 +1,4 @@
+import { readRetryAfter, type RetryDelay } from "./retry_after.ts";
 import { tidyText } from "./text.ts";
 
 /**
@@ -24,7 +25,8 @@ export type ErrorCode =
   | "run_failed"
   | "run_cancelled"
   | "timeout"
-  | "non_retryable";
+  | "non_retryable"
+  | "retry_after";
 
 /** What every error of this package is: a message for people and a `code` for programs. */
 export class HoldfastError extends Error {
@@ -151,6 +153,60 @@ export class NonRetryableError extends HoldfastError {
   constructor(message: string, options?: ErrorOptions) {
     super("non_retryable", message, options);
   }
+}
+
+/**
+ * Thrown by a step's function: try again after this delay, whatever the policy says of delays. The policy still says how
+ * many attempts there are.
+ *
+ * The member `retryAfter` of any other error, a number of milliseconds, does the same.
+ *
+ * @example
+ * ```ts
+ * import { RetryAfterError, type StepContext } from "@holdfast/jobs";
+ *
+ * async function fetchRows(step: StepContext, url: string) {
+ *   return await step.run("fetch", async ({ abortSignal }) => {
+ *     const response = await fetch(url, { signal: abortSignal });
+ *     const header = response.headers.get("retry-after");
+ *     if (response.status === 429 && header !== null) throw new RetryAfterError(header);
+ *     return await response.text();
+ *   }, { retry: { maxAttempts: 5 } });
+ * }
+ * ```
+ */
+export class RetryAfterError extends HoldfastError {
+  readonly #time: RetryDelay | null;
+
+  /**
+   * Makes an error that sets the next delay.
+   *
+   * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110, section
+   * 10.2.3): seconds or an HTTP-date. What is none of these is ignored, rather than hiding why the attempt failed: the
+   * delay is then that of the policy. An instant in the past is a delay of 0.
+   */
+  constructor(delay: number | Date | string, message = "Try again later", options?: ErrorOptions) {
+    super("retry_after", message, options);
+    this.#time = toRetryDelay(delay);
+  }
+
+  /** The delay from now, in milliseconds; `null` if it was given as something else than a delay. */
+  get retryAfter(): number | null {
+    return this.retryAfterFrom(Date.now());
+  }
+
+  /** The delay from another instant, in milliseconds: that of a clock of your own. */
+  retryAfterFrom(now: number): number | null {
+    if (this.#time === null) return null;
+    return "at" in this.#time ? Math.max(0, this.#time.at - now) : this.#time.afterMs;
+  }
+}
+
+function toRetryDelay(delay: unknown): RetryDelay | null {
+  if (typeof delay === "string") return readRetryAfter(delay);
+  if (typeof delay === "number") return delay >= 0 ? { afterMs: delay } : null;
+  const at = delay instanceof Date ? delay.getTime() : NaN;
+  return Number.isNaN(at) ? null : { at };
 }
 
 /**

@@ -186,7 +186,7 @@ export class StepCalls {
 
   #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
     if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
-    return retryAfter(thrown) ?? retryDelay(policy, attempts, this.#execution.deps.host);
+    return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
 }
 

@@ -44,6 +44,7 @@ const STATUS: Record<ErrorCode, number> = {
   run_cancelled: 500,
   timeout: 500,
   non_retryable: 500,
+  retry_after: 500,
 };
 
 const RETRY_AFTER_SECONDS = 1;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { NonRetryableError, StepError } from "../../src/error.ts";
+import { NonRetryableError, RetryAfterError, StepError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
 import type { Host } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
@@ -265,6 +265,26 @@ forEachStore("retryAfter of an error sets the next delay, whatever the policy", 
   await workOff(engine, host, id, 50);
 
   assert.deepEqual(calls, [0, 300, 300, 350]);
+});
+
+forEachStore("RetryAfterError sets the next delay, by the clock of the worker", async ({ store, host }) => {
+  const errors = [
+    new RetryAfterError(300),
+    new RetryAfterError(new Date(host.now() + 1_000)),
+    new RetryAfterError("60"),
+    new RetryAfterError("no delay"), // then it is that of the policy
+  ];
+  const { calls, work } = failsUntil(5, host, (attempt) => errors[attempt - 1]!);
+  const job = aJob((step) => step.run("fails", work, { retry: { maxAttempts: 5, delay: 10 } }));
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const events = recordEvents(engine);
+  const { id } = await engine.trigger(job, null);
+
+  await workOff(engine, host, id, 100);
+
+  assert.equal((await engine.getRun(id))!.status, "completed");
+  const retries = failures(events).map(({ retryAt }) => Date.parse(retryAt!) - FAKE_START);
+  assert.deepEqual(retries, [calls[0]! + 300, 1_000, calls[2]! + 60_000, calls[3]! + 10]);
 });
 
 forEachStore("retryAfter parks the run when it is long, and gives no attempt more", async (context) => {
