@@ -43,7 +43,7 @@ export type {
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export type { Listen, Listener } from "./src/engine/hub.ts";
-export type { TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
 export type { PurgeOptions } from "./src/engine/upkeep.ts";
 export type { WorkerOptions } from "./src/engine/worker.ts";
 export * from "./src/error.ts";

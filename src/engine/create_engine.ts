@@ -14,7 +14,8 @@ import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
-import { isTerminal, type Run, type RunFilter, type RunPage } from "../run.ts";
+import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from "../run.ts";
+import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
@@ -38,7 +39,14 @@ import { Pulse } from "./pulse.ts";
 import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { RunWatches } from "./run_watches.ts";
-import { newRun, type TriggerGuard, type TriggerOptions, type TriggerResult } from "./trigger.ts";
+import {
+  newRun,
+  parseLabels,
+  type SchemaLabels,
+  type TriggerGuard,
+  type TriggerOptions,
+  type TriggerResult,
+} from "./trigger.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
@@ -53,16 +61,17 @@ const DEFAULT_STOP_TIMEOUT_MS = 8_000;
  * @throws {TypeError} An option is unknown, the store is no store, a job is no job, or two jobs have the same name.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
-export function createEngine<const J extends Jobs>(options: EngineOptions<J>): Engine<J> {
+export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
   return new JobEngine(options);
 }
 
-class JobEngine<J extends Jobs> implements Engine<J> {
-  readonly jobs: JobHandles<J>;
+class JobEngine<J extends Jobs, L> implements Engine<J, L> {
+  readonly jobs: JobHandles<J, L>;
   readonly on: Hub["on"];
   readonly #store: Store;
   readonly #jobs: ReadonlyMap<string, Job>;
   readonly #retention: Retention;
+  readonly #labels: Schema<unknown, SchemaLabels> | undefined;
   readonly #settings: Required<WorkerOptions>;
   readonly #deps: ExecutionDeps;
   readonly #pulse: Pulse;
@@ -79,13 +88,14 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   /** How often it was stopped: a `start()` that is under way then starts nothing. */
   #stopCount = 0;
 
-  constructor(options: EngineOptions<J>) {
+  constructor(options: EngineOptions<J, L>) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const hub = new Hub(host);
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#retention = options.retention ?? {};
+    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // it is given what callers gave
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
@@ -115,7 +125,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     // Each handle passes on what it is given, so it has the types of its job.
     this.jobs = Object.freeze(
       Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, this.#handle(job)])),
-    ) as JobHandles<J>;
+    ) as JobHandles<J, L>;
   }
 
   migrate(): Promise<void> {
@@ -166,7 +176,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return this.stop();
   }
 
-  trigger(job: string | Job, input: unknown, options: TriggerOptions = {}): Promise<TriggerResult> {
+  trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
     return this.#trigger(job, input, options, null);
   }
 
@@ -350,7 +360,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return new Worker(this.#jobs, this.#settings, this.#deps, this.#pulse);
   }
 
-  #handle(job: Job): JobHandle<unknown, unknown> {
+  #handle(job: Job): JobHandle<unknown, unknown, unknown> {
     return {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
@@ -360,7 +370,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       },
       batchTrigger: async (items) =>
         await this.#enqueue(
-          await Promise.all(items.map(({ input, ...options }) => this.#newRun(job, input, options))),
+          await Promise.all(items.map(({ input, ...options }) => this.#requestedRun(job, input, options))),
         ),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
@@ -377,6 +387,15 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return found;
   }
 
+  /** The run that a trigger asks for. Labels that were stored already, as those of a retrigger, are not checked again. */
+  async #requestedRun(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+    const { labels = {}, ...rest } = options;
+    const schema = this.#labels;
+    // Without a schema, newRun() checks them.
+    const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, this.#deps.host);
+    return await this.#newRun(job, input, { ...rest, labels: checked });
+  }
+
   async #newRun(job: Job, input: unknown, options: TriggerOptions & { copyStepsOf?: string | null }): Promise<NewRun> {
     const { host, maxValueBytes } = this.#deps;
     return await newRun(job, input, options, { host, maxValueBytes });
@@ -385,10 +404,10 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async #trigger(
     job: string | Job,
     input: unknown,
-    options: TriggerOptions,
+    options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const asked = await this.#newRun(this.#findJob(job), input, options);
+    const asked = await this.#requestedRun(this.#findJob(job), input, options);
     await guard?.beforeAdding(asked);
     await this.migrate();
     let joinable: string | null = null;

@@ -2,13 +2,14 @@ import type { RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import type { Run, RunFilter, RunPage } from "../run.ts";
+import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
+import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "./hub.ts";
 import type { Plugin } from "./plugin.ts";
-import type { TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
 import type { PurgeOptions } from "./upkeep.ts";
 import type { WorkerOptions } from "./worker.ts";
 
@@ -16,7 +17,7 @@ import type { WorkerOptions } from "./worker.ts";
 export type Jobs = { readonly [key: string]: Job };
 
 /** What {@linkcode createEngine} takes. */
-export interface EngineOptions<J extends Jobs> {
+export interface EngineOptions<J extends Jobs, L = Labels> {
   /** Keeps everything. It stays yours: the engine does not close it. */
   store: Store;
   /** The jobs that this engine knows. */
@@ -25,6 +26,11 @@ export interface EngineOptions<J extends Jobs> {
   worker?: WorkerOptions;
   /** How long finished runs are kept, in milliseconds since they ended. Default: for ever. */
   retention?: Retention;
+  /**
+   * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. What it
+   * answers is stored, and must be labels. Default: any labels.
+   */
+  labels?: Schema<L, SchemaLabels>;
   /** The most bytes of JSON that an input, a step's result, an output or a payload may take. Default 1 MiB. */
   maxValueBytes?: number;
   /** Time, timers, chance and ids. Default: the real ones. */
@@ -55,15 +61,15 @@ export interface IdleOptions {
 }
 
 /** A run to trigger, among others. */
-export type BatchItem<Input> = TriggerOptions & {
+export type BatchItem<Input, L = Labels> = TriggerOptions<L> & {
   /** The input. */
   input: Input;
 };
 
 /** What an engine can do with the runs of one of its jobs. */
-export interface JobHandle<Input, Output> {
+export interface JobHandle<Input, Output, L = Labels> {
   /** Asks for a run. See {@linkcode Engine.trigger}. */
-  trigger(input: Input, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger(input: Input, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /**
    * Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}.
    *
@@ -71,10 +77,10 @@ export interface JobHandle<Input, Output> {
    */
   triggerAndWait(
     input: Input,
-    options?: TriggerOptions & WaitOptions,
+    options?: TriggerOptions<L> & WaitOptions,
   ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
   /** Asks for several runs: all of them or none. */
-  batchTrigger(items: readonly BatchItem<Input>[]): Promise<TriggerResult[]>;
+  batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
   /** A run of this job, or `null`. */
   getRun(runId: string): Promise<Run | null>;
   /** Runs of this job, newest first. */
@@ -82,8 +88,8 @@ export interface JobHandle<Input, Output> {
 }
 
 /** The handles of an engine's jobs, by the names that they were given. */
-export type JobHandles<J extends Jobs> = {
-  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output> : never;
+export type JobHandles<J extends Jobs, L = Labels> = {
+  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output, L> : never;
 };
 
 /** How a run is triggered again. */
@@ -97,10 +103,12 @@ export interface RetriggerOptions {
  *
  * Whatever concerns one run throws {@linkcode NotFoundError} if there is no such run, and anything may throw
  * {@linkcode StoreError} when the store cannot answer.
+ *
+ * `J` are its jobs, and `L` is what its `labels` schema takes.
  */
-export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
+export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposable {
   /** What can be done with each job. */
-  readonly jobs: JobHandles<J>;
+  readonly jobs: JobHandles<J, L>;
   /** Migrates the store and starts the worker. */
   start(): Promise<void>;
   /** Migrates the store: enough for a process that only triggers, lists and shows runs. */
@@ -122,9 +130,9 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
    * @throws {ValidationError} The input does not fit, as the JSON that is stored, or an option is wrong.
    * @throws {TimeoutError} The job's schema has not settled after 30 seconds.
    */
-  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /** Asks for a run of the job with this name. */
-  trigger(jobName: string, input: unknown, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger(jobName: string, input: unknown, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
   /**

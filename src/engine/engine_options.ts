@@ -2,6 +2,7 @@ import { checkDuration } from "../duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
 import { checkOptionNames } from "../option_names.ts";
+import { checkSchema } from "../schema.ts";
 import type { Retention } from "../store.ts";
 import type { EngineOptions, Jobs } from "./engine.ts";
 
@@ -11,6 +12,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   jobs: true,
   worker: true,
   retention: true,
+  labels: true,
   maxValueBytes: true,
   host: true,
 };
@@ -22,11 +24,12 @@ const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true,
  * @throws {TypeError} An option is unknown, the store is no store, or a job is no job.
  * @throws {RangeError} A retention or `maxValueBytes` is out of range.
  */
-export function checkEngineOptions(options: EngineOptions<Jobs>): void {
+export function checkEngineOptions(options: EngineOptions<Jobs, unknown>): void {
   checkOptionNames(options, ENGINE_OPTIONS, "createEngine()");
   checkStore(options.store);
   checkJobs(options.jobs);
   checkRetention(options.retention ?? {});
+  if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkMaxValueBytes(options.maxValueBytes);
 }
 

@@ -4,20 +4,20 @@ import { decode, encode } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
-import { parse } from "../schema.ts";
+import { parse, type Schema } from "../schema.ts";
 import type { Job } from "../job.ts";
 import type { NewRun } from "../store.ts";
 
 /** How a run is triggered, besides its input. */
-export interface TriggerOptions {
+export interface TriggerOptions<L = Labels> {
   /** A run of the same job with this key is answered instead of a new one, as long as it exists. 1 to 255 characters. */
   idempotencyKey?: string;
   /** Runs with this key, of any job, are executed one after another. 1 to 255 characters. */
   concurrencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
   coalesce?: Coalesce;
-  /** Key and value pairs for filters and access rules; up to 64. */
-  labels?: Labels;
+  /** Key and value pairs for filters and access rules; up to 64. The engine's `labels` schema says which. */
+  labels?: L;
 }
 
 /** The run that a trigger made or found, and which of the two. */
@@ -90,6 +90,34 @@ export async function newRun(
     coalesce,
     copyStepsOf: options.copyStepsOf ?? null,
   };
+}
+
+/** What a schema for labels answers; those that are `undefined` are left out. */
+export type SchemaLabels = { readonly [key: string]: string | undefined };
+
+/**
+ * Checks the labels of a trigger by the engine's own schema.
+ *
+ * @returns What the schema made of them: this is stored.
+ * @throws {ValidationError} They do not fit, or the schema makes something else of them than labels.
+ * @throws {TimeoutError} The schema has not settled after 30 seconds.
+ */
+export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Promise<Labels> {
+  const parsed = await parse(schema, labels, { host, subject: "The schema of the labels" });
+  if (parsed.ok) return checkLabels(withoutUndefined(parsed.value));
+  const issues = parsed.issues.map(({ path, message }) => ({ path: ["labels", ...path], message }));
+  throw new ValidationError(`The labels do not fit their schema: ${describeIssues(issues)}`, {
+    code: "invalid_input",
+    issues,
+    ...("cause" in parsed ? { cause: parsed.cause } : {}),
+  });
+}
+
+/** The same labels, or a copy if some of them are `undefined`: what else they may be is for the caller to check. */
+function withoutUndefined(labels: unknown): unknown {
+  const entries = Object.entries(Object(labels));
+  const defined = entries.filter(([, value]) => value !== undefined);
+  return defined.length === entries.length ? labels : Object.fromEntries(defined);
 }
 
 /** Adds to an issue that the value at its path is stored as something else, if it is. */
