@@ -42,6 +42,7 @@ export type {
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
+export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/engine/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
 export type { PurgeOptions } from "./src/engine/upkeep.ts";

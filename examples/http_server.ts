@@ -3,9 +3,16 @@
 //
 // It prints what to ask it with curl. Ctrl-C stops it.
 
-import process from "node:process";
 import { setTimeout } from "node:timers/promises";
-import { createEngine, createHandler, defineJob, MemoryStore, persistLogs, SqliteStore } from "@holdfast/jobs";
+import {
+  createEngine,
+  createHandler,
+  defineJob,
+  MemoryStore,
+  persistLogs,
+  shutdownOnSignal,
+  SqliteStore,
+} from "@holdfast/jobs";
 import { z } from "zod";
 
 const [port = Deno.env.get("PORT") ?? "8000", database] = Deno.args;
@@ -52,10 +59,4 @@ engine.on("run:waiting", ({ runId, waitId }) => {
 });
 engine.on("run:complete", ({ runId }) => console.log(`\nRun ${runId} has completed.`));
 
-for (const name of ["SIGINT", "SIGTERM"]) {
-  process.once(name, async () => {
-    await engine.stop(); // first: it ends the event streams, for which the server would wait
-    await server.shutdown();
-  });
-}
-await server.finished;
+await shutdownOnSignal(engine, { server });

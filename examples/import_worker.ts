@@ -3,15 +3,11 @@
 // Executes imports until SIGTERM or until its standard input ends, so it never outlives whoever started it.
 // Every line that it prints is an event, as JSON.
 
-import process from "node:process";
-import { createEngine, SqliteStore } from "@holdfast/jobs";
+import { createEngine, shutdownOnSignal, SqliteStore } from "@holdfast/jobs";
 import { importEarthquakes } from "./import_earthquakes.ts";
 
 const [database] = Deno.args;
 if (database === undefined) throw new TypeError("Which database? Give its path as an argument");
-
-const stop = new AbortController();
-process.once("SIGTERM", () => stop.abort());
 
 await using store = await SqliteStore.open(database);
 await using engine = createEngine({
@@ -26,4 +22,6 @@ engine.on("*", (event) => {
 });
 await engine.start();
 
-await Deno.stdin.readable.pipeTo(new WritableStream(), { signal: stop.signal }).catch(() => {});
+const stopped = new AbortController();
+shutdownOnSignal(engine).then(() => stopped.abort());
+await Deno.stdin.readable.pipeTo(new WritableStream(), { signal: stopped.signal }).catch(() => {});

@@ -4,7 +4,7 @@
  *     deno run -A examples/multi_tenant.ts          # shows what each of them is answered
  *     deno run -A examples/multi_tenant.ts 8000     # serves them
  */
-import { createEngine, createHandler, defineJob, MemoryStore, type RunFilter } from "@holdfast/jobs";
+import { createEngine, createHandler, defineJob, MemoryStore, type RunFilter, shutdownOnSignal } from "@holdfast/jobs";
 import { z } from "zod";
 
 const publish = defineJob({
@@ -58,7 +58,7 @@ const [port] = Deno.args;
 if (port !== undefined) {
   await engine.start();
   const server = Deno.serve({ hostname: "127.0.0.1", port: Number(port) }, handler.fetch);
-  await server.finished;
+  await shutdownOnSignal(engine, { server });
 } else {
   await show();
 }
