@@ -84,6 +84,7 @@ export {
   type Labels,
   type ListFilter,
   type Progress,
+  type RetriggerFrom,
   type Run,
   type RunFilter,
   type RunIdentity,

@@ -10,7 +10,10 @@ import type { Wait, WaitResult } from "./wait.ts";
 export interface StepTools {
   /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
   readonly abortSignal: AbortSignal;
-  /** The same for every attempt at this step of this run: hand it to outside systems, so that they can tell. */
+  /**
+   * The same for every attempt at this step of this run and of its retries from the failure: hand it to outside systems,
+   * so that they recognise a repeated call.
+   */
   readonly idempotencyKey: string;
   /** 1 for the first attempt, one more after each that failed. One that a crash cut short is not counted. */
   readonly attempt: number;

@@ -66,7 +66,14 @@ export interface Run {
   startedAt: string | null;
   /** When it ended. */
   completedAt: string | null;
+  /** The run of which it is a retry. It keeps this id when that run is deleted. */
+  retriggerOf: string | null;
+  /** Its newest retry. It keeps this id when the retry is deleted, until there is another one. */
+  retriggeredAs: string | null;
 }
+
+/** Where a retry begins: anew, or where the old run failed, with what was recorded before. */
+export type RetriggerFrom = "start" | "failure";
 
 /** Who a run is: what its events and its access rules need to know. None of it ever changes. */
 export interface RunIdentity {
@@ -129,7 +136,10 @@ export interface RunPage {
   hasMore: boolean;
 }
 
-/** What a trigger did: made a run, found the one of its idempotency key, or joined one that is still to run. */
+/**
+ * What a trigger did: made a run, found one that stands for it (by its idempotency key, or a retry that has not ended),
+ * or joined one that is still to run.
+ */
 export type Disposition = "created" | "idempotent" | "coalesced";
 
 /**
@@ -175,6 +185,10 @@ export interface ClientRun {
   startedAt?: string;
   /** When it ended. */
   completedAt?: string;
+  /** The run of which it is a retry. */
+  retriggerOf?: string;
+  /** Its newest retry. */
+  retriggeredAs?: string;
   /** Whether it has ended, for good. */
   isTerminal: boolean;
   /** Whether it is pending, leased or running. */
@@ -197,6 +211,8 @@ export function toClientRun(run: Run): ClientRun {
     createdAt: run.createdAt,
     ...(run.startedAt === null ? {} : { startedAt: run.startedAt }),
     ...(run.completedAt === null ? {} : { completedAt: run.completedAt }),
+    ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
+    ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
     isTerminal: isTerminal(run.status),
     isActive: run.status === "pending" || isLeased(run.status),
     isWaiting: run.status === "waiting",

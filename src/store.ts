@@ -1,7 +1,17 @@
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, NewLogEntry } from "./log.ts";
-import type { Coalesce, Disposition, Labels, Run, RunFilter, RunIdentity, RunPage, TerminalStatus } from "./run.ts";
+import type {
+  Coalesce,
+  Disposition,
+  Labels,
+  RetriggerFrom,
+  Run,
+  RunFilter,
+  RunIdentity,
+  RunPage,
+  TerminalStatus,
+} from "./run.ts";
 import type { ExecutingStep, SavedStep, Step, StepRecord, StepWrite } from "./step.ts";
 import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait } from "./wait.ts";
 
@@ -31,7 +41,12 @@ export interface Store extends AsyncDisposable {
    * A run of the same job with the same idempotency key wins over coalescing. The answers are in the order of
    * the requests, each with the run as it stands.
    *
-   * @throws {NotFoundError} The run in `copyStepsOf` does not exist.
+   * A retry (`retriggerOf`) is not added while the newest retry of the same run has not ended: that one is answered
+   * instead (`idempotent`). A new retry from the failure begins with copies of the old run's completed steps, finished
+   * sleeps and resolved waits. A wait that timed out is copied only if something was recorded after it: as the last
+   * thing it is what the run failed of.
+   *
+   * @throws {NotFoundError} The run in `retriggerOf` does not exist.
    * @throws {ConflictError} A run was deleted after it was added, and before this call was repeated.
    */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
@@ -187,8 +202,8 @@ export interface NewRun {
   concurrencyKey: string | null;
   /** What to do when the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
-  /** A run whose completed steps the new one begins with. */
-  copyStepsOf: string | null;
+  /** The run that has ended of which this one is a retry; `null` if it is none. */
+  retriggerOf: { runId: string; from: RetriggerFrom } | null;
 }
 
 /** What became of a run that was to be added. */
@@ -248,6 +263,8 @@ export interface Claim {
   execution: number;
   /** How long ago its function was first entered, in milliseconds. */
   startedAgoMs: number;
+  /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
+  originId: string;
   /** The recorded steps. */
   steps: StepRecord[];
   /** The waits and sleeps. */

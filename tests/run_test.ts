@@ -20,6 +20,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     updatedAt: "2026-01-01T00:00:01.000Z",
     startedAt: null,
     completedAt: null,
+    retriggerOf: null,
+    retriggeredAs: null,
     ...overrides,
   };
 }
@@ -65,6 +67,12 @@ Deno.test("toClientRun() shows all that is known of a run that has ended", () =>
     isActive: false,
     isWaiting: false,
   });
+});
+
+Deno.test("toClientRun() shows of which run it is a retry, and its newest retry", () => {
+  const client = toClientRun(aStoredRun({ retriggerOf: "old", retriggeredAs: "new" }));
+
+  assert.deepEqual([client.retriggerOf, client.retriggeredAs], ["old", "new"]);
 });
 
 Deno.test("toClientRun() shows an error, even an empty one, and falsy values", () => {

@@ -236,10 +236,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const run = await this.#newRun(this.#findJob(old.jobName), decode(state.payload), {
       labels: old.labels,
       ...(old.concurrencyKey === null ? {} : { concurrencyKey: old.concurrencyKey }),
-      copyStepsOf: from === "failure" ? runId : null,
+      retriggerOf: { runId, from },
     });
     const [result] = await this.#enqueue([run]);
-    this.#deps.hub.publish(old, { type: "run:retry", newRunId: result!.id });
+    const { id, disposition } = result!;
+    if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
     return result!;
   }
 
@@ -396,7 +397,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#newRun(job, input, { ...rest, labels: checked });
   }
 
-  async #newRun(job: Job, input: unknown, options: TriggerOptions & { copyStepsOf?: string | null }): Promise<NewRun> {
+  async #newRun(
+    job: Job,
+    input: unknown,
+    options: TriggerOptions & Partial<Pick<NewRun, "retriggerOf">>,
+  ): Promise<NewRun> {
     const { host, maxValueBytes } = this.#deps;
     return await newRun(job, input, options, { host, maxValueBytes });
   }

@@ -2,7 +2,7 @@ import type { RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
+import type { Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
@@ -94,8 +94,12 @@ export type JobHandles<J extends Jobs, L = Labels> = {
 
 /** How a run is triggered again. */
 export interface RetriggerOptions {
-  /** `start` (default): with nothing done. `failure`: with the completed steps of the old run. */
-  from?: "start" | "failure";
+  /**
+   * `start` (default): with nothing done. `failure`: with the completed steps, finished sleeps and resolved waits of the
+   * old run; a wait that timed out is asked for again if nothing was recorded after it. The steps keep their
+   * `idempotencyKey`.
+   */
+  from?: RetriggerFrom;
 }
 
 /**
@@ -159,7 +163,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
-   * Makes a new run with the job, input, labels and concurrency key of one that has ended.
+   * Makes a new run with the job, input, labels and concurrency key of one that has ended, and links the two
+   * (`retriggerOf`, `retriggeredAs`). While the newest retry of a run has not ended, that one is answered instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine does not know its job any more.

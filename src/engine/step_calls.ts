@@ -165,7 +165,7 @@ export class StepCalls {
 
   async #call({ name, work, timeout }: Attempted, attempt: number): Promise<unknown> {
     const { claim, deps, abortSignal } = this.#execution;
-    const tools = { idempotencyKey: stepId(claim.run.id, name), attempt };
+    const tools = { idempotencyKey: stepId(claim.originId, name), attempt };
     const call = (abortSignal: AbortSignal) =>
       deps.currentStep.run(name, async () => await work({ ...tools, abortSignal }));
     if (timeout === undefined) return await call(abortSignal);

@@ -55,7 +55,7 @@ export interface NewRunDeps {
 export async function newRun(
   job: Job,
   input: unknown,
-  options: TriggerOptions & { copyStepsOf?: string | null },
+  options: TriggerOptions & Partial<Pick<NewRun, "retriggerOf">>,
   deps: NewRunDeps,
 ): Promise<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
@@ -88,7 +88,7 @@ export async function newRun(
     idempotencyKey,
     concurrencyKey,
     coalesce,
-    copyStepsOf: options.copyStepsOf ?? null,
+    retriggerOf: options.retriggerOf ?? null,
   };
 }
 

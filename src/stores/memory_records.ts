@@ -8,7 +8,13 @@ import { isoTime } from "../time.ts";
 import type { PauseRecord, Wait } from "../wait.ts";
 
 /** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
-export interface KeptRun extends NewRun {
+export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
+  /** The run of which it is a retry. */
+  retriggerOf: string | null;
+  /** Its newest retry. */
+  retriggeredAs: string | null;
+  /** The first run of its chain of retries from the failure. */
+  originId: string;
   /** How it stands; `leased` is never used, since a claimed run is entered at once. */
   status: RunStatus;
   /** What its function returned. */
@@ -95,6 +101,9 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
   return {
     ...request,
     labels: { ...request.labels },
+    retriggerOf: request.retriggerOf?.runId ?? null,
+    retriggeredAs: null,
+    originId: request.id,
     status: "pending",
     output: null,
     error: null,
@@ -148,6 +157,8 @@ export function toRun(run: KeptRun): Run {
     updatedAt: isoTime(run.updatedAt),
     startedAt: isoTime(run.startedAt),
     completedAt: isoTime(run.completedAt),
+    retriggerOf: run.retriggerOf,
+    retriggeredAs: run.retriggeredAs,
   };
 }
 
@@ -192,6 +203,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     input: run.input,
     execution: run.interruptions + 1,
     startedAgoMs: Math.max(0, now - run.startedAt!),
+    originId: run.originId,
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };

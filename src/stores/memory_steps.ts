@@ -53,11 +53,3 @@ export function cancelSteps(run: KeptRun, executing: readonly ExecutingStep[], n
     step.completedAt = now;
   }
 }
-
-/** Gives a new run the completed steps of another one, and their order. */
-export function copyCompletedSteps(source: KeptRun, run: KeptRun): void {
-  for (const step of source.steps.values()) {
-    if (step.result.status === "completed") run.steps.set(step.name, { ...step });
-  }
-  run.lastRecordedNo = source.lastRecordedNo;
-}

@@ -88,13 +88,11 @@ export class MemoryStore implements Store {
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#perform((now) => {
-      for (const { id, copyStepsOf } of runs) {
+      for (const { id, retriggerOf } of runs) {
         if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
-        // A run that is known has its steps already: its source may be gone when the call is repeated.
-        if (copyStepsOf === null || this.#runs.get(copyStepsOf) !== undefined || this.#runs.get(id) !== undefined) {
-          continue;
-        }
-        throw new NotFoundError(`Cannot copy the steps of run "${copyStepsOf}": there is no such run`);
+        // When the call is repeated, the old run may be gone.
+        if (retriggerOf === null || this.#runs.has(retriggerOf.runId) || this.#runs.has(id)) continue;
+        throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
       }
       return runs.map((run) => this.#enqueueOne(run, now));
     });
@@ -103,11 +101,13 @@ export class MemoryStore implements Store {
   #enqueueOne(request: NewRun, now: number): Enqueued {
     const known = this.#runs.get(request.id);
     if (known !== undefined) return { run: toRun(known), disposition: "created" };
-    const same = this.#runs.findIdempotent(request);
+    const same = this.#runs.findOpenRetry(request) ?? this.#runs.findIdempotent(request);
     if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
     const joined = this.#findCoalescable(request, now);
     if (joined !== undefined) return { run: toRun(joined), disposition: "coalesced" };
-    return { run: toRun(this.#runs.add(request, now)), disposition: "created" };
+    const run = this.#runs.add(request, () => this.#host.newId(), now);
+    for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });
+    return { run: toRun(run), disposition: "created" };
   }
 
   #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {

@@ -12,7 +12,7 @@ const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
-  has_pauses, started_at, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+  has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
 
 /** What a claim brought, before the histories are read. */

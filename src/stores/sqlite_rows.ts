@@ -29,6 +29,8 @@ export function toRun(row: SqliteRow): Run {
     updatedAt: isoTime(Number(row.updated_at)),
     startedAt: isoTime(integer(row.started_at)),
     completedAt: isoTime(integer(row.completed_at)),
+    retriggerOf: text(row.retrigger_of),
+    retriggeredAs: text(row.retriggered_as),
   };
 }
 

@@ -1,4 +1,5 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
+import type { Host } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
@@ -11,26 +12,34 @@ import { moveRun } from "./sqlite_counts.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
 import { closePauses } from "./sqlite_pauses.ts";
 import type { HeldRun } from "./sqlite_held.ts";
+import { findRetry, linkRetry } from "./sqlite_retrigger.ts";
 import { fromInput, SELECT_RUN, toHeldRun, toRun, toRunIdentity } from "./sqlite_rows.ts";
 
 /** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
-export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
+export function enqueueRuns(
+  db: SqliteDatabase,
+  runs: readonly NewRun[],
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued[] {
   const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
-  for (const { id, copyStepsOf: source } of runs) {
+  for (const { id, retriggerOf } of runs) {
     if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
       throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
     }
-    // A call that is repeated has copied them already.
-    if (source !== null && !exists(source) && !exists(id)) {
-      throw new NotFoundError(`There is no run "${source}"`);
+    // When the call is repeated, the old run may be gone.
+    if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
+      throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
   }
-  return runs.map((run) => enqueueRun(db, run, now));
+  return runs.map((run) => enqueueRun(db, run, host, now));
 }
 
-function enqueueRun(db: SqliteDatabase, run: NewRun, now: number): Enqueued {
+function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+  const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
+  if (retry !== null) return retry;
   const coalescable = findCoalescable(db, run, now);
-  const found = coalescable === null ? insertRun(db, run, now) : null;
+  const found = coalescable === null ? insertRun(db, run, host, now) : null;
   if (found !== null) return { run: found, disposition: "created" };
   return findRun(db, run) ?? { run: toRun(coalescable!), disposition: "coalesced" };
 }
@@ -71,7 +80,7 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
 }
 
 /** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
-function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
+function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const row = {
     id: run.id,
     job: run.jobName,
@@ -80,13 +89,14 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
     place: run.concurrencyKey === null ? "R" : "B",
+    retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;
   if (!isAdded) return null;
@@ -105,26 +115,9 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
       run.id,
     );
   }
-  if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, run.id);
+  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
   return toRun({ ...row, lease_generation: 0, payload: run.payload });
-}
-
-function copySteps(db: SqliteDatabase, sourceId: string, runId: string): void {
-  db.run(
-    `INSERT INTO holdfast_steps
-       (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
-     SELECT r.seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
-     FROM holdfast_runs o JOIN holdfast_steps s ON s.run_seq = o.seq JOIN holdfast_runs r ON r.id = ?
-     WHERE o.id = ? AND s.status = 'completed' ORDER BY s.seq`,
-    runId,
-    sourceId,
-  );
-  db.run(
-    "UPDATE holdfast_runs SET recorded = (SELECT recorded FROM holdfast_runs WHERE id = ?) WHERE id = ?",
-    sourceId,
-    runId,
-  );
 }
 
 /** Extends leases. See `Store.renew()`. */

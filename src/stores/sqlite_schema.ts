@@ -6,6 +6,7 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `place` says whether a run can be claimed: 'R' (ready), 'B' (behind others of its concurrency key), NULL (neither).
 // `timer_at` is when time will wake a waiting run. Both are NULL for most runs, and their indexes are partial: runs
 // that are finished, asleep or blocked cost a claim nothing.
+// `origin_id` is that of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -25,6 +26,9 @@ CREATE TABLE holdfast_runs (
   interruptions INTEGER NOT NULL DEFAULT 0,
   abandonments INTEGER NOT NULL DEFAULT 0,
   ended_by TEXT,
+  retrigger_of TEXT,
+  retriggered_as TEXT,
+  origin_id TEXT,
   progress TEXT,
   output TEXT,
   error TEXT,

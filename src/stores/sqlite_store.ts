@@ -215,7 +215,7 @@ export class SqliteStore implements Store {
 
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
-    return this.#write((now) => enqueueRuns(this.#db, runs, now));
+    return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
   }
 
   /** Claims the oldest due runs of the known jobs, each under a new lease. */

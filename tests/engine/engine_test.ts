@@ -99,6 +99,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     updatedAt: at,
     startedAt: null,
     completedAt: null,
+    retriggerOf: null,
+    retriggeredAs: null,
     disposition: "created",
   });
   const { disposition: _, ...stored } = run;
@@ -614,112 +616,6 @@ forEachStore("getSteps() and getLogs() refuse a run that is not there", async (c
   assert.deepEqual([await engine.getSteps(id), await engine.getLogs(id)], [[], []]);
   await assert.rejects(engine.getSteps("missing"), NotFoundError);
   await assert.rejects(engine.getLogs("missing"), NotFoundError);
-});
-
-forEachStore("retrigger() makes a new run of the same job, input, labels and concurrency key", async (context) => {
-  await using engine = anEngine(context);
-  const old = await engine.trigger("echo", { n: 1 }, {
-    idempotencyKey: "once",
-    concurrencyKey: "line",
-    labels: { a: "b" },
-  });
-  await engine.runUntilIdle();
-  const events = recordEvents(engine);
-
-  const run = await engine.retrigger(old.id);
-
-  assert.notEqual(run.id, old.id);
-  assert.partialDeepStrictEqual(run, {
-    jobName: "echo",
-    status: "pending",
-    payload: { n: 1 },
-    concurrencyKey: "line",
-    idempotencyKey: null,
-    labels: { a: "b" },
-    disposition: "created",
-  });
-  assert.partialDeepStrictEqual(events, [
-    { type: "run:trigger", runId: run.id, input: { n: 1 } },
-    { type: "run:retry", runId: old.id, newRunId: run.id },
-  ]);
-});
-
-for (const from of ["start", "failure"] as const) {
-  forEachStore(`retrigger() from ${from} executes what it is to`, async ({ store, host }) => {
-    const calls: string[] = [];
-    const job = aJob(async (step) => {
-      const first = await step.run("first", () => calls.push("first"));
-      await step.run("breaks", () => {
-        calls.push("breaks");
-        if (calls.length < 3) throw new Error("broken");
-      });
-      return first;
-    });
-    await using engine = createEngine({ store, host, jobs: { job } });
-    const old = await engine.trigger(job, null);
-    await engine.runUntilIdle();
-
-    const run = await engine.retrigger(old.id, { from });
-    await engine.runUntilIdle();
-
-    const again = from === "start" ? ["first", "breaks"] : ["breaks"];
-    assert.deepEqual(calls, ["first", "breaks", ...again]);
-    assert.equal((await engine.getRun(run.id))!.status, "completed");
-    const steps = (await engine.getSteps(run.id)).map(({ name, index, status }) => [name, index, status]);
-    assert.deepEqual(steps, [["first", 0, "completed"], ["breaks", 1, "completed"]]);
-    assert.equal((await engine.getRun(old.id))!.status, "failed");
-  });
-}
-
-forEachStore("retrigger() takes a cancelled run, also from its failure", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
-  await using engine = createEngine({ store, host, jobs: { job } });
-  const old = await engine.trigger(job, null);
-  const idle = engine.runUntilIdle();
-  await reached;
-  await engine.cancel(old.id);
-  letGo("late");
-  await idle;
-
-  const run = await engine.retrigger(old.id, { from: "failure" });
-  await engine.runUntilIdle();
-
-  assert.equal((await engine.getRun(run.id))!.status, "completed");
-  assert.equal((await engine.getRun(old.id))!.status, "cancelled");
-});
-
-forEachStore("retrigger() takes a run that was triggered without an input", async ({ store, host }) => {
-  const job = defineJob({ name: "job", input: z.string().optional(), run: (_step, input) => input ?? "nothing" });
-  await using engine = createEngine({ store, host, jobs: { job } });
-  const old = await engine.jobs.job.trigger(undefined);
-  await engine.runUntilIdle();
-
-  const run = await engine.retrigger(old.id);
-  await engine.runUntilIdle();
-
-  assert.equal((await engine.getRun(run.id))!.output, "nothing");
-});
-
-forEachStore("retrigger() refuses a run that has not ended, is not there, or fits no longer", async (context) => {
-  const { store, host } = context;
-  await using before = createEngine({ store, host, jobs: { echo, fail } });
-  const pending = await before.trigger("echo", 1);
-  const ended = await before.trigger("echo", 1);
-  const ofOldJob = await before.trigger("fail", 1);
-  await before.cancel(ended.id);
-  await before.cancel(ofOldJob.id);
-  const strict = defineJob({ name: "echo", input: z.string(), run: () => 1 });
-  await using engine = createEngine({ store, host, jobs: { strict } });
-
-  await assert.rejects(engine.retrigger(pending.id), (error: ConflictError) => {
-    assert.equal(error.code, "conflict");
-    assert.match(error.message, /pending/);
-    return true;
-  });
-  await assert.rejects(engine.retrigger("missing"), NotFoundError);
-  await assert.rejects(engine.retrigger(ofOldJob.id), NotFoundError);
-  await assert.rejects(engine.retrigger(ended.id), { code: "invalid_input" });
-  assert.equal((await engine.getRuns()).total, 3);
 });
 
 forEachStore("cancel() ends a pending run, which is then never executed", async (context) => {

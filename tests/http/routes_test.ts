@@ -3,6 +3,7 @@ import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
+import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { anything, claimOne, forEachStore, pass } from "../support/for_each_store.ts";
 import { aService, type Service } from "../support/http.ts";
@@ -535,6 +536,22 @@ for (const path of ["/retrigger", "/retry"]) {
     await service.engine.runUntilIdle();
 
     assert.deepEqual([fromFailure.status, readsFromFailure, fromStart.status, reads], [200, 1, 200, 2]);
+  });
+
+  forEachStore(`POST ${path} twice makes one run, to which the old one is linked`, async (context) => {
+    await using service = aService({}, context);
+    const old = await aRunOf(service, "fail");
+
+    const answers = await Promise.all([1, 2].map(() => service.ask("POST", `${path}?runId=${old}&from=failure`)));
+
+    const [first, second] = answers.map(({ body }) => body);
+    assert.deepEqual(first, { success: true, runId: first.runId, status: "pending" });
+    assert.deepEqual(second, first);
+    const { body: { runs } } = await service.ask("GET", "/runs");
+    const links = runs.map(({ id, retriggerOf, retriggeredAs }: ClientRun) => [id, retriggerOf, retriggeredAs]);
+    assert.deepEqual(links, [[first.runId, old, undefined], [old, undefined, first.runId]]);
+    const { body: shown } = await service.ask("GET", `/run?runId=${old}`);
+    assert.equal(shown.retriggeredAs, first.runId);
   });
 }
 

@@ -85,7 +85,12 @@ export class Body implements BodyWitness {
     const { process, label } = this.#life;
     const run = this.#run;
     const { ms, timeout, attempts: maxAttempts } = action;
-    const name = idempotencyKey.slice(run.request.id.length + 1);
+    const [originId, name] = idempotencyKey.split("/") as [string, string];
+    this.#facts.expect(
+      originId === run.originId,
+      "I1",
+      () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
+    );
     this.#checkAttempt(name, attempt, maxAttempts);
     const beganAt = process.world.now;
     const done: AttemptFacts = {
@@ -137,10 +142,13 @@ export class Body implements BodyWitness {
   }
 
   sleeps(givenName: string, ms: number): void {
-    const { sleepsUntil } = this.#run;
+    const { sleepsUntil, source, pauses } = this.#run;
     const name = this.#use("sleeps", givenName);
     this.#run.asked.set(`sleep ${name}`, ms);
-    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + ms);
+    // The run of which this one is a retry has slept already.
+    const isCopied = source !== null &&
+      [...pauses.values()].some((pause) => pause.kind === "sleep" && pause.name === name && pause.resolution !== null);
+    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + (isCopied ? 0 : ms));
   }
 
   waits(givenName: string, timeout: number | null): void {

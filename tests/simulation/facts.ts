@@ -32,6 +32,7 @@ export interface StepFacts {
 /** A wait, as it was first seen. */
 export interface WaitFacts {
   id: string;
+  name: string;
   runId: string;
   deadlineAt: string | null;
   createdAt: string;
@@ -76,6 +77,12 @@ export interface Parking {
 /** Everything that the committed history says of a run. */
 export interface RunFacts {
   request: NewRun;
+  /** The run of whose failure it goes on. */
+  source: RunFacts | null;
+  /** The first run of its chain of retries from the failure. */
+  originId: string;
+  /** Its newest retry. */
+  retry: RunFacts | null;
   /** Its place in the order of the triggers. */
   order: number;
   /** The newest lease generation that was seen. */
@@ -232,11 +239,14 @@ export class Facts {
   }
 }
 
-/** What is known of a run that was just triggered. */
-export function newRunFacts(request: NewRun, order: number, source: RunFacts | undefined): RunFacts {
+/** What is known of a run that was just triggered; `source`: the run of whose failure it goes on. */
+export function newRunFacts(request: NewRun, order: number, source: RunFacts | null): RunFacts {
   const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
   return {
     request,
+    source,
+    originId: source?.originId ?? request.id,
+    retry: null,
     order,
     generation: 0,
     claimedGeneration: 0,

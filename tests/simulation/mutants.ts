@@ -566,6 +566,66 @@ export const MUTANTS: readonly Mutant[] = [
       }),
   },
   {
+    name: "a retrigger forgets a wait",
+    rule: "a retry from the failure asks no question that was answered",
+    database: (store, database) =>
+      double(store, {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf, startedAt } } of enqueued) {
+            if (retriggerOf === null || startedAt !== null) continue;
+            const ofRun = "kind = 'wait' AND run_seq = (SELECT seq FROM holdfast_runs WHERE id = ?)";
+            database.prepare(`DELETE FROM holdfast_pauses WHERE ${ofRun}`).run(id);
+          }
+          return enqueued;
+        },
+      }),
+  },
+  {
+    name: "a retrigger forgets a sleep",
+    rule: "a retry from the failure does not sleep again",
+    store: over((store) => {
+      const retries = new Set<string>();
+      return {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf } } of enqueued) if (retriggerOf !== null) retries.add(id);
+          return enqueued;
+        },
+        claim: async (request) => {
+          const result = await store.claim(request);
+          const claims = result.claims.map((claim) => {
+            const pauses = claim.pauses.filter(({ kind }) => kind !== "sleep");
+            return retries.has(claim.run.id) && claim.lease.generation === 1 ? { ...claim, pauses } : claim;
+          });
+          return { ...result, claims };
+        },
+      };
+    }),
+  },
+  {
+    name: "a retry's steps have keys of their own",
+    rule: "a step has one idempotency key in a run and its retries from the failure",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, originId: claim.run.id })) };
+      },
+    })),
+  },
+  {
+    name: "each retrigger makes a run",
+    rule: "while the newest retry has not ended, another retrigger answers that one",
+    database: (store, database) =>
+      double(store, {
+        enqueue: (runs) => {
+          const unlink = database.prepare("UPDATE holdfast_runs SET retriggered_as = NULL WHERE id = ?");
+          for (const { retriggerOf } of runs) if (retriggerOf !== null) unlink.run(retriggerOf.runId);
+          return store.enqueue(runs);
+        },
+      }),
+  },
+  {
     name: "a deleted run leaves its waits behind",
     rule: "nothing is left of a deleted run",
     store: over((store) => {

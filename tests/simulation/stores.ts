@@ -117,7 +117,7 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
   // It commits at once, so that both stores have done the same whenever somebody looks.
   const sqlite = await openSqlite(database, { ...host, defer: queueMicrotask }, fault);
   await sqlite.migrate();
-  const twin = new TwinStore(new MemoryStore({ host }), sqlite, database);
+  const twin = new TwinStore(new MemoryStore({ host: { ...host, newId: countingIds() } }), sqlite, database);
   return {
     open: () => Promise.resolve(twin.store),
     truth: twin.store,
@@ -134,8 +134,12 @@ function worldHost(world: World): Host {
     schedule: (ms, callback) => world.after(ms, null, callback),
     defer: (callback) => void world.after(0, null, callback),
     random: () => 0.5,
-    newId: () => {
-      throw new Error("A store makes no ids");
-    },
+    newId: countingIds(),
   };
+}
+
+/** Each store makes ids in an order of its own, so that two stores that do the same make the same. */
+function countingIds(): () => string {
+  let ids = 0;
+  return () => `copy-${ids++}`;
 }

@@ -123,7 +123,8 @@ export class WebDoor {
     }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;
-      facts.expect(facts.runs.has(runId), "I12", () => `a retrigger was answered ${runId}, which does not exist`);
+      const isRetry = facts.runs.get(runId)?.request.retriggerOf?.runId === id;
+      facts.expect(isRetry, "I12", () => `a retrigger of ${id} was answered ${runId}, which is no retry of it`);
       return runId;
     }
     const isDone = request.ask === "cancel" ? run.isCancelled : run.isDeleted;

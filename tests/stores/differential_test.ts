@@ -28,8 +28,8 @@ async function compareStores(seed: number): Promise<void> {
   let now = 1_700_000_000_000;
   const host: Host = { ...systemHost, now: () => now };
   const database = new DatabaseSync(":memory:");
-  const memory = new MemoryStore({ host });
-  const sqlite = await SqliteStore.from(database as unknown as SqliteDriver, { host });
+  const memory = new MemoryStore({ host: countingIds(host) });
+  const sqlite = await SqliteStore.from(database as unknown as SqliteDriver, { host: countingIds(host) });
   await sqlite.migrate();
   const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
   const script = new Script(new Chance(seed), () => now, (ms) => now += ms);
@@ -54,6 +54,12 @@ async function compareStores(seed: number): Promise<void> {
   await sqlite.close();
   await memory.close();
   database.close();
+}
+
+/** Each store makes the same ids, one after another. */
+function countingIds(host: Host): Host {
+  let ids = 0;
+  return { ...host, newId: () => `copy-${ids++}` };
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
@@ -89,7 +95,10 @@ class Script {
   learn(outcome: Outcome): void {
     if (!("value" in outcome) || outcome.value === null) return;
     const { claims } = outcome.value as Partial<ClaimResult>;
-    for (const { lease } of claims ?? []) this.#leases.push(lease);
+    for (const { lease, pauses } of claims ?? []) {
+      this.#leases.push(lease);
+      for (const { id } of pauses) if (id.startsWith("copy")) this.#waitIds.push(id);
+    }
     if (Array.isArray(outcome.value) && outcome.value[0]?.expiresAt !== undefined) this.#seen = outcome.value;
   }
 
@@ -130,7 +139,9 @@ class Script {
       coalesce: concurrencyKey !== null && this.#chance.happens(0.4)
         ? this.#chance.pick(["active", "skip", "queue"] as const)
         : null,
-      copyStepsOf: this.#chance.happens(0.1) && this.#runIds.length > 0 ? this.#chance.pick(this.#runIds) : null,
+      retriggerOf: this.#chance.happens(0.15) && this.#runIds.length > 0
+        ? { runId: this.#runId(), from: this.#chance.pick(["start", "failure", "failure"] as const) }
+        : null,
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = operation("enqueue", [run], (store) => store.enqueue([run]));

@@ -12,6 +12,7 @@ import { leaseCases } from "./contract/lease.ts";
 import { openingCases } from "./contract/opening.ts";
 import { pauseCases } from "./contract/pause.ts";
 import { readingCases } from "./contract/reading.ts";
+import { retriggerCases } from "./contract/retrigger.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
@@ -40,6 +41,7 @@ export function storeContract(name: string, open: (host: FakeHost) => Promise<St
 const CASES = [
   ...openingCases,
   ...enqueueCases,
+  ...retriggerCases,
   ...claimCases,
   ...wakingCases,
   ...abandonmentCases,

@@ -18,7 +18,7 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     idempotencyKey: null,
     concurrencyKey: null,
     coalesce: null,
-    copyStepsOf: null,
+    retriggerOf: null,
     ...overrides,
   };
 }

@@ -211,9 +211,17 @@ export class Model {
 
   #retrigger(old: ModelRun, from: "start" | "failure" | null, newRunId: string): Expected {
     if (!hasEnded(old)) return refused(409, "conflict");
+    const retry = old.retriggeredAs === null ? undefined : this.find(old.retriggeredAs);
+    if (retry !== undefined && !hasEnded(retry)) return ok({ success: true, runId: retry.id, status: retry.status });
     const { jobName, input, parsed, labels, concurrencyKey } = old;
     const steps = from === "failure" ? structuredClone(old.steps) : [];
-    this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, steps });
+    // A wait that timed out is the last thing that was recorded: it is asked for again.
+    const wait = from === "failure" && old.wait?.outcome === "signal"
+      ? { ...structuredClone(old.wait), id: null }
+      : null;
+    const copied = { steps, wait, retriggerOf: old.id };
+    this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, ...copied });
+    old.retriggeredAs = newRunId;
     this.#tell("run:retry", old);
     return ok({ success: true, runId: newRunId, status: "pending" });
   }
@@ -334,6 +342,8 @@ const aNewRun = {
   leasedUntil: null,
   steps: [] as ModelRun["steps"],
   wait: null,
+  retriggerOf: null,
+  retriggeredAs: null,
 };
 
 const aNewWait: Omit<ModelWait, "createdAt" | "deadlineAt"> = {

@@ -25,6 +25,7 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       input: request.input,
       execution: 1,
       startedAgoMs: 0,
+      originId: request.id,
       steps: [],
       pauses: [],
     }],
@@ -237,12 +238,12 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
   assert.equal((await store.getRuns({})).total, 0);
 });
 
-test("claim() takes a run that began with the steps of another, of which none had completed", async ({ store }) => {
+test("claim() takes a retry from the failure of a run of which no step had completed", async ({ store }) => {
   const { run } = await add(store);
   const { lease } = await claimOne(store);
   await store.saveStep(lease, aStep({ result: { status: "failed", failure: { name: "Error", message: "no" } } }), null);
   await store.finish(lease, { status: "failed", error: "no", failedStepName: "read" }, null);
-  const { run: again } = await add(store, { copyStepsOf: run.id });
+  const { run: again } = await add(store, { retriggerOf: { runId: run.id, from: "failure" } });
 
   const claim = await claimOne(store);
 
