@@ -57,6 +57,7 @@ export type {
   RunHappening,
   WorkerErrorEvent,
 } from "./src/event.ts";
+export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
@@ -94,7 +95,17 @@ export {
   toClientRun,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export type { ExecutingStep, RetryTime, SavedStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
+export {
+  type ClientStep,
+  type ExecutingStep,
+  type RetryTime,
+  type SavedStep,
+  type Step,
+  type StepRecord,
+  type StepStatus,
+  type StepWrite,
+  toClientStep,
+} from "./src/step.ts";
 export type * from "./src/store.ts";
 export { MemoryStore } from "./src/stores/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";

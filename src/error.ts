@@ -1,5 +1,14 @@
+import {
+  causeOptions,
+  describeFailedRun,
+  type Failure,
+  type FailureKind,
+  failureText,
+  setRecordedStack,
+  toError,
+} from "./failure.ts";
 import { readRetryAfter, type RetryDelay } from "./retry_after.ts";
-import { tidyText } from "./text.ts";
+import { cutBytes, tidyText } from "./text.ts";
 
 /**
  * The reason of a refusal, for programs. Those that a client of the HTTP handler can meet are listed in the
@@ -90,32 +99,47 @@ export class WaitExpiredError extends HoldfastError {
 
 /**
  * A step failed for good. It is built from what was recorded, so a job sees the same error the first time and
- * on every replay: `name` and `message` are those of the error that the step's function threw.
+ * on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function threw.
  */
 export class StepError extends HoldfastError {
   /** The name of the step, with its occurrence (`fetch#2`). */
   readonly stepName: string;
   /** How many attempts ended. */
   readonly attempts: number;
+  readonly #failure: Failure;
 
   /** Makes the error of a recorded failure. */
   constructor(failure: Failure, step: { name: string; attempts: number }) {
-    super("step_failed", failure.message);
+    super("step_failed", failure.message, causeOptions(failure));
     this.name = failure.name;
     this.stepName = step.name;
     this.attempts = step.attempts;
+    this.#failure = failure;
+    setRecordedStack(this, failure);
+  }
+
+  /** What was recorded of the last attempt. */
+  get failure(): Failure {
+    return this.#failure;
   }
 }
 
-/** The run that was waited for has failed. */
+/** The run that was waited for has failed. `cause` is what it failed of, built from what was recorded. */
 export class RunFailedError extends HoldfastError {
   /** The run that failed. */
   readonly runId: string;
+  /** The name of its job. */
+  readonly jobName: string;
+  /** The step that failed, with its occurrence; `null` if no step did. */
+  readonly stepName: string | null;
 
-  /** Makes the error of a failed run; the message is the run's own. */
-  constructor(runId: string, message: string) {
-    super("run_failed", message);
+  /** Makes the error of a failed run. */
+  constructor(run: { runId: string; jobName: string; stepName: string | null; failure: Failure }) {
+    const { runId, jobName, stepName, failure } = run;
+    super("run_failed", `${describeFailedRun(run)}: ${failureText(failure)}`, { cause: toError(failure) });
     this.runId = runId;
+    this.jobName = jobName;
+    this.stepName = stepName;
   }
 }
 
@@ -238,24 +262,43 @@ export class StoreError extends HoldfastError {
   }
 }
 
-/** What is kept of an error: names and messages survive a restart, stacks and classes do not. */
-export interface Failure {
-  /** The error's `name`. */
-  name: string;
-  /** The error's `message`, cut after 8,192 characters. */
-  message: string;
-}
-
 const MAX_MESSAGE_LENGTH = 8_192;
+const MAX_STACK_BYTES = 8_192;
+// An error and its causes, taken together.
+const MAX_ERRORS = 5;
 
 /** Describes anything that was thrown, however odd: never throws itself. */
-export function describeFailure(thrown: unknown): Failure {
-  const error = isInstance(thrown, Error) ? thrown : null;
+export function describeFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
+  return describe(thrown, kind, []);
+}
+
+function describe(thrown: unknown, kind: FailureKind, outer: readonly unknown[]): Failure {
+  // A run that fails of a step keeps what was recorded of the step.
+  const recorded = outer.length === 0 && isInstance(thrown, StepError) ? read(() => thrown.failure) : null;
+  if (recorded !== null) return recorded;
+  if (!isInstance(thrown, Error)) {
+    return { kind, name: "Error", message: describeOther(thrown, outer.length > 0), stack: null, cause: null };
+  }
+  const causes = [...outer, thrown];
+  const cause = read(() => thrown.cause) ?? null;
+  const isLast = cause === null || causes.length === MAX_ERRORS || causes.includes(cause);
   return {
-    name: (error && readText(() => error.name)) ?? "Error",
-    message: (error && readText(() => error.message)) ?? readText(() => String(thrown)) ??
-      "An error that cannot be described",
+    kind,
+    name: readText(() => thrown.name) ?? "Error",
+    message: readText(() => thrown.message) ?? "An error whose message cannot be read",
+    stack: readStack(thrown),
+    cause: isLast ? null : describe(cause, "error", causes),
   };
+}
+
+/** Says what was thrown instead of an error, or given as the cause of one. */
+function describeOther(value: unknown, isCause: boolean): string {
+  const isNothing = value === undefined || value === null;
+  const what = isNothing ? `${value}` : `${/^[aeiou]/.test(typeof value) ? "An" : "A"} ${typeof value}`;
+  const text = isNothing ? null : readText(() => JSON.stringify(value)) ?? readText(() => String(value));
+  return `${what} was ${isCause ? "given as the cause" : "thrown"} instead of an Error${
+    text === null ? "" : `: ${text}`
+  }`;
 }
 
 /** Whether something is an instance of a class. Never throws, as `instanceof` may for a proxy. */
@@ -267,10 +310,23 @@ export function isInstance<T>(value: unknown, type: abstract new (...parameters:
   }
 }
 
-function readText(read: () => unknown): string | null {
+function readText(get: () => unknown): string | null {
+  return readString(get, (text) => tidyText(text, MAX_MESSAGE_LENGTH));
+}
+
+function readStack(error: Error): string | null {
+  return readString(() => error.stack, (stack) => cutBytes(tidyText(stack, MAX_STACK_BYTES), MAX_STACK_BYTES));
+}
+
+function readString(get: () => unknown, tidy: (text: string) => string): string | null {
+  const text = read(get);
+  return typeof text === "string" ? tidy(text) : null;
+}
+
+/** What a function answers; `null` if it throws. */
+function read<T>(get: () => T): T | null {
   try {
-    const text = read();
-    return typeof text === "string" ? tidyText(text, MAX_MESSAGE_LENGTH) : null;
+    return get();
   } catch {
     return null;
   }

@@ -1,3 +1,4 @@
+import type { Failure } from "./failure.ts";
 import type { Json } from "./json.ts";
 
 /** How a run stands. `leased` is a run that a worker holds and has not entered yet. */
@@ -44,6 +45,10 @@ export interface Run {
   output: Json;
   /** Why it failed. */
   error: string | null;
+  /** The step that made it fail, with its occurrence; `null` if none did. */
+  failedStepName: string | null;
+  /** What was thrown, with its stack; `null` if it has not failed. It never leaves the process. */
+  failure: Failure | null;
   /** The latest progress that was kept. */
   progress: Progress | null;
   /** What it was labelled with; labels never change. */
@@ -175,6 +180,8 @@ export interface ClientRun {
   output: Json;
   /** Why it failed. */
   error?: string;
+  /** The step that made it fail, with its occurrence. */
+  failedStepName?: string;
   /** The latest progress that was kept. */
   progress?: Progress;
   /** Its labels. */
@@ -197,7 +204,7 @@ export interface ClientRun {
   isWaiting: boolean;
 }
 
-/** Leaves out of a run what is not for clients (its keys and its lease) and adds what follows from its status. */
+/** Leaves out of a run what is not for clients (its keys, its lease and stacks) and adds what follows from its status. */
 export function toClientRun(run: Run): ClientRun {
   return {
     id: run.id,
@@ -206,6 +213,7 @@ export function toClientRun(run: Run): ClientRun {
     input: run.payload,
     output: run.output,
     ...(run.error === null ? {} : { error: run.error }),
+    ...(run.failedStepName === null ? {} : { failedStepName: run.failedStepName }),
     ...(run.progress === null ? {} : { progress: run.progress }),
     labels: run.labels,
     createdAt: run.createdAt,

@@ -1,10 +1,10 @@
-import type { Failure } from "./error.ts";
+import type { Failure } from "./failure.ts";
 import type { Json, JsonText } from "./json.ts";
 
 /** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";
 
-/** A recorded step, as `/steps` shows it. Times are ISO 8601 in UTC. */
+/** A recorded step. Times are ISO 8601 in UTC. */
 export interface Step {
   /** The run's id and the step's name: the same for every attempt. */
   id: string;
@@ -20,12 +20,23 @@ export interface Step {
   output: Json;
   /** The message of what its function threw. */
   error: string | null;
+  /** What its function threw, with its stack; `null` if it has not failed. It never leaves the process. */
+  failure: Failure | null;
   /** How many attempts have ended. */
   attempts: number;
   /** When its first recorded attempt began. */
   startedAt: string;
   /** When it ended. */
   completedAt: string | null;
+}
+
+/** A recorded step as `/steps` shows it: {@linkcode toClientStep} makes it. */
+export type ClientStep = Omit<Step, "failure">;
+
+/** Leaves out of a step what is not for clients: stacks. */
+export function toClientStep(step: Step): ClientStep {
+  const { id, runId, name, index, status, output, error, attempts, startedAt, completedAt } = step;
+  return { id, runId, name, index, status, output, error, attempts, startedAt, completedAt };
 }
 
 /** How one attempt at a step ended, as a worker records it. */

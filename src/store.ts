@@ -1,3 +1,4 @@
+import type { Failure } from "./failure.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, NewLogEntry } from "./log.ts";
@@ -327,8 +328,6 @@ export interface RunState {
   payload: JsonText | null;
   /** How often it was taken up: 1 before and during its first execution, one more after each interruption. */
   execution: number;
-  /** The step that made it fail. */
-  failedStepName: string | null;
   /** Its recorded steps. */
   steps: Step[];
   /** What it waits for, in the order in which it was prepared. */
@@ -348,7 +347,7 @@ export interface AwaitedPause {
 /** How a run ends, apart from being cancelled. */
 export type Ending =
   | { status: "completed"; output: JsonText | null }
-  | { status: "failed"; error: string; failedStepName: string | null };
+  | { status: "failed"; failure: Failure; failedStepName: string | null };
 
 /** A receipt, and whose wait it was. */
 export interface SignalOutcome extends SignalReceipt {

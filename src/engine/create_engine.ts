@@ -300,7 +300,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const changed = new Promise<void>((resolve) => look = resolve);
         const run = await this.#runOf(runId);
         if (run.status === "completed") return run;
-        if (run.status === "failed") throw new RunFailedError(runId, run.error ?? "The run failed");
+        if (run.status === "failed") {
+          const { jobName, failedStepName: stepName, failure } = run;
+          throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a run that failed has one
+        }
         if (run.status === "cancelled") throw new RunCancelledError(runId);
         if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
         await changed;

@@ -1,4 +1,5 @@
 import { ValidationError } from "../error.ts";
+import { failureText } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import { parse } from "../schema.ts";
@@ -66,7 +67,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   try {
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text }
-      : { status: "failed" as const, error: outcome.error, failedStepName: outcome.failedStepName };
+      : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
     const finishing = persist(
       () => execution.write((progress) => deps.store.finish(claim.lease, ending, progress)),
       deps,
@@ -81,7 +82,8 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
-    execution.publish({ type: "run:fail", error: outcome.error, failedStepName: outcome.failedStepName });
+    const { failure, failedStepName } = outcome;
+    execution.publish({ type: "run:fail", error: failureText(failure), failedStepName });
   }
   return outcome;
 }

@@ -1,6 +1,7 @@
 import type { AsyncLocalStorage } from "node:async_hooks";
 import { describeFailure, isInstance, LeaseLostError, StepError } from "../error.ts";
 import type { RunHappening } from "../event.ts";
+import type { Failure } from "../failure.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Progress } from "../run.ts";
@@ -342,16 +343,15 @@ function recordedNos({ steps, pauses }: Claim): number[] {
 /** How an execution of a run ended. */
 export type Outcome =
   | { kind: "completed"; text: JsonText | null }
-  | { kind: "failed"; error: string; failedStepName: string | null }
+  | { kind: "failed"; failure: Failure; failedStepName: string | null }
   | { kind: "waiting" }
   | { kind: "interrupted" };
 
 /** The failure of a run whose function threw. */
 export function failedOutcome(thrown: unknown): Outcome {
-  const { name, message } = describeFailure(thrown);
   return {
     kind: "failed",
-    error: message === "" ? name : message,
+    failure: describeFailure(thrown),
     failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
   };
 }

@@ -1,5 +1,6 @@
 import { checkDuration } from "../duration.ts";
-import { describeFailure, type Failure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { describeFailure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import type { Failure } from "../failure.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
@@ -149,12 +150,14 @@ export class StepCalls {
     attempt: number,
   ): Promise<{ text: JsonText | null } | { failure: Failure; delayMs: number | null }> {
     const { abortSignal } = this.#execution;
+    const late = new AbortController();
     let value: unknown;
     try {
-      value = await this.#call(step, attempt);
+      value = await this.#call(step, attempt, late);
     } catch (error) {
       if (abortSignal.aborted) throw abortSignal.reason;
-      return { failure: describeFailure(error), delayMs: this.#delayAfter(error, step.retry, attempt) };
+      const kind = late.signal.aborted && error === late.signal.reason ? "timeout" : "error";
+      return { failure: describeFailure(error, kind), delayMs: this.#delayAfter(error, step.retry, attempt) };
     }
     try {
       return { text: this.#execution.encode(value, `The result of step "${step.name}"`) };
@@ -163,14 +166,14 @@ export class StepCalls {
     }
   }
 
-  async #call({ name, work, timeout }: Attempted, attempt: number): Promise<unknown> {
+  /** @param late Fires when the attempt has taken longer than it may. */
+  async #call({ name, work, timeout }: Attempted, attempt: number, late: AbortController): Promise<unknown> {
     const { claim, deps, abortSignal } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt };
     const call = (abortSignal: AbortSignal) =>
       deps.currentStep.run(name, async () => await work({ ...tools, abortSignal }));
     if (timeout === undefined) return await call(abortSignal);
 
-    const late = new AbortController();
     const { promise: timedOut, reject } = Promise.withResolvers<never>();
     const cancel = deps.host.schedule(timeout, () => {
       const error = new TimeoutError(`Step "${name}" took longer than ${timeout} ms`);

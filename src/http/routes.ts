@@ -1,5 +1,6 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
+import { toClientStep } from "../step.ts";
 import type { Call } from "./call.ts";
 import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
@@ -109,7 +110,7 @@ async function showRun({ caller, query }: Call): Promise<Response> {
 }
 
 async function showSteps({ caller, query }: Call): Promise<Response> {
-  return jsonResponse(await caller.getSteps(readRunId(query)));
+  return jsonResponse((await caller.getSteps(readRunId(query))).map(toClientStep));
 }
 
 async function showWaits({ caller, query }: Call): Promise<Response> {

@@ -1,4 +1,5 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import { abandonedFailure } from "./abandoned_failure.ts";
 import { wakesAt } from "./memory_pauses.ts";
 import { earliest, type KeptRun, toClaim, toIdentity } from "./memory_records.ts";
 import type { MemoryRuns } from "./memory_runs.ts";
@@ -70,10 +71,9 @@ function doWhatTimeBrought(
 }
 
 function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
-  const error = `Abandoned ${run.abandonments} times in a row without recording anything: ` +
-    "its worker keeps dying or stalling";
-  runs.end(run, { status: "failed", error, failedStepName: null }, now);
-  return { run: toIdentity(run), error };
+  const failure = abandonedFailure(run.abandonments);
+  runs.end(run, { status: "failed", failure, failedStepName: null }, now);
+  return { run: toIdentity(run), error: failure.message };
 }
 
 /** The jobs that live workers know: those that claimed within the length of their leases. */

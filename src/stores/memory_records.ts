@@ -1,4 +1,4 @@
-import type { Failure } from "../error.ts";
+import { type Failure, failureText } from "../failure.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, NewLogEntry } from "../log.ts";
 import type { Run, RunIdentity, RunStatus } from "../run.ts";
@@ -19,8 +19,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   status: RunStatus;
   /** What its function returned. */
   output: JsonText | null;
-  /** Why it failed. */
-  error: string | null;
+  /** What it failed of. */
+  failure: Failure | null;
   /** The step that made it fail. */
   failedStepName: string | null;
   /** The latest progress that was kept. */
@@ -106,7 +106,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     originId: request.id,
     status: "pending",
     output: null,
-    error: null,
+    failure: null,
     failedStepName: null,
     progress: null,
     lease: null,
@@ -146,7 +146,9 @@ export function toRun(run: KeptRun): Run {
     status: run.status,
     payload: toJson(run.payload),
     output: toJson(run.output),
-    error: run.error,
+    error: run.failure === null ? null : failureText(run.failure),
+    failedStepName: run.failedStepName,
+    failure: structuredClone(run.failure),
     progress: toJson(run.progress) as Run["progress"],
     idempotencyKey: run.idempotencyKey,
     concurrencyKey: run.concurrencyKey,
@@ -168,7 +170,6 @@ export function toRunState(run: KeptRun): RunState {
     run: toRun(run),
     payload: run.payload,
     execution: run.interruptions + 1,
-    failedStepName: run.failedStepName,
     steps: toSteps(run),
     pauses: toAwaitedPauses(run),
   };
@@ -228,6 +229,7 @@ function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
 
 function toStep(runId: string, step: KeptStep): Step {
   const { result } = step;
+  const failure = result.status === "completed" ? null : result.failure;
   return {
     id: stepId(runId, step.name),
     runId,
@@ -235,7 +237,8 @@ function toStep(runId: string, step: KeptStep): Step {
     index: step.index,
     status: result.status === "retrying" ? "failed" : result.status,
     output: result.status === "completed" ? toJson(result.output) : null,
-    error: result.status === "completed" ? null : result.failure?.message ?? null,
+    error: failure?.message ?? null,
+    failure: structuredClone(failure),
     attempts: step.attempts,
     startedAt: isoTime(step.startedAt),
     completedAt: isoTime(step.completedAt),

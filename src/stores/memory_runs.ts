@@ -170,7 +170,7 @@ export class MemoryRuns {
     if (ending.status === "cancelled") this.#keepKey(run, now);
     run.status = ending.status;
     run.output = ending.status === "completed" ? ending.output : null;
-    run.error = ending.status === "failed" ? ending.error : null;
+    run.failure = ending.status === "failed" ? structuredClone(ending.failure) : null;
     run.failedStepName = ending.status === "failed" ? ending.failedStepName : null;
     run.lease = null;
     run.parking = null;

@@ -16,7 +16,7 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): Saved
     index: earlier?.index ?? step.index,
     attempts: step.attempts,
     result: result.status === "retrying"
-      ? { status: "retrying", failure: { ...result.failure }, retryAt: now + result.delayMs }
+      ? { status: "retrying", failure: structuredClone(result.failure), retryAt: now + result.delayMs }
       : structuredClone(result),
     recordedNo,
     startedAt: earlier?.startedAt ?? startedAt(step, now),

@@ -1,5 +1,6 @@
 import type { RunIdentity, RunStatus } from "../run.ts";
 import type { ClaimRequest, ClaimResult } from "../store.ts";
+import { abandonedFailure } from "./abandoned_failure.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
@@ -123,15 +124,15 @@ export function takeAway(
 ): string | null {
   const runSeq = Number(row.seq);
   const abandonments = Number(row.abandonments) + 1;
-  const error = abandonments < maxAbandonments
-    ? null
-    : `Abandoned ${abandonments} times in a row without recording anything: its worker keeps dying or stalling`;
+  const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
+  const error = failure?.message ?? null;
   db.run(
-    `UPDATE holdfast_runs SET status = ?, error = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
+    `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
        lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
        abandonments = ? WHERE seq = ?`,
     error === null ? "pending" : "failed",
     error,
+    failure === null ? null : JSON.stringify(failure),
     error === null ? null : now,
     now,
     abandonments,

@@ -42,7 +42,7 @@ export function* readClaims(
 
 function readSteps(db: SqliteDatabase, { seq }: SqliteRow, after: string): SqliteRow[] {
   return db.all(
-    `SELECT name, position, status, output, error_name, error_message, attempts, retry_at, recorded_no
+    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
      FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?`,
     seq!,
     after,

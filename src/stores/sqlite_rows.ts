@@ -1,3 +1,4 @@
+import type { Failure } from "../failure.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogEntry, LogLevel } from "../log.ts";
 import type { Labels, Run, RunIdentity, RunStatus } from "../run.ts";
@@ -19,6 +20,8 @@ export function toRun(row: SqliteRow): Run {
     payload: json(row.payload),
     output: json(row.output),
     error: text(row.error),
+    failedStepName: text(row.failed_step),
+    failure: failure(row.failure),
     progress: json(row.progress) as Run["progress"],
     idempotencyKey: text(row.idempotency_key),
     concurrencyKey: text(row.concurrency_key),
@@ -60,6 +63,7 @@ function toLabels(text: string): Labels {
 
 /** A row of `holdfast_steps` as a step of the run. */
 export function toStep(runId: string, row: SqliteRow): Step {
+  const failed = failure(row.failure);
   return {
     id: stepId(runId, row.name as string),
     runId,
@@ -67,7 +71,8 @@ export function toStep(runId: string, row: SqliteRow): Step {
     index: Number(row.position),
     status: (row.status === "retrying" ? "failed" : row.status) as StepStatus,
     output: json(row.output),
-    error: text(row.error_message),
+    error: failed?.message ?? null,
+    failure: failed,
     attempts: Number(row.attempts),
     startedAt: isoTime(Number(row.started_at)),
     completedAt: isoTime(integer(row.completed_at)),
@@ -76,7 +81,6 @@ export function toStep(runId: string, row: SqliteRow): Step {
 
 /** A row of `holdfast_steps` as a replay needs it. */
 export function toStepRecord(row: SqliteRow, now: number): StepRecord {
-  const failure = { name: row.error_name as string, message: row.error_message as string };
   return {
     name: row.name as string,
     index: Number(row.position),
@@ -84,8 +88,8 @@ export function toStepRecord(row: SqliteRow, now: number): StepRecord {
     result: row.status === "completed"
       ? { status: "completed", output: text(row.output) }
       : row.status === "failed"
-      ? { status: "failed", failure }
-      : { status: "retrying", failure, retry: retryTime(Number(row.retry_at), now) },
+      ? { status: "failed", failure: failure(row.failure)! }
+      : { status: "retrying", failure: failure(row.failure)!, retry: retryTime(Number(row.retry_at), now) },
     recordedNo: Number(row.recorded_no),
   };
 }
@@ -174,6 +178,10 @@ export function toInput(row: SqliteRow): JsonText | null {
 
 function json(column: SqliteRow[string] | undefined): Json {
   return decode((column ?? null) as JsonText | null) ?? null;
+}
+
+function failure(column: SqliteRow[string] | undefined): Failure | null {
+  return typeof column === "string" ? JSON.parse(column) : null;
 }
 
 function text(column: SqliteRow[string] | undefined): string | null {

@@ -1,4 +1,5 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
+import { failureText } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
@@ -239,11 +240,11 @@ export function recordStep(
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
   const isRecorded = db.run(
-    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, error_name, error_message, attempts,
+    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, failure, attempts,
        retry_at, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
-       error_name = excluded.error_name, error_message = excluded.error_message, attempts = excluded.attempts,
+       failure = excluded.failure, attempts = excluded.attempts,
        retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
      WHERE status = 'retrying' AND excluded.attempts > attempts`,
     run.seq,
@@ -251,8 +252,7 @@ export function recordStep(
     step.index,
     result.status,
     result.status === "completed" ? result.output : null,
-    failure?.name ?? null,
-    failure?.message ?? null,
+    failure === null ? null : JSON.stringify(failure),
     step.attempts,
     retryAt,
     run.recorded,
@@ -326,7 +326,8 @@ export function finishRun(
   const columns = [
     ending.status,
     ending.status === "completed" ? ending.output : null,
-    ending.status === "failed" ? ending.error : null,
+    ending.status === "failed" ? failureText(ending.failure) : null,
+    ending.status === "failed" ? JSON.stringify(ending.failure) : null,
     ending.status === "failed" ? ending.failedStepName : null,
     progress,
     now,
@@ -363,7 +364,7 @@ export function finishRun(
   if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
 
-const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?,
+const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
   progress = coalesce(?, progress), lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
 
 /** Cancels a run that has not ended. See `Store.cancel()`. */

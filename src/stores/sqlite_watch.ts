@@ -18,7 +18,6 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
     run: toRun(row),
     payload: row.payload as string | null,
     execution: Number(row.interruptions) + 1,
-    failedStepName: row.failed_step as string | null,
     steps: steps.map((step) => toStep(runId, step)),
     pauses: [...pauses.map(toAwaitedPause), ...retries.map(toAwaitedRetry)],
   };

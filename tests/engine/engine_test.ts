@@ -88,6 +88,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     payload: { n: 1 },
     output: null,
     error: null,
+    failedStepName: null,
+    failure: null,
     progress: null,
     labels: { tenant: "a", __proto__x: "b" },
     idempotencyKey: "once",
@@ -396,8 +398,9 @@ forEachStore("waitForRun() throws what became of the run", async (context) => {
   await Promise.all([
     assert.rejects(failing, (error: RunFailedError) => {
       assert.ok(error instanceof RunFailedError);
-      assert.deepEqual([error.runId, error.code], [failed.id, "run_failed"]);
-      assert.match(error.message, /broken/);
+      const { runId, jobName, stepName, code, message } = error;
+      assert.deepEqual([runId, jobName, stepName, code], [failed.id, "fail", null, "run_failed"]);
+      assert.equal(message, `Run "${failed.id}" of job "fail" failed: broken`);
       return true;
     }),
     assert.rejects(cancelling, RunCancelledError),
@@ -574,7 +577,7 @@ forEachStore("getSteps() answers what was recorded, in order", async ({ store, h
 
   const [at, later] = [FAKE_START, FAKE_START + 5].map((instant) => new Date(instant).toISOString());
   const common = { runId: id, attempts: 1 };
-  assert.deepEqual(steps.map(({ id: _, ...step }) => step), [
+  assert.deepEqual(steps.map(({ id: _, failure: __, ...step }) => step), [
     {
       ...common,
       name: "first",

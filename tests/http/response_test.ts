@@ -19,6 +19,7 @@ import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aService } from "../support/http.ts";
+import { aFailure } from "../support/fixtures.ts";
 
 const HEADERS = {
   "content-type": "application/json",
@@ -62,8 +63,13 @@ const HIDDEN: unknown[] = [
   new HoldfastError("internal", "secret"),
   new StoreError("secret", { code: "internal" }),
   new LeaseLostError({ runId: "secret", generation: 1 }),
-  new StepError({ name: "Error", message: "secret" }, { name: "secret", attempts: 1 }),
-  new RunFailedError("secret", "secret"),
+  new StepError(aFailure({ message: "secret" }), { name: "secret", attempts: 1 }),
+  new RunFailedError({
+    runId: "secret",
+    jobName: "secret",
+    stepName: null,
+    failure: aFailure({ message: "secret" }),
+  }),
   new RunCancelledError("secret"),
   new TimeoutError("secret"),
   new HoldfastError("non_retryable", "secret"),

@@ -270,6 +270,31 @@ forEachStore("GET /runs takes a thousand job names and all the labels that a run
   assert.deepEqual([status, body.total], [200, 0]);
 });
 
+forEachStore("no route shows a stack: /run, /runs and /steps tell the message and the step", async (context) => {
+  const failing = defineJob({
+    name: "failing",
+    input: anything,
+    run: (step) =>
+      step.run("read", () => {
+        throw new Error("no such file", { cause: new Error("a hidden cause") });
+      }),
+  });
+  await using service = aService({}, context, { failing });
+  const runId = await aRunOf(service, "failing");
+  assert.match((await service.engine.getRun(runId))!.failure!.stack!, /routes_test/);
+
+  const { body: run } = await service.ask("GET", `/run?runId=${runId}`);
+  const { body: { runs } } = await service.ask("GET", "/runs");
+  const { body: steps } = await service.ask("GET", `/steps?runId=${runId}`);
+
+  assert.deepEqual([run.error, run.failedStepName, steps[0].error], ["no such file", "read", "no such file"]);
+  assert.deepEqual(runs, [run]);
+  assert.deepEqual(Object.keys(steps[0]).sort(), [
+    ...["attempts", "completedAt", "error", "id", "index", "name", "output", "runId", "startedAt", "status"],
+  ]);
+  assert.ok(!/routes_test|hidden|failure/.test(JSON.stringify([run, runs, steps])));
+});
+
 forEachStore("GET /steps shows the recorded steps in the order of their index", async (context) => {
   const stepping = defineJob({
     name: "stepping",

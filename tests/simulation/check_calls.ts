@@ -1,4 +1,5 @@
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { ExecutingStep, SavedStep, StepWrite } from "../../src/step.ts";
 import type {
@@ -240,7 +241,7 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
     const isSame = outcome !== null && "value" in outcome && JSON.stringify(outcome.value) === result.output;
     return facts.expect(isInTime && isSame, "I1", tell);
   }
-  const isTimeout = result.failure.name === "TimeoutError";
+  const isTimeout = result.failure.kind === "timeout";
   if (isTimeout) facts.notice("a step took too long");
   const isSame = isTimeout
     ? timeout !== null && lastedMs() >= timeout
@@ -295,7 +296,7 @@ function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Ou
     () => `${lease.runId} ended as ${ending.status} although it was ${run.state?.run.status} before`,
   );
   const returned = run.returned.get(lease.generation);
-  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : ending.error}`;
+  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : failureText(ending.failure)}`;
   facts.expect(returned === ended, "I1", () => `the function of ${lease.runId} ${returned}, its end is ${ended}`);
   run.ending = ending;
   run.hasEnded = true;

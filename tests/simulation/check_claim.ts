@@ -31,7 +31,8 @@ export function checkClaim(
     facts.notice("a run failed because it was abandoned too often");
     const run = facts.run(id);
     run.hasEnded = true;
-    run.ending = { status: "failed", error, failedStepName: null };
+    const failure = { kind: "abandoned", name: "Error", message: error, stack: null, cause: null } as const;
+    run.ending = { status: "failed", failure, failedStepName: null };
     const { claimsSinceRecord } = run;
     facts.expect(
       claimsSinceRecord >= request.maxAbandonments,

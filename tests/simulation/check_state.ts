@@ -1,3 +1,4 @@
+import { type Failure, failureText } from "../../src/failure.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, RunState, Store } from "../../src/store.ts";
 import type { Step } from "../../src/step.ts";
@@ -120,11 +121,13 @@ function checkRequest(facts: Facts, { request }: RunFacts, { run, payload }: Run
 }
 
 /** A run ends as its worker said. */
-function checkEnding(facts: Facts, ending: Ending, { run, failedStepName }: RunState): void {
+function checkEnding(facts: Facts, ending: Ending, { run }: RunState): void {
   const isSame = run.status === ending.status &&
     (ending.status === "completed"
       ? JSON.stringify(run.output) === ending.output && run.error === null
-      : run.output === null && run.error === ending.error && failedStepName === ending.failedStepName);
+      : run.output === null && run.error === failureText(ending.failure) &&
+        JSON.stringify(run.failure) === JSON.stringify(ending.failure) &&
+        run.failedStepName === ending.failedStepName);
   facts.expect(isSame, "I3", () => `${run.id} ended with ${JSON.stringify(ending)}, and is ${JSON.stringify(run)}`);
 }
 
@@ -142,11 +145,12 @@ function checkStep(facts: Facts, run: RunFacts, step: Step): void {
   if (known === undefined) {
     return facts.violate("I2", `step ${step.name} of ${id} is recorded, but nobody who may write has recorded it`);
   }
-  const result = JSON.parse(known.result) as { status: string; output?: string; failure?: { message: string } };
+  const result = JSON.parse(known.result) as { status: string; output?: string; failure?: Failure };
   const isSame = step.attempts === known.attempts &&
     (result.status === "completed"
       ? step.status === "completed" && JSON.stringify(step.output) === result.output
-      : step.status === "failed" && step.error === result.failure!.message);
+      : step.status === "failed" && step.error === result.failure!.message &&
+        JSON.stringify(step.failure) === JSON.stringify(result.failure));
   facts.expect(
     isSame && (step.completedAt !== null) === known.isOver,
     "I1",

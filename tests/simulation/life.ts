@@ -12,6 +12,7 @@ import type {
 } from "../../src/store.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
+import { failureText } from "../../src/failure.ts";
 import { isoTime } from "../../src/time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
@@ -388,7 +389,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const [{ runId }, ending] = parameters as [Lease, Ending];
       return ending.status === "completed"
         ? [`run:complete ${runId} ${ending.output}`]
-        : [`run:fail ${runId} ${ending.error} ${ending.failedStepName}`];
+        : [`run:fail ${runId} ${failureText(ending.failure)} ${ending.failedStepName}`];
     }
     case "cancel": {
       const run = outcome.value as Run | null;

@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { ConflictError, HoldfastError, LeaseLostError, StoreError, WaitExpiredError } from "../../src/error.ts";
 import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { Claim, Store } from "../../src/store.ts";
+import type { Claim, Ending, Store } from "../../src/store.ts";
 import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
 import type { HandlerAuth } from "../../src/http/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
@@ -395,7 +395,7 @@ export const MUTANTS: readonly Mutant[] = [
     rule: "a run ends as its function did",
     client: overClient((store) => ({
       finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "failed" ? { ...ending, error: "It fails" } : ending, progress),
+        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, progress),
     })),
   },
   {
@@ -1002,6 +1002,11 @@ function asOther(request: Request): Request {
   const headers = new Headers(request.headers);
   headers.set("x-org", ORGS.find((org) => org !== headers.get("x-org"))!);
   return new Request(request.clone(), { headers });
+}
+
+/** The same ending with another message. */
+function reworded(ending: Ending & { status: "failed" }): Ending {
+  return { ...ending, failure: { ...ending.failure, message: "It fails" } };
 }
 
 /** A pause that another signal seems to have ended. */

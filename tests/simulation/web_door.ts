@@ -156,12 +156,14 @@ export class WebDoor {
   }
 
   #checkShownRun({ request }: RunFacts, shown: ClientRun): void {
-    const isSame = shown.id === request.id && JSON.stringify(shown.input) === request.payload;
+    const isSame = shown.id === request.id && JSON.stringify(shown.input) === request.payload && !("failure" in shown);
     this.#deps.facts.expect(isSame, "I12", () => `${request.id} is shown as ${JSON.stringify(shown)}`);
   }
 
   #checkShownSteps(run: RunFacts, shown: Step[]): void {
-    for (const { name, status, output } of shown) {
+    for (const step of shown) {
+      const { name, status, output } = step;
+      this.#deps.facts.expect(!("failure" in step), "promise 10", () => `a stack is shown: ${JSON.stringify(step)}`);
       if (status !== "completed") continue;
       const recorded = run.steps.get(name)?.result;
       this.#deps.facts.expect(

@@ -8,6 +8,7 @@ import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
+import { aFailure } from "../support/fixtures.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
@@ -171,7 +172,7 @@ class Script {
     if (this.#lastSave !== null && this.#chance.happens(0.15)) return this.#lastSave;
     const lease = this.#lease();
     const status = this.#chance.pick(["completed", "failed", "retrying"] as const);
-    const failure = { name: "Error", message: "no" };
+    const failure = aFailure();
     const result = status === "completed"
       ? { status, output: "1" }
       : status === "failed"
@@ -218,7 +219,7 @@ class Script {
     const lease = this.#lease();
     const ending = this.#chance.happens(0.7)
       ? { status: "completed" as const, output: "2" }
-      : { status: "failed" as const, error: "no", failedStepName: null };
+      : { status: "failed" as const, failure: aFailure(), failedStepName: null };
     return operation("finish", [lease, ending], (store) => store.finish(lease, ending, null));
   }
 

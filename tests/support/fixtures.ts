@@ -1,3 +1,4 @@
+import type { Failure } from "../../src/failure.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest, NewRun } from "../../src/store.ts";
@@ -19,6 +20,18 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     concurrencyKey: null,
     coalesce: null,
     retriggerOf: null,
+    ...overrides,
+  };
+}
+
+/** What a step or a run failed of. */
+export function aFailure(overrides: Partial<Failure> = {}): Failure {
+  return {
+    kind: "error",
+    name: "Error",
+    message: "no",
+    stack: "Error: no\n    at job.ts:1:1",
+    cause: null,
     ...overrides,
   };
 }

@@ -81,6 +81,8 @@ test("claim() fails a run that was abandoned too often, and says so", async ({ s
   assert.deepEqual(failed, [{ run: { id: run.id, jobName: A_JOB, labels: { org: "acme" } }, error: found!.error! }]);
   assert.match(found!.error!, /^Abandoned 3 times in a row/);
   assert.equal(found!.status, "failed");
+  const failure = { kind: "abandoned", name: "Error", message: found!.error, stack: null, cause: null };
+  assert.deepEqual([found!.failure, found!.failedStepName], [failure, null]);
   assert.equal(found!.completedAt, isoTime(host.now()));
   assert.equal(found!.leaseOwner, null);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -120,7 +120,7 @@ test("claim() takes nothing with a limit of 0, and says whether something is due
 test("claim() brings all that was recorded, in the order in which it was committed", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await store.saveStep(lease, aStep({ name: "read", index: 1 }), null);
-  const failure = { name: "TypeError", message: "no" };
+  const failure = aFailure({ name: "TypeError", message: "no" });
   await store.saveStep(lease, aStep({ name: "check", index: 0, result: { status: "failed", failure } }), null);
   const review = aPause({ name: "review", metadata: '{"who":"ann"}', deadline: { afterMs: 9_000 } });
   const nap = aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 200 } });
@@ -241,8 +241,8 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
 test("claim() takes a retry from the failure of a run of which no step had completed", async ({ store }) => {
   const { run } = await add(store);
   const { lease } = await claimOne(store);
-  await store.saveStep(lease, aStep({ result: { status: "failed", failure: { name: "Error", message: "no" } } }), null);
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: "read" }, null);
+  await store.saveStep(lease, aStep({ result: { status: "failed", failure: aFailure() } }), null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "read" }, null);
   const { run: again } = await add(store, { retriggerOf: { runId: run.id, from: "failure" } });
 
   const claim = await claimOne(store);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { NewRun, Store } from "../../../src/store.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aPause, aRun } from "../../support/fixtures.ts";
 import { add, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -61,7 +61,7 @@ test("claim() takes the runs of a key in the order in which they were triggered"
 test("finish() lets go of the key", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
 
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: null }, null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });

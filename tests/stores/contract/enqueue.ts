@@ -26,6 +26,8 @@ test("enqueue() adds a pending run that shows what was asked for", async ({ stor
       payload: { path: "a.csv" },
       output: null,
       error: null,
+      failedStepName: null,
+      failure: null,
       progress: null,
       labels: { org: "acme" },
       idempotencyKey: "once",

@@ -173,7 +173,6 @@ test("getRunState() answers a run with its steps, and no pauses while it is runn
     run: await store.getRun(lease.runId),
     payload: aRun().payload,
     execution: 1,
-    failedStepName: null,
     steps: await store.getSteps(lease.runId),
     pauses: [],
   });

@@ -7,7 +7,7 @@ import type { Claim, NewRun, Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import type { NewPause } from "../../../src/wait.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
-import { aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -320,12 +320,12 @@ function fromFailure({ id }: Pick<Run, "id">): Pick<NewRun, "retriggerOf"> {
 }
 
 function aFailedStep(name: string) {
-  const failure = { name: "Error", message: "no" };
+  const failure = aFailure();
   return aStep({ name, index: 5, result: { status: "failed", failure } });
 }
 
 function fail(store: Store, { lease }: Claim, failedStepName: string | null): Promise<void> {
-  return store.finish(lease, { status: "failed", error: "no", failedStepName }, null);
+  return store.finish(lease, { status: "failed", failure: aFailure(), failedStepName }, null);
 }
 
 /** Adds a run that has failed already, and answers its claim. */
@@ -347,7 +347,7 @@ async function addWithSteps(store: Store): Promise<Run> {
   await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
   await store.saveStep(lease, aFailedStep("write"), null);
   await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), null);
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: "write" }, null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, null);
   return (await store.getRun(lease.runId))!;
 }
 
@@ -371,7 +371,7 @@ async function addWithPauses(store: Store, host: FakeHost): Promise<{ old: Run; 
   host.advance(200);
   const claim = await claimOne(store);
   await store.saveStep(claim.lease, aFailedStep("write"), null);
-  await store.finish(claim.lease, { status: "failed", error: "no", failedStepName: "write" }, null);
+  await store.finish(claim.lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, null);
   const [answered] = await store.getWaits(claim.run.id);
   assert.equal(answered!.resolvedAt, isoTime(FAKE_START + 50));
   return { old: (await store.getRun(claim.run.id))!, claim };

@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { stepId } from "../../../src/step.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aPause, aStep } from "../../support/fixtures.ts";
+import { aFailure, aPause, aStep } from "../../support/fixtures.ts";
 import { aRetry, claimOne, complete, inOrder, look, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -13,7 +13,7 @@ const { cases, test } = newCases();
 /** What `Store.saveStep()` promises. */
 export const stepCases = cases;
 
-const FAILURE = { name: "TypeError", message: "no such file" };
+const FAILURE = aFailure({ name: "TypeError", message: "no such file" });
 
 test("saveStep() records a completed step", async ({ store, host }) => {
   const { lease } = await startRun(store);
@@ -39,6 +39,7 @@ test("saveStep() records a completed step", async ({ store, host }) => {
     status: "completed",
     output: { rows: 3 },
     error: null,
+    failure: null,
     attempts: 2,
     startedAt: isoTime(FAKE_START - 5),
     completedAt: isoTime(FAKE_START + 70),
@@ -69,6 +70,7 @@ test("saveStep() records a step that failed for good", async ({ store }) => {
   const [step] = await store.getSteps(lease.runId);
   assert.equal(step!.status, "failed");
   assert.equal(step!.error, "no such file");
+  assert.deepEqual(step!.failure, FAILURE);
   assert.equal(step!.output, null);
   assert.equal(step!.attempts, 3);
   assert.equal(step!.completedAt, isoTime(FAKE_START));
@@ -113,7 +115,7 @@ test("saveStep() counts the delay of a retry by the store's clock, from its late
   await store.release(lease);
   const { steps } = await claimOne(store);
 
-  const failure = { name: "TypeError", message: "not now" };
+  const failure = aFailure({ name: "TypeError", message: "not now" });
   assert.deepEqual(steps.map(({ attempts, result }) => [attempts, result]), [
     [2, { status: "retrying", failure, retry: { at: FAKE_START + 300, inMs: 200 } }],
   ]);
