@@ -82,8 +82,8 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
-    const { failure, failedStepName } = outcome;
-    execution.publish({ type: "run:fail", error: failureText(failure), failedStepName });
+    const { failure, failedStepName, thrown } = outcome;
+    execution.publish({ type: "run:fail", error: failureText(failure), failedStepName, thrown });
   }
   return outcome;
 }

@@ -343,7 +343,7 @@ function recordedNos({ steps, pauses }: Claim): number[] {
 /** How an execution of a run ended. */
 export type Outcome =
   | { kind: "completed"; text: JsonText | null }
-  | { kind: "failed"; failure: Failure; failedStepName: string | null }
+  | { kind: "failed"; failure: Failure; failedStepName: string | null; thrown: unknown }
   | { kind: "waiting" }
   | { kind: "interrupted" };
 
@@ -353,5 +353,6 @@ export function failedOutcome(thrown: unknown): Outcome {
     kind: "failed",
     failure: describeFailure(thrown),
     failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
+    thrown,
   };
 }

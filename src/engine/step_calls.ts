@@ -132,8 +132,8 @@ export class StepCalls {
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
-      const { message: error } = ended.failure;
-      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null) });
+      const { failure: { message: error }, thrown } = ended;
+      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null), thrown });
       if (retry === null) await this.#pauses.untilTurn(recordedNo);
       return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } catch (error) {
@@ -148,7 +148,7 @@ export class StepCalls {
   async #perform(
     step: Attempted,
     attempt: number,
-  ): Promise<{ text: JsonText | null } | { failure: Failure; delayMs: number | null }> {
+  ): Promise<{ text: JsonText | null } | { failure: Failure; thrown: unknown; delayMs: number | null }> {
     const { abortSignal } = this.#execution;
     const late = new AbortController();
     let value: unknown;
@@ -157,12 +157,13 @@ export class StepCalls {
     } catch (error) {
       if (abortSignal.aborted) throw abortSignal.reason;
       const kind = late.signal.aborted && error === late.signal.reason ? "timeout" : "error";
-      return { failure: describeFailure(error, kind), delayMs: this.#delayAfter(error, step.retry, attempt) };
+      const delayMs = this.#delayAfter(error, step.retry, attempt);
+      return { failure: describeFailure(error, kind), thrown: error, delayMs };
     }
     try {
       return { text: this.#execution.encode(value, `The result of step "${step.name}"`) };
     } catch (error) {
-      return { failure: describeFailure(error), delayMs: null };
+      return { failure: describeFailure(error), thrown: error, delayMs: null };
     }
   }
 

@@ -219,7 +219,9 @@ const encoder = new TextEncoder();
 
 function toMessage({ type, runId }: RunEvent, shown: object): Message {
   const subject = type === "run:progress" ? runId : null;
-  return { bytes: encoder.encode(`data: ${JSON.stringify(shown)}\n\n`), subject };
+  // A live error stays in the process; JSON leaves out what is undefined.
+  const told = "thrown" in shown ? { ...shown, thrown: undefined } : shown;
+  return { bytes: encoder.encode(`data: ${JSON.stringify(told)}\n\n`), subject };
 }
 
 /** An event for lists, which do not tell what runs were triggered with. */

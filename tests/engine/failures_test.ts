@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { RunFailedError, StepError } from "../../src/error.ts";
+import type { RunEvent } from "../../src/event.ts";
 import type { Failure } from "../../src/failure.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, claimOne, forEachStore, forever, LEASE_MS, type StoreTest } from "../support/for_each_store.ts";
+import {
+  anything,
+  claimOne,
+  forEachStore,
+  forever,
+  LEASE_MS,
+  pass,
+  type StoreTest,
+} from "../support/for_each_store.ts";
 
 function aJob(run: (step: StepContext) => unknown) {
   return defineJob({ name: "import", input: anything, run });
@@ -138,6 +147,34 @@ forEachStore("waitForRun() and triggerAndWait() say which job failed, in which s
   assert.deepEqual([cause.name, cause.message], ["RangeError", "ENOENT: no such file"]);
   assert.match(cause.stack!, /openFile/);
   assert.equal((cause.cause as Error).message, "the disk is gone");
+});
+
+forEachStore("run:fail and step:fail carry what was thrown, in the process that executed the run", async (context) => {
+  const errors = [new RangeError("once"), new TypeError("twice")];
+  let attempts = 0;
+  await using engine = anEngine(context, (step) =>
+    step.run("read", () => {
+      throw errors[attempts++];
+    }, { retry: { maxAttempts: 2, delay: 0 } }));
+  await using elsewhere = anEngine(context, () => {});
+  const { id } = await engine.trigger("import", null);
+  const streams = [engine, elsewhere].map((one) => Array.fromAsync(one.subscribe(id)));
+  const heard: unknown[] = [];
+  engine.on("step:fail", ({ thrown }) => void heard.push(thrown));
+  engine.on("run:fail", ({ thrown }) => void heard.push(thrown));
+
+  await engine.runUntilIdle();
+  const here = await streams[0]!;
+  await pass(context.host, 2_000);
+  const there = await streams[1]!;
+
+  assert.equal(heard.length, 3);
+  assert.ok(heard[0] === errors[0] && heard[1] === errors[1]);
+  assert.ok(heard[2] instanceof StepError && heard[2].name === "TypeError");
+  const thrownIn = (events: RunEvent[]) => events.flatMap((event) => "thrown" in event ? [event.thrown] : []);
+  assert.deepEqual(thrownIn(here), heard);
+  assert.equal(there.at(-1)!.type, "run:fail");
+  assert.deepEqual(thrownIn(there), []);
 });
 
 forEachStore("a string that a step throws is named as what it is", async (context) => {

@@ -223,6 +223,28 @@ forEachStore("GET /subscribe tells the last event alone of a run that has ended,
   assert.equal(context.host.timerCount, 0);
 });
 
+forEachStore("event streams never carry what was thrown itself", async (context) => {
+  const thrown = Object.assign(new Error("no such file", { cause: new Error("secret") }), { toJSON: () => "secret" });
+  const failing = defineJob({
+    name: "failing",
+    input: anything,
+    run: (step) => step.run("read", () => Promise.reject(thrown)),
+  });
+  await using service = aService({}, context, { failing });
+  const { id } = await service.engine.trigger("failing", 1);
+  const readers = [await follow(service, id), await followList(service)];
+
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+
+  const failures = readers.flatMap(({ events }) => events.filter(({ type }) => type.endsWith(":fail")));
+  assert.deepEqual(failures.map(({ type }) => type), ["step:fail", "run:fail", "run:fail"]);
+  assert.partialDeepStrictEqual(failures, Array(3).fill({ error: "no such file" }));
+  assert.ok(failures.every((event) => !("thrown" in event)));
+  assert.ok(!JSON.stringify(failures).includes("secret"));
+  await readers[1]!.leave();
+});
+
 const ENDINGS: Record<string, (service: Service, id: string, store: Store) => Promise<unknown>> = {
   "run:complete": ({ engine }) => engine.runUntilIdle(),
   "run:fail": ({ engine }) => engine.runUntilIdle(),

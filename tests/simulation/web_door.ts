@@ -285,6 +285,11 @@ export class WebDoor {
 
   async *#read(response: Response, { readMs }: WebManner, leave?: AbortSignal): AsyncGenerator<RunEvent> {
     for await (const event of readEvents(response, leave)) {
+      this.#deps.facts.expect(
+        !("thrown" in event),
+        "promise 10",
+        () => `a client is told what was thrown: ${event.type}`,
+      );
       this.#deps.journal.note(`a client hears ${JSON.stringify(event)}`);
       yield event;
       if (readMs > 0) await this.#deps.world.pass(readMs);
