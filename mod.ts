@@ -41,6 +41,7 @@ export type {
   WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
+export type { Logger } from "./src/engine/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/engine/hub.ts";

@@ -16,7 +16,6 @@ await using engine = createEngine({
   // A short lease: the run of a worker that was killed is taken over after a second and a half.
   worker: { pollingInterval: 200, heartbeatInterval: 400, staleThreshold: 1_500 },
 });
-engine.on("worker:error", ({ error }) => console.error(error));
 engine.on("*", (event) => {
   if (event.type !== "worker:error") console.log(JSON.stringify(event));
 });

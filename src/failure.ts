@@ -23,6 +23,13 @@ export function failureText({ name, message }: Pick<Failure, "name" | "message">
   return message === "" ? name : message;
 }
 
+/** All that is known of a failure, for a log: its stack, and those of its causes. */
+export function failureReport({ name, message, stack, cause }: Failure): string {
+  const title = name === "Error" || message === "" ? failureText({ name, message }) : `${name}: ${message}`;
+  const own = stack === null ? title : stack.includes(message) ? stack : `${title}\n${stack}`;
+  return cause === null ? own : `${own}\nCaused by: ${failureReport(cause)}`;
+}
+
 /** Says which run failed, and in which step. */
 export function describeFailedRun(run: { runId: string; jobName: string; stepName: string | null }): string {
   const where = run.stepName === null ? "" : ` in step "${run.stepName}"`;

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { checkDuration } from "../src/duration.ts";
-import { createEngine } from "../src/engine/create_engine.ts";
 import { defineJob, type StepContext } from "../src/job.ts";
 import { MemoryStore } from "../src/stores/memory_store.ts";
 import { anything } from "./support/for_each_store.ts";
+import { createEngine } from "./support/quiet_engine.ts";
 
 Deno.test("checkDuration() takes numbers of milliseconds, and nothing else", () => {
   checkDuration(0, "It");

@@ -34,6 +34,8 @@ import type { ExecutionDeps } from "./execution.ts";
 import { endedStream, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
 import { type EngineInternals, INTERNALS } from "./internals.ts";
+import { logProblems } from "./log_problems.ts";
+import { toLogger } from "./logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { Pulse } from "./pulse.ts";
 import { RunFeed } from "./run_feed.ts";
@@ -58,7 +60,8 @@ const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 /**
  * Makes an engine.
  *
- * @throws {TypeError} An option is unknown, the store is no store, a job is no job, or two jobs have the same name.
+ * @throws {TypeError} An option is unknown, the store is no store, a job is no job, two jobs have the same name, or the
+ * logger lacks a function.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
@@ -91,7 +94,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   constructor(options: EngineOptions<J, L>) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
-    const hub = new Hub(host);
+    const logger = toLogger(options.logger);
+    const hub = new Hub(host, logger);
+    logProblems(hub, logger);
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#retention = options.retention ?? {};

@@ -8,6 +8,7 @@ import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "./hub.ts";
+import type { Logger } from "./logger.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
 import type { PurgeOptions } from "./upkeep.ts";
@@ -33,6 +34,11 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   labels?: Schema<L, SchemaLabels>;
   /** The most bytes of JSON that an input, a step's result, an output or a payload may take. Default 1 MiB. */
   maxValueBytes?: number;
+  /**
+   * Gets runs that failed in this process, with their stack, errors of listeners and plugins, and `worker:error`.
+   * Default: the console, warnings and errors only. `null`: nothing is written.
+   */
+  logger?: Logger | null;
   /** Time, timers, chance and ids. Default: the real ones. */
   host?: Host;
 }

@@ -14,6 +14,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   retention: true,
   labels: true,
   maxValueBytes: true,
+  logger: true,
   host: true,
 };
 const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true };

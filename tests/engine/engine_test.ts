@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import {
   ConflictError,
@@ -29,6 +28,7 @@ import {
   recordEvents,
   type StoreTest,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob<Output = unknown>(run: (step: StepContext, input: unknown) => Output | Promise<Output>, name = "job") {
   return defineJob({ name, input: anything, run });
@@ -806,10 +806,10 @@ forEachStore("on() stops telling once its answer is called", async (context) => 
 });
 
 forEachStore("on() does not let a listener that throws harm anything", async (context) => {
-  await using engine = anEngine(context);
-  const printed: unknown[][] = [];
-  const { error } = console;
-  console.error = (...line) => void printed.push(line);
+  const { store, host } = context;
+  const logged: string[] = [];
+  const logger = { info() {}, warn() {}, error: (text: string) => void logged.push(text) };
+  await using engine = createEngine({ store, host, jobs: { echo }, logger });
   const heard: string[] = [];
   engine.on("*", () => {
     throw new Error("broken listener");
@@ -817,17 +817,13 @@ forEachStore("on() does not let a listener that throws harm anything", async (co
   engine.on("*", (() => Promise.reject(new Error("broken async listener"))) as () => void);
   engine.on("*", ({ type }) => void heard.push(type));
 
-  try {
-    const { id } = await engine.trigger("echo", 1);
-    await engine.runUntilIdle();
-    await context.host.settle();
+  const { id } = await engine.trigger("echo", 1);
+  await engine.runUntilIdle();
+  await host.settle();
 
-    assert.equal((await engine.getRun(id))!.status, "completed");
-    assert.deepEqual(heard, ["run:trigger", "run:leased", "run:start", "run:complete"]);
-    assert.equal(printed.length, 8);
-  } finally {
-    console.error = error;
-  }
+  assert.equal((await engine.getRun(id))!.status, "completed");
+  assert.deepEqual(heard, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+  assert.equal(logged.length, 8);
 });
 
 forEachStore("subscribe() follows a pending run to its end", async ({ store, host }) => {

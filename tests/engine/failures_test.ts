@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { RunFailedError, StepError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import type { Failure } from "../../src/failure.ts";
@@ -13,6 +12,7 @@ import {
   pass,
   type StoreTest,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob(run: (step: StepContext) => unknown) {
   return defineJob({ name: "import", input: anything, run });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { NotFoundError } from "../../src/error.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
 const approval = defineJob({

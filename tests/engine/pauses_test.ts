@@ -1,7 +1,6 @@
 import type { Schema } from "../../src/schema.ts";
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { ValidationError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
@@ -21,6 +20,7 @@ import {
   pass,
   recordEvents,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 

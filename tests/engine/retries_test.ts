@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { NonRetryableError, RetryAfterError, StepError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
@@ -11,6 +10,7 @@ import type { RetryPolicy } from "../../src/retry.ts";
 import { isoTime } from "../../src/time.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 

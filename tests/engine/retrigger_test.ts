@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { type ConflictError, NotFoundError } from "../../src/error.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import { anything, forEachStore, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
   return defineJob({ name, input: anything, run });

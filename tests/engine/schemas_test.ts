@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { SerializationError, TimeoutError, ValidationError } from "../../src/error.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Schema } from "../../src/schema.ts";
 import { anything, forEachStore, forever, pass } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 const hanging: Schema<unknown, unknown> = {
   "~standard": { version: 1, vendor: "test", validate: () => forever() },

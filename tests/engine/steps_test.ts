@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { RunFailedError, StepError } from "../../src/error.ts";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
@@ -17,6 +16,7 @@ import {
   recordEvents,
   type StoreTest,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 

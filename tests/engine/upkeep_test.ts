@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { PurgeOptions } from "../../src/engine/upkeep.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import { anything, forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
 const fail = defineJob({

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
@@ -18,6 +17,7 @@ import {
   pass,
   recordEvents,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
   return defineJob({ name, input: anything, run });

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { StoreError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/options.ts";
@@ -11,6 +10,7 @@ import { EventReader } from "../support/event_reader.ts";
 import { anything, claimOne, forEachStore, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
 import { aPause } from "../support/fixtures.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 /** A job that a test plays: its step context, and how it ends. */
 function aScript(name = "script") {

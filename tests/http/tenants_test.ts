@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { TriggerOptions } from "../../src/engine/trigger.ts";
 import { TimeoutError } from "../../src/error.ts";
 import type { HandlerAuth, RunOperation } from "../../src/http/auth.ts";
@@ -11,6 +10,7 @@ import { COALESCE_MODES, type Labels, type Run, RUN_STATUSES } from "../../src/r
 import { EventReader } from "../support/event_reader.ts";
 import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, type Asked, type Service } from "../support/http.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 import {
   anotherWorld,
   aRefusal,

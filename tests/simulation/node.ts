@@ -1,4 +1,3 @@
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
@@ -20,6 +19,7 @@ import { type BodyWitness, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
 import type { SimProcess } from "./sim_process.ts";
 import type { SharedStore } from "./stores.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 /** What nodes share. */
 export interface NodeDeps {

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../../src/engine/create_engine.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import { HoldfastError, type Issue } from "../../../src/error.ts";
@@ -17,6 +16,7 @@ import { checkForm, type RawAnswer } from "./check_form.ts";
 import { fuzzJobs } from "./jobs.ts";
 import { LEASE_MS } from "./model.ts";
 import { type Tenant, tenantAuth, TOKEN } from "./tenants.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 /** The stores that a world can have. */
 export const STORE_NAMES = ["MemoryStore", "SqliteStore"] as const;
