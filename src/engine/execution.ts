@@ -351,7 +351,8 @@ export type Outcome =
 export function failedOutcome(thrown: unknown): Outcome {
   return {
     kind: "failed",
-    failure: describeFailure(thrown),
+    // A step that took too long made an error of it: the run itself was not out of time.
+    failure: { ...describeFailure(thrown), kind: "error" },
     failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
     thrown,
   };

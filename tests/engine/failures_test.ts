@@ -68,7 +68,7 @@ forEachStore("a run that has not failed has no failure", async (context) => {
   assert.deepEqual([failure, failedStepName, (await engine.getSteps(id))[0]!.failure], [null, null, null]);
 });
 
-forEachStore("a step that its timeout has ended says so, and so does its run", async (context) => {
+forEachStore("a step that its timeout has ended says so, and its run failed of an error", async (context) => {
   const { host } = context;
   await using engine = anEngine(context, (step) => step.run("read", forever, { timeout: 200 }));
   const { id } = await engine.trigger("import", null);
@@ -79,7 +79,7 @@ forEachStore("a step that its timeout has ended says so, and so does its run", a
   await idle;
 
   const run = (await engine.getRun(id))!;
-  assert.deepEqual([run.failure!.kind, run.failure!.name], ["timeout", "TimeoutError"]);
+  assert.deepEqual([run.failure!.kind, run.failure!.name], ["error", "TimeoutError"]);
   assert.equal((await engine.getSteps(id))[0]!.failure!.kind, "timeout");
 });
 
