@@ -60,17 +60,42 @@ export interface Issue {
 
 /** What was handed in does not have the form that is asked for. */
 export class ValidationError extends HoldfastError {
-  /** What a schema refused, one entry each; empty if no schema was asked. */
+  /** What was refused: the message without the issues. */
+  readonly summary: string;
+  /** What a schema refused, at most 20 entries and 8 KiB of JSON; empty if no schema was asked. */
   readonly issues: Issue[];
+  /** How many more issues the schema had. */
+  readonly issuesLeftOut: number;
 
-  /** Makes a refusal of an input (by a schema) or of a request (by this package). */
+  /**
+   * Makes a refusal of an input (by a schema) or of a request (by this package). The message is `summary` and the first
+   * of the issues.
+   */
   constructor(
-    message: string,
-    options: ErrorOptions & { code?: "invalid_input" | "invalid_request"; issues?: Issue[] } = {},
+    summary: string,
+    options: ErrorOptions & {
+      code?: "invalid_input" | "invalid_request";
+      issues?: Issue[];
+      issuesLeftOut?: number;
+    } = {},
   ) {
-    super(options.code ?? "invalid_request", message, options);
-    this.issues = options.issues ?? [];
+    const { code = "invalid_request", issues = [], issuesLeftOut = 0 } = options;
+    super(code, describeRefusal(summary, issues, issuesLeftOut), options);
+    this.summary = summary;
+    this.issues = issues;
+    this.issuesLeftOut = issuesLeftOut;
   }
+}
+
+// A message is read by people.
+const MAX_DESCRIBED_ISSUES = 5;
+
+function describeRefusal(summary: string, issues: readonly Issue[], issuesLeftOut: number): string {
+  if (issues.length === 0) return summary;
+  const described = issues.slice(0, MAX_DESCRIBED_ISSUES);
+  const texts = described.map(({ path, message }) => path.length === 0 ? message : `${path.join(".")}: ${message}`);
+  const left = issues.length - described.length + issuesLeftOut;
+  return `${summary}: ${[...texts, ...(left === 0 ? [] : [`and ${left} more`])].join("; ")}`;
 }
 
 /** There is no such job, run or wait. */

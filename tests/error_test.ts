@@ -248,3 +248,18 @@ Deno.test("RunFailedError names job, step and what was wrong, and has that as it
   assert.deepEqual([name, message, stack], ["RangeError", "ENOENT", failure.stack]);
   assert.match((cause as Error).message, /no file/);
 });
+
+Deno.test("a ValidationError says what was refused, and names the first issues", () => {
+  const issues = Array.from({ length: 7 }, (_, at) => ({ path: at === 0 ? [] : ["rows", at], message: `no ${at}` }));
+
+  const few = new ValidationError("The input does not fit", { issues: issues.slice(0, 2) });
+  const many = new ValidationError("The input does not fit", { issues, issuesLeftOut: 3 });
+
+  assert.equal(few.message, "The input does not fit: no 0; rows.1: no 1");
+  assert.equal(
+    many.message,
+    "The input does not fit: no 0; rows.1: no 1; rows.2: no 2; rows.3: no 3; rows.4: no 4; and 5 more",
+  );
+  assert.deepEqual([many.summary, many.issues, many.issuesLeftOut], ["The input does not fit", issues, 3]);
+  assert.deepEqual([new ValidationError("no").message, new ValidationError("no").issuesLeftOut], ["no", 0]);
+});

@@ -3,7 +3,7 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { z } from "zod";
 import { TimeoutError } from "../src/error.ts";
-import { parse, type Schema } from "../src/schema.ts";
+import { parse, type Schema, type SchemaIssue } from "../src/schema.ts";
 import { FakeHost } from "./support/fake_host.ts";
 import { forever } from "./support/for_each_store.ts";
 
@@ -74,8 +74,39 @@ Deno.test("parse() takes every kind of path", async () => {
   assert.deepEqual(parsed, {
     ok: false,
     issues: [{ path: ["a", 1, "b", 2, "Symbol(key)", "Symbol(key)"], message: "no" }, { path: [], message: "none" }],
+    issuesLeftOut: 0,
   });
 });
+
+Deno.test("parse() keeps the first 20 issues, and counts those that it leaves out", async () => {
+  const issues = Array.from({ length: 60_000 }, (_, at) => ({ message: `no ${at}`, path: [at] }));
+
+  const parsed = await parse(aSchema(() => ({ issues })), null, limits());
+
+  assert.ok(!parsed.ok);
+  assert.deepEqual(parsed.issues, issues.slice(0, 20).map(({ message, path }) => ({ path, message })));
+  assert.equal(parsed.issuesLeftOut, 59_980);
+});
+
+const LONG = "\u{1}".repeat(1_000_000); // six bytes each as JSON
+const LARGE_ISSUES: Record<string, SchemaIssue> = {
+  "a long message": { message: LONG },
+  "a long key": { message: "no", path: [LONG] },
+  "a long path": { message: "no", path: Array(100_000).fill("") },
+  "a long path of numbers": { message: "no", path: Array(100_000).fill(1e21) },
+  "a long path and a long message": { message: LONG, path: Array(100).fill({ key: LONG.slice(0, 100) }) },
+};
+
+for (const [what, issue] of Object.entries(LARGE_ISSUES)) {
+  Deno.test(`parse() keeps at most 8 KiB of issues with ${what}, and at least one`, async () => {
+    const parsed = await parse(aSchema(() => ({ issues: Array(20).fill(issue) })), null, limits());
+
+    assert.ok(!parsed.ok);
+    assert.ok(parsed.issues.length >= 1);
+    assert.equal(parsed.issues.length + parsed.issuesLeftOut, 20);
+    assert.ok(new TextEncoder().encode(JSON.stringify(parsed.issues)).length <= 8_192);
+  });
+}
 
 const BROKEN: Record<string, Schema["~standard"]["validate"]> = {
   throws: () => {

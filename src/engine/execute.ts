@@ -6,7 +6,6 @@ import { parse } from "../schema.ts";
 import { type Execution, failedOutcome, type Outcome } from "./execution.ts";
 import { persist } from "./persist.ts";
 import { stepContext } from "./step_context.ts";
-import { describeIssues } from "./trigger.ts";
 
 /** What an execution leaves behind. */
 export interface Executed {
@@ -51,13 +50,9 @@ async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: u
   const subject = `The schema of the output of job "${job.name}"`;
   const parsed = await parse(job.output, output, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return;
-  throw new ValidationError(
-    `The output of job "${job.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
-    {
-      code: "invalid_input",
-      issues: parsed.issues,
-    },
-  );
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The output of job "${job.name}" does not fit its schema`, options);
 }
 
 /** The only place where an ending is saved and told. Answers how the run really ended. */

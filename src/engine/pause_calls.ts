@@ -8,7 +8,6 @@ import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } fro
 import type { Execution } from "./execution.ts";
 import { type DueRetry, isOver, type OverPause, Pauses } from "./pauses.ts";
 import { StepNames } from "./step_names.ts";
-import { describeIssues } from "./trigger.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
@@ -212,8 +211,7 @@ async function toCheckedResult(
   const subject = `The schema of wait "${over.name}" of job "${claim.run.jobName}"`;
   const parsed = await parse(schema, result.payload, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return { ...result, payload: parsed.value };
-  throw new ValidationError(
-    `The payload of wait "${over.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
-    { code: "invalid_input", issues: parsed.issues },
-  );
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The payload of wait "${over.name}" does not fit its schema`, options);
 }

@@ -72,11 +72,11 @@ export async function newRun(
     subject: `The schema of the input of job "${job.name}"`,
   });
   if (!parsed.ok) {
-    const issues = parsed.issues.map((issue) => explainStored(issue, input));
-    throw new ValidationError(`${subject} does not fit its schema: ${describeIssues(issues)}`, {
+    const { ok: _, issues, ...refusal } = parsed;
+    throw new ValidationError(`${subject} does not fit its schema`, {
+      ...refusal,
       code: "invalid_input",
-      issues,
-      ...("cause" in parsed ? { cause: parsed.cause } : {}),
+      issues: issues.map((issue) => explainStored(issue, input)),
     });
   }
   return {
@@ -105,11 +105,11 @@ export type SchemaLabels = { readonly [key: string]: string | undefined };
 export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Promise<Labels> {
   const parsed = await parse(schema, labels, { host, subject: "The schema of the labels" });
   if (parsed.ok) return checkLabels(withoutUndefined(parsed.value));
-  const issues = parsed.issues.map(({ path, message }) => ({ path: ["labels", ...path], message }));
-  throw new ValidationError(`The labels do not fit their schema: ${describeIssues(issues)}`, {
+  const { ok: _, issues, ...refusal } = parsed;
+  throw new ValidationError("The labels do not fit their schema", {
+    ...refusal,
     code: "invalid_input",
-    issues,
-    ...("cause" in parsed ? { cause: parsed.cause } : {}),
+    issues: issues.map(({ path, message }) => ({ path: ["labels", ...path], message })),
   });
 }
 
@@ -145,9 +145,4 @@ function checkCoalesce(coalesce: unknown, concurrencyKey: string | null): void {
     throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
   }
   if (concurrencyKey === null) throw new ValidationError("coalesce needs a concurrencyKey");
-}
-
-/** Writes issues in one line. */
-export function describeIssues(issues: readonly { path: readonly (string | number)[]; message: string }[]): string {
-  return issues.map(({ path, message }) => path.length === 0 ? message : `${path.join(".")}: ${message}`).join("; ");
 }

@@ -1,5 +1,5 @@
 import { checkRunFilter } from "../engine/run_filter.ts";
-import { describeIssues, type TriggerOptions } from "../engine/trigger.ts";
+import type { TriggerOptions } from "../engine/trigger.ts";
 import type { RetriggerOptions } from "../engine/engine.ts";
 import { ValidationError } from "../error.ts";
 import type { Host } from "../host.ts";
@@ -108,8 +108,8 @@ export async function readSignal({ request, settings }: Call): Promise<Signal> {
 async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
   const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
   if (parsed.ok) return parsed.value as T; // it is what the schema answered
-  const { issues } = parsed;
-  throw new ValidationError(`The body does not have the form that is asked for: ${describeIssues(issues)}`, { issues });
+  const { issues, issuesLeftOut } = parsed;
+  throw new ValidationError("The body does not have the form that is asked for", { issues, issuesLeftOut });
 }
 
 function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {

@@ -67,8 +67,17 @@ export function refuse(thrown: unknown): Refusal {
   if (!isInstance(thrown, HoldfastError) || STATUS[thrown.code] === 500) {
     return hide(thrown, "internal", "Internal error");
   }
-  const message = isInstance(thrown, UnknownJobError) ? `There is no job "${thrown.jobName}"` : thrown.message;
-  return { response: errorResponse(thrown.code, message, detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
+  return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
+}
+
+/** What the client is told in words. Issues are sent once, as data: here they are only counted. */
+function textOf(error: HoldfastError): string {
+  if (isInstance(error, UnknownJobError)) return `There is no job "${error.jobName}"`;
+  if (!(error instanceof ValidationError) || error.issues.length === 0) return error.message;
+  const { summary, issues, issuesLeftOut } = error;
+  const count = issues.length + issuesLeftOut;
+  const leftOut = issuesLeftOut === 0 ? "" : `, of which ${issuesLeftOut} are left out`;
+  return `${summary}: ${count} ${count === 1 ? "issue" : "issues"}${leftOut}`;
 }
 
 /** The texts of other people's errors may tell of paths, statements and secrets. */
@@ -78,12 +87,15 @@ function hide(error: unknown, code: ErrorCode, message: string): Refusal {
 
 interface Details {
   issues?: readonly Issue[];
+  issuesLeftOut?: number;
   headers?: Record<string, string>;
 }
 
 function detailsOf(error: HoldfastError): Details {
   if (error instanceof MethodNotAllowedError) return { headers: { allow: error.allowed.join(", ") } };
-  return error instanceof ValidationError && error.issues.length > 0 ? { issues: error.issues } : {};
+  if (!(error instanceof ValidationError) || error.issues.length === 0) return {};
+  const { issues, issuesLeftOut } = error;
+  return issuesLeftOut === 0 ? { issues } : { issues, issuesLeftOut };
 }
 
 /** A schema that threw has refused an input; only the host can be told why. */
@@ -92,8 +104,8 @@ function hiddenCauseOf(error: HoldfastError): Refusal["hidden"] {
   return isThrownBySchema ? { error: error.cause } : null;
 }
 
-function errorResponse(code: ErrorCode, message: string, { issues, headers }: Details = {}): Response {
-  const body = { error: message, code, ...(issues === undefined ? {} : { issues }) };
+function errorResponse(code: ErrorCode, message: string, { headers, ...details }: Details = {}): Response {
+  const body = { error: message, code, ...details };
   const response = jsonResponse(body, STATUS[code], headers);
   if (response.status === 503) response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
   return response;

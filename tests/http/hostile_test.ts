@@ -381,6 +381,39 @@ for (const name of MEMBERS) {
   });
 }
 
+Deno.test("POST /trigger answers a body with a hundred thousand issues with less than 10 KiB", async () => {
+  const rows = z.array(z.object({ name: z.string(), price: z.number() }));
+  const strict = defineJob({ name: "strict", input: z.object({ rows }), run: () => {} });
+  await using service = aService({}, undefined, { strict });
+  const body = { jobName: "strict", input: { rows: Array(100_000).fill({}) } };
+
+  const response = await service.handler.fetch(aRequest("POST", "/trigger", { body }));
+  const text = await response.text();
+
+  assert.equal(response.status, 400);
+  assert.ok(text.length < 10_240, `${text.length} bytes`);
+  const { error, code, issues, issuesLeftOut } = JSON.parse(text);
+  assert.deepEqual([code, issues.length, issuesLeftOut], ["invalid_input", 20, 199_980]);
+  assert.equal(
+    error,
+    'The input of job "strict" does not fit its schema: 200000 issues, of which 199980 are left out',
+  );
+});
+
+Deno.test("POST /trigger cuts what a schema says of a key of half a megabyte", async () => {
+  const strict = defineJob({ name: "strict", input: z.record(z.string(), z.number()), run: () => {} });
+  const closed = defineJob({ name: "closed", input: z.strictObject({}), run: () => {} });
+  await using service = aService({}, undefined, { strict, closed });
+
+  for (const jobName of ["strict", "closed"]) {
+    const { status, body } = await service.ask("POST", "/trigger", {
+      body: { jobName, input: { ["k".repeat(500_000)]: "" } },
+    });
+    assert.equal(status, 400);
+    assert.ok(JSON.stringify(body).length < 2_000, `${JSON.stringify(body).length} bytes`);
+  }
+});
+
 forEachStore("POST /trigger finds an idempotencyKey free once its run is deleted", async (context) => {
   await using service = aService({}, context);
   const trigger = () =>

@@ -104,12 +104,21 @@ Deno.test("refuse() answers 503 to what is said to be unavailable", async () => 
   assert.deepEqual(await response.json(), { error: "There are 10000 streams already", code: "unavailable" });
 });
 
-Deno.test("refuse() tells what a schema refused", async () => {
-  const issues = [{ path: ["rows", 0, "n"], message: "must be a number" }];
+Deno.test("refuse() tells what a schema refused once: not in the text as well", async () => {
+  const issue = { path: ["rows", 0, "n"], message: "must be a number" };
+  const refusals = [
+    new ValidationError("no", { code: "invalid_input", issues: [issue] }),
+    new ValidationError("no", { code: "invalid_input", issues: [issue, issue] }),
+    new ValidationError("no", { code: "invalid_input", issues: [issue], issuesLeftOut: 7 }),
+  ];
 
-  const { response } = refuse(new ValidationError("no", { code: "invalid_input", issues }));
+  const bodies = await Promise.all(refusals.map((error) => refuse(error).response.json()));
 
-  assert.deepEqual(await response.json(), { error: "no", code: "invalid_input", issues });
+  assert.deepEqual(bodies, [
+    { error: "no: 1 issue", code: "invalid_input", issues: [issue] },
+    { error: "no: 2 issues", code: "invalid_input", issues: [issue, issue] },
+    { error: "no: 8 issues, of which 7 are left out", code: "invalid_input", issues: [issue], issuesLeftOut: 7 },
+  ]);
 });
 
 Deno.test("refuse() tells which methods a path has", () => {

@@ -81,10 +81,11 @@ function checkRefusal(status: number, headers: Headers, body: Record<string, unk
   const isOfHook = body.code === HOOK_CODES[status];
   const codes = CODES[status] ?? [];
   assert.ok(isOfHook || codes.includes(body.code as string), `${status} with the body ${text}`);
-  checkFields(body, status === 400 ? ["error,code", "issues"] : ["error,code"]);
+  checkFields(body, status === 400 ? ["error,code", "issues,issuesLeftOut"] : ["error,code"]);
   assert.equal(typeof body.error, "string");
   assert.doesNotMatch(text, INTERNALS);
   for (const issue of (body.issues ?? []) as unknown[]) checkFields(issue, ["path,message"]);
+  assert.ok(text.length < 20_000, "a refusal is short");
   assert.equal(headers.has("allow"), status === 405);
 }
 
