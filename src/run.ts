@@ -119,12 +119,6 @@ export function matches({ jobName, labels }: Omit<RunIdentity, "id">, filter: Li
     Object.entries(filter.labels ?? {}).every(([key, value]) => labels[key] === value);
 }
 
-/** Whether runs carry the same labels. */
-export function hasSameLabels(one: Labels, other: Labels): boolean {
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => one[key] === other[key]);
-}
-
 /** Whether a value is the one that is allowed, or one of those; without any, all are. */
 export function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {
   if (allowed === undefined) return true;

@@ -427,7 +427,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     while (true) {
       const [enqueued] = await surely(() => this.#store.enqueue([asked]));
       const { run, disposition } = enqueued!;
-      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run, asked);
+      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run);
       if (!mayBeGone) return this.#tellTrigger(enqueued!, asked);
       joinable = run.id; // it joins this run if it is still there
     }

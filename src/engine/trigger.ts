@@ -35,7 +35,7 @@ export interface TriggerGuard {
    *
    * @returns Whether time has passed: the run may be gone.
    */
-  beforeJoining(found: Run, asked: NewRun): Promise<boolean>;
+  beforeJoining(found: Run): Promise<boolean>;
 }
 
 /** What {@linkcode newRun} works with. */

@@ -40,9 +40,9 @@ export interface HandlerAuth<Context> {
    */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
-   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists and
-   * has other labels (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`,
-   * `/wait` and `/signal` are refused.
+   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists
+   * (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`, `/wait` and `/signal`
+   * are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
