@@ -9,8 +9,13 @@ export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cance
 export interface RequestedTrigger {
   /** The name of the job: there is one. */
   readonly jobName: string;
-  /** The input as it was given: it fits the job's schema. */
+  /** The input as it was given: what is stored and shown. It fits the job's schema. */
   readonly input: Json;
+  /**
+   * What the job receives: the input as the schema parsed it. Check `parsed` when the rule is about what the job does
+   * (a schema may fill in, rename and leave out fields), and `input` when it is about what is stored and shown.
+   */
+  readonly parsed: Json;
   /** The labels; none were given if it is empty. */
   readonly labels: Labels;
   /** If it was given. */
@@ -26,7 +31,7 @@ export interface RequestedTrigger {
  *
  * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook throws
  * is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an `Error`, or
- * `false`); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
+ * `false`, by `authenticate` as well); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
  */
 export interface HandlerAuth<Context> {
   /**
@@ -95,7 +100,6 @@ export function checkAuth(auth: unknown): HandlerAuth<unknown> {
 export function describeGaps(
   { onTrigger, onRunAccess, scopeRuns, scopeRunsSubscribe }: HandlerAuth<unknown>,
 ): string | null {
-  if (onRunAccess !== undefined && scopeRuns !== undefined) return null;
   const gaps = [
     onRunAccess === undefined &&
     "onRunAccess (may read, follow, retrigger, cancel and delete every run; waits and signals are refused)",
@@ -104,6 +108,7 @@ export function describeGaps(
     scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",
     onTrigger === undefined && "onTrigger (may trigger every job, with any labels)",
   ].filter((gap) => gap !== false);
+  if (gaps.length === 0) return null;
   return `createHandler(): hooks are missing in auth. Without them, whoever was authenticated is let through: ${
     gaps.join("; ")
   }`;

@@ -47,8 +47,9 @@ export class Caller {
    */
   static async of(request: Request, deps: CallerDeps): Promise<Caller> {
     const { auth, host } = deps;
-    const authenticate = () => auth?.authenticate(request);
-    return new Caller(auth === null ? null : await callAuthHook("authenticate", authenticate, host), deps);
+    if (auth === null) return new Caller(null, deps);
+    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
+    return new Caller(context, deps);
   }
 
   /**
@@ -59,7 +60,7 @@ export class Caller {
   async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
-        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))));
+        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
       },
       beforeJoining: (found) => this.#checkFound(found),
     });
@@ -98,7 +99,7 @@ export class Caller {
     const run = await this.#findRun("signal", runId);
     const wait = await this.#findWait(run, waitId);
     if (!isEndedBy(wait, signal)) {
-      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)));
+      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
     }
     return await this.#deps.engine.signal(waitId, signal);
   }
@@ -160,7 +161,11 @@ export class Caller {
   }
 
   async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
-    await this.#ask("onRunAccess", (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })));
+    await this.#ask(
+      "onRunAccess",
+      (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })),
+      nothing,
+    );
   }
 
   /**
@@ -180,30 +185,35 @@ export class Caller {
   }
 
   async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
-    return await this.#ask(name, async (hook) => readScope(await hook(this.#context, copyFilter(filter))));
+    return await this.#ask(name, (hook) => hook(this.#context, copyFilter(filter)), readScope);
   }
 
-  /** Calls a hook; without it, answers `null`. */
+  /** Calls a hook, and reads what it returned; without the hook, answers `null`. */
   async #ask<Name extends Exclude<keyof HandlerAuth<unknown>, "authenticate">, T>(
     name: Name,
-    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => T | Promise<T>,
+    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => unknown,
+    read: (returned: unknown) => T,
   ): Promise<T | null> {
     const hook = this.#deps.auth?.[name] ?? null;
-    if (hook === null) return null;
-    return await callAuthHook(name, async () => {
-      const answer = await call(hook);
-      // Whoever takes a hook for a question would let everybody pass.
-      if (answer === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
-      return answer;
-    }, this.#deps.host);
+    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#deps.host);
   }
 }
 
+/** What a hook returned that can only refuse is of no interest. */
+function nothing(): void {}
+
 /** Calls a hook that may refuse. Whoever writes `return` for `throw` would let everybody in: that is a mistake. */
-async function callAuthHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
+async function callAuthHook<T>(
+  name: string,
+  hook: () => unknown,
+  read: (returned: unknown) => T,
+  host: Host,
+): Promise<T> {
   return await callHook(name, async () => {
     const returned = await hook();
-    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return returned;
+    // A hook that is written as a question would let everybody pass.
+    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
+    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
   }, host);
 }
@@ -213,6 +223,7 @@ function toRequested(run: NewRun): RequestedTrigger {
   return {
     jobName,
     input: decode(run.payload) ?? null,
+    parsed: decode(run.input) ?? null,
     labels,
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),

@@ -59,7 +59,7 @@ const RUN_ROUTES = NAMES.flatMap((name) => {
 });
 
 /** What `authenticate` may return, whatever hosts make of it. */
-const CONTEXTS: readonly unknown[] = [{ org: "b" }, undefined, null, 0, "", false, NaN];
+const CONTEXTS: readonly unknown[] = [{ org: "b" }, undefined, null, 0, "", NaN];
 
 const WAYS = ["by its path", "by its function"] as const;
 type Way = typeof WAYS[number];
