@@ -63,6 +63,7 @@ export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
+export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
 export {
   defineJob,

@@ -27,6 +27,8 @@ export type ErrorCode =
   | "wait_expired"
   | "body_too_large"
   | "unsupported_encoding"
+  | "unknown_host"
+  | "too_many_streams"
   | "internal"
   | "unavailable"
   | "lease_lost"

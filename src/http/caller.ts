@@ -13,6 +13,7 @@ import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
 import { deepFreeze } from "./deep_freeze.ts";
 import { callHook } from "./hook.ts";
 import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
+import { noSuchRun } from "./response.ts";
 import type { Streams } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
@@ -148,7 +149,7 @@ export class Caller {
       throw new HoldfastError("forbidden", "Waits are not served: the handler has no onRunAccess hook");
     }
     const run = await engine.getRun(runId);
-    if (run === null) throw new NotFoundError("There is no such run");
+    if (run === null) throw noSuchRun();
     await this.#checkAccess(run, operation);
     return run;
   }

@@ -1,3 +1,5 @@
+import { PROTECTIVE_HEADERS } from "./response.ts";
+
 // What waits for a reader who does not read may take so many bytes; then the stream ends, and the client comes back.
 const MAX_QUEUED_BYTES = 262_144;
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
@@ -125,7 +127,7 @@ function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
       "content-type": "text/event-stream",
       "cache-control": "no-cache, no-transform",
       "x-accel-buffering": "no",
-      "x-content-type-options": "nosniff",
+      ...PROTECTIVE_HEADERS,
     },
   });
 }

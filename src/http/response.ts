@@ -1,5 +1,13 @@
 import { UnknownJobError } from "../engine/unknown_job_error.ts";
-import { type ErrorCode, HoldfastError, isInstance, type Issue, StoreError, ValidationError } from "../error.ts";
+import {
+  type ErrorCode,
+  HoldfastError,
+  isInstance,
+  type Issue,
+  NotFoundError,
+  StoreError,
+  ValidationError,
+} from "../error.ts";
 import { HookError } from "./hook.ts";
 
 /** The path is known, but not with this method. */
@@ -36,6 +44,8 @@ const STATUS: Record<ErrorCode, number> = {
   wait_expired: 410,
   body_too_large: 413,
   unsupported_encoding: 415,
+  unknown_host: 421,
+  too_many_streams: 429,
   internal: 500,
   unavailable: 503,
   lease_lost: 500,
@@ -49,12 +59,40 @@ const STATUS: Record<ErrorCode, number> = {
 
 const RETRY_AFTER_SECONDS = 1;
 
+/** What every answer says to browsers: no page of another origin may embed it, and it is what it says it is. */
+export const PROTECTIVE_HEADERS: Readonly<Record<string, string>> = {
+  "cross-origin-resource-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+};
+
 /** Answers with JSON. */
 export function jsonResponse(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
-  return Response.json(body, {
-    status,
-    headers: { "cache-control": "no-store", "x-content-type-options": "nosniff", ...headers },
-  });
+  return Response.json(body, { status, headers: { "cache-control": "no-store", ...PROTECTIVE_HEADERS, ...headers } });
+}
+
+/** The refusal of a run that does not exist. */
+export function noSuchRun(): NotFoundError {
+  return new NotFoundError("There is no such run");
+}
+
+/**
+ * Makes the very `Response` that the handler gives for an unknown run, a new one each time. A hook that throws it hides
+ * a run from the caller: nobody can tell it from one that does not exist.
+ *
+ * @example
+ * ```ts
+ * import { type HandlerAuth, notFound } from "@holdfast/jobs";
+ *
+ * const auth: HandlerAuth<{ org: string }> = {
+ *   authenticate: (request) => ({ org: request.headers.get("x-org") ?? "" }), // a session, in earnest
+ *   onRunAccess({ org }, run) {
+ *     if (run.labels.org !== org) throw notFound();
+ *   },
+ * };
+ * ```
+ */
+export function notFound(): Response {
+  return refuse(noSuchRun()).response;
 }
 
 /** Makes an answer of whatever was thrown. The one place where a code becomes a status. */
@@ -107,6 +145,8 @@ function hiddenCauseOf(error: HoldfastError): Refusal["hidden"] {
 function errorResponse(code: ErrorCode, message: string, { headers, ...details }: Details = {}): Response {
   const body = { error: message, code, ...details };
   const response = jsonResponse(body, STATUS[code], headers);
-  if (response.status === 503) response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
+  if (response.status === 503 || response.status === 429) {
+    response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
+  }
   return response;
 }

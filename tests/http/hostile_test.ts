@@ -18,7 +18,14 @@ const all = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"
 
 /** What tells of how the service is built: a stack, a path, a module, the database. */
 const INTERNALS = /\n\s+at |file:\/\/|node:|ext:|SQLITE|holdfast_/;
-const HEADERS = ["allow", "cache-control", "content-type", "retry-after", "x-content-type-options"];
+const HEADERS = [
+  "allow",
+  "cache-control",
+  "content-type",
+  "cross-origin-resource-policy",
+  "retry-after",
+  "x-content-type-options",
+];
 
 /** The names that every object has a member of, and a few that JavaScript looks for. */
 const MEMBERS = ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "valueOf", "then", "toJSON"];
@@ -1237,7 +1244,7 @@ Deno.test("no text of a run comes into a header", async () => {
   answers.push(await provoke(service, "DELETE", `/run?${query}`));
 
   assert.equal(answers.length, all.length - 1);
-  assert.deepEqual(new Set(answers.flatMap(({ headers }) => [...headers.values()])).size, 3);
+  assert.deepEqual(new Set(answers.flatMap(({ headers }) => [...headers.values()])).size, 4);
 });
 
 forEachStore("a flood of triggers is stored whole, and costs no run its lease", async (context) => {

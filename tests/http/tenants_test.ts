@@ -699,6 +699,7 @@ forEachStore("POST /trigger answers key_in_use if it lands on a run that onRunAc
         assert.deepEqual([...response.headers], [
           ["cache-control", "no-store"],
           ["content-type", "application/json"],
+          ["cross-origin-resource-policy", "same-origin"],
           ["x-content-type-options", "nosniff"],
         ], which);
         assert.deepEqual(asked, [[context, run, { operation: "read" }]], which);
