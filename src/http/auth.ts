@@ -78,7 +78,15 @@ export interface HandlerAuth<Context> {
   ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
 }
 
-const HOOKS = ["authenticate", "onTrigger", "onRunAccess", "onSignal", "scopeRuns", "scopeRunsSubscribe"] as const;
+/** The names of all hooks. */
+export const HOOKS = [
+  "authenticate",
+  "onTrigger",
+  "onRunAccess",
+  "onSignal",
+  "scopeRuns",
+  "scopeRunsSubscribe",
+] as const satisfies readonly (keyof HandlerAuth<unknown>)[];
 
 /**
  * Checks hooks, and copies them, so that none can be taken away later.

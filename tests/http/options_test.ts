@@ -73,3 +73,70 @@ for (const [option, value, error] of WRONG) {
     );
   });
 }
+
+const UNKNOWN: [options: Record<string, unknown>, message: string][] = [
+  [{ basepath: "/x" }, 'createHandler() has no option "basepath": did you mean "basePath"?'],
+  [{ trusted_origins: [] }, 'createHandler() has no option "trusted_origins": did you mean "trustedOrigins"?'],
+  [{ cors: true }, 'createHandler() has no option "cors"'],
+  [{ toString: undefined }, 'createHandler() has no option "toString"'],
+  [
+    { authenticate: () => {} },
+    'createHandler() has no option "authenticate": it belongs in auth, { auth: { authenticate } }',
+  ],
+  [
+    { onRunAccess: () => {} },
+    'createHandler() has no option "onRunAccess": it belongs in auth, { auth: { onRunAccess } }',
+  ],
+  [{ maxStreams: 1 }, 'createHandler() has no option "maxStreams": it belongs in limits, { limits: { maxStreams } }'],
+  [
+    { limits: { maxstreams: 1 } },
+    'createHandler() has no option "limits.maxstreams": did you mean "limits.maxStreams"?',
+  ],
+  [{ limits: { bodies: 1 } }, 'createHandler() has no option "limits.bodies"'],
+  [{ limits: null }, "limits must be an object"],
+  [{ limits: 7 }, "limits must be an object"],
+  [
+    { auth: { authenticate: () => {}, onRunaccess: () => {} } },
+    'createHandler() has no option "auth.onRunaccess": did you mean "auth.onRunAccess"?',
+  ],
+  [{ auth: { authenticate: () => {}, onDelete: () => {} } }, 'createHandler() has no option "auth.onDelete"'],
+  [
+    { auth: Object.assign(Object.create(null), { authenticate: () => {}, onDelete: () => {} }) },
+    'createHandler() has no option "auth.onDelete"',
+  ],
+  [
+    {
+      auth: new (class {
+        authenticate() {}
+        on_trigger() {}
+      })(),
+    },
+    'createHandler() has no option "auth.on_trigger": did you mean "auth.onTrigger"?',
+  ],
+];
+
+for (const [options, message] of UNKNOWN) {
+  Deno.test(`createHandler() refuses what it does not know: ${message}`, async () => {
+    await using service = aService();
+
+    assert.throws(() => createHandler(service.engine, options), { name: "TypeError", message });
+  });
+}
+
+Deno.test("createHandler() takes hooks that are methods of a class, whatever else the class has", async () => {
+  await using service = aService();
+  class Door {
+    readonly users = new Map<string, string>();
+    authenticate(): string | undefined {
+      return this.users.get("ada");
+    }
+    onTrigger(): void {}
+    onRunAccess(): void {}
+    scopeRuns(): object {
+      return {};
+    }
+    lock(): void {}
+  }
+
+  createHandler(service.engine, { auth: new Door() });
+});
