@@ -37,7 +37,9 @@ await using engine = createEngine({ store, jobs: { importRows } });
 engine.use(persistLogs());
 await engine.start();
 
-const handler = createHandler(engine, { basePath: "/api/jobs" });
+// Only this machine's own names: a page of another site can point its own name at 127.0.0.1 (DNS rebinding).
+const allowedHosts = ["localhost", "127.0.0.1", "[::1]"];
+const handler = createHandler(engine, { basePath: "/api/jobs", allowedHosts });
 const server = Deno.serve({ port: Number(port), hostname: "127.0.0.1" }, handler.fetch);
 const base = `http://127.0.0.1:${server.addr.port}/api/jobs`;
 

@@ -1,5 +1,6 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/internals.ts";
+import { checkHost } from "./allowed_hosts.ts";
 import { describeGaps } from "./auth.ts";
 import { Caller, type CallerDeps } from "./caller.ts";
 import { checkCrossSite } from "./cross_site.ts";
@@ -84,6 +85,7 @@ async function answer(
   deps: CallerDeps,
 ): Promise<Response> {
   const url = readUrl(request); // before any hook is given a request that has none
+  if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
   const caller = await Caller.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);

@@ -1,4 +1,5 @@
 import { type Host, systemHost } from "../host.ts";
+import { type AllowedHost, readAllowedHosts } from "./allowed_hosts.ts";
 import { checkAuth, type HandlerAuth, HOOKS } from "./auth.ts";
 import { given } from "./given.ts";
 import { findSimilar } from "./similar_name.ts";
@@ -23,6 +24,12 @@ export interface HandlerOptions<Context = unknown> {
    * addressed to; `"*"`: all. Default: none.
    */
   trustedOrigins?: readonly string[] | "*";
+  /**
+   * The hosts that a request may name in its `Host` header, such as `app.example.com`, in any case: at any port
+   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host is 421. Name them wherever browsers
+   * can reach the server: a page of another site can point its own name at an address of yours. Default: any.
+   */
+  allowedHosts?: readonly string[];
   /** Hears what an answer hides: the error behind a 500, for example. Default: it is printed. */
   onError?: (error: unknown, request: Request) => unknown;
   /** Time. Default: the real one. */
@@ -40,9 +47,11 @@ export interface HandlerLimits {
 }
 
 /** The options of a handler, checked and complete. */
-export interface Settings extends Required<Omit<HandlerOptions, "auth">> {
+export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts">> {
   /** Who may do what; `null`: everybody everything. */
   auth: HandlerAuth<unknown> | null;
+  /** The hosts that a request may name; `null`: any. */
+  allowedHosts: readonly AllowedHost[] | null;
   /** How much a client may ask for. */
   limits: Required<HandlerLimits>;
 }
@@ -55,6 +64,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   auth: true,
   limits: true,
   trustedOrigins: true,
+  allowedHosts: true,
   onError: true,
   host: true,
 };
@@ -97,6 +107,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
     auth,
     limits,
     trustedOrigins,
+    allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
     onError: onError.bind(options),
     host,
   };

@@ -58,6 +58,20 @@ const WRONG: [option: string, value: unknown, error: typeof TypeError | typeof R
   ["trustedOrigins", ["https://APP.example"], TypeError],
   ["trustedOrigins", ["https://app.example:443"], TypeError],
   ["trustedOrigins", [{}], TypeError],
+  ["allowedHosts", null, TypeError],
+  ["allowedHosts", "localhost", TypeError],
+  ["allowedHosts", [7], TypeError],
+  ["allowedHosts", [""], TypeError],
+  ["allowedHosts", ["*"], TypeError],
+  ["allowedHosts", ["*.example.com"], TypeError],
+  ["allowedHosts", ["http://localhost"], TypeError],
+  ["allowedHosts", ["localhost/"], TypeError],
+  ["allowedHosts", ["user@localhost"], TypeError],
+  ["allowedHosts", ["::1"], TypeError],
+  ["allowedHosts", ["[::1"], TypeError],
+  ["allowedHosts", ["localhost:"], TypeError],
+  ["allowedHosts", ["localhost:99999"], TypeError],
+  ["allowedHosts", ["local host"], TypeError],
 ];
 
 for (const [option, value, error] of WRONG) {
