@@ -65,6 +65,7 @@ export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
+export type { OpenStream } from "./src/http/streams.ts";
 export {
   defineJob,
   type Job,

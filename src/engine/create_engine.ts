@@ -240,10 +240,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }
     const run = await this.#newRun(this.#findJob(old.jobName), decode(state.payload), {
       labels: old.labels,
-      ...(old.concurrencyKey === null ? {} : { concurrencyKey: old.concurrencyKey }),
       retriggerOf: { runId, from },
     });
-    const [result] = await this.#enqueue([run]);
+    // A stored key was checked when it was given, and may be longer since: it has the tenant before it.
+    const [result] = await this.#enqueue([{ ...run, concurrencyKey: old.concurrencyKey }]);
     const { id, disposition } = result!;
     if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
     return result!;
@@ -420,8 +420,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const asked = await this.#requestedRun(this.#findJob(job), input, options);
-    await guard?.beforeAdding(asked);
+    const checked = await this.#requestedRun(this.#findJob(job), input, options);
+    const asked = await guard?.beforeAdding(checked) ?? checked;
     await this.migrate();
     let joinable: string | null = null;
     while (true) {

@@ -28,8 +28,12 @@ export type TriggerResult = Run & {
 
 /** Is asked while a run is triggered. What it throws refuses the trigger: nothing is stored then, and nothing told. */
 export interface TriggerGuard {
-  /** Before a run is added. */
-  beforeAdding(run: NewRun): Promise<void>;
+  /**
+   * Before a run is added.
+   *
+   * @returns The run to add: the same one, or with other keys.
+   */
+  beforeAdding(run: NewRun): Promise<NewRun>;
   /**
    * Before anybody is told that a run was found that the trigger stands for.
    *

@@ -18,9 +18,9 @@ export interface RequestedTrigger {
   readonly parsed: Json;
   /** The labels; none were given if it is empty. */
   readonly labels: Labels;
-  /** If it was given. */
+  /** If it was given, as it was given. */
   readonly idempotencyKey?: string;
-  /** If it was given. Runs of all tenants with one key wait for each other: a key may have to begin with the tenant's. */
+  /** If it was given, as it was given. Without `tenant`, runs of all callers with one key wait for each other. */
   readonly concurrencyKey?: string;
   /** If it was given. */
   readonly coalesce?: Coalesce;
@@ -39,6 +39,13 @@ export interface HandlerAuth<Context> {
    * types from it. To see the body, read that of `request.clone()`, for which there are no limits but yours.
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
+  /**
+   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is opened,
+   * when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is stored as
+   * `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted against
+   * `limits.maxStreamsPerTenant`. Without it, everybody shares keys, and nobody's streams are counted.
+   */
+  readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**
    * Called before a run is triggered, when everything else about the request has been found right. Without it, everybody
    * who was authenticated may trigger every job with any labels.
@@ -81,6 +88,7 @@ export interface HandlerAuth<Context> {
 /** The names of all hooks. */
 export const HOOKS = [
   "authenticate",
+  "tenant",
   "onTrigger",
   "onRunAccess",
   "onSignal",

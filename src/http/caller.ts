@@ -5,6 +5,7 @@ import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../erro
 import type { Host } from "../host.ts";
 import { decode, type Json } from "../json.ts";
 import type { LogEntry } from "../log.ts";
+import { isName, NAME_RULE } from "../name.ts";
 import type { ListFilter, Run, RunFilter, RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
 import type { NewRun } from "../store.ts";
@@ -14,7 +15,7 @@ import { deepFreeze } from "./deep_freeze.ts";
 import { callHook } from "./hook.ts";
 import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
 import { noSuchRun } from "./response.ts";
-import type { Streams } from "./streams.ts";
+import type { Streams, Subscriber } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
 export interface CallerDeps {
@@ -62,6 +63,8 @@ export class Caller {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
         await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
+        const tenant = await this.#tenant();
+        return tenant === null ? run : withKeysOf(tenant, run);
       },
       beforeJoining: (found) => this.#checkFound(found),
     });
@@ -126,7 +129,7 @@ export class Caller {
   /** Streams what happens to a run. */
   async followRun(runId: string): Promise<Response> {
     const { id } = await this.#findRun("subscribe", runId);
-    return this.#deps.streams.openRun(id);
+    return this.#deps.streams.openRun(id, await this.#subscriber());
   }
 
   /** Lists the runs that match a filter, as far as the caller may see them. */
@@ -139,7 +142,8 @@ export class Caller {
   async followRuns(filter: ListFilter): Promise<Response> {
     const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
     const scope = await this.#scope(name, filter);
-    return this.#deps.streams.openList(scope === null ? filter : narrowList(filter, scope));
+    const narrowed = scope === null ? filter : narrowList(filter, scope);
+    return this.#deps.streams.openList(narrowed, await this.#subscriber());
   }
 
   /** The run, if there is one and the caller may do this with it. */
@@ -185,6 +189,15 @@ export class Caller {
     }
   }
 
+  async #subscriber(): Promise<Subscriber> {
+    return { context: this.#context, tenant: await this.#tenant() };
+  }
+
+  /** The tenant of the caller; `null` if tenants have no names here. */
+  async #tenant(): Promise<string | null> {
+    return await this.#ask("tenant", (hook) => hook(this.#context), readTenant);
+  }
+
   async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
     return await this.#ask(name, (hook) => hook(this.#context, copyFilter(filter)), readScope);
   }
@@ -217,6 +230,18 @@ async function callAuthHook<T>(
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
   }, host);
+}
+
+function readTenant(name: unknown): string {
+  if (isName(name)) return name;
+  throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
+}
+
+/** Keys that no other tenant can have. The name ends at the first "/". */
+function withKeysOf(tenant: string, run: NewRun): NewRun {
+  const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  const own = (key: string | null) => key === null ? null : prefix + key;
+  return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
 }
 
 function toRequested(run: NewRun): RequestedTrigger {

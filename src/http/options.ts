@@ -44,6 +44,13 @@ export interface HandlerLimits {
   maxJsonDepth?: number;
   /** How many event streams may be open at once. Default 10,000. */
   maxStreams?: number;
+  /** How many of them one tenant may have; only with `auth.tenant`. More are 429. Default 1,000. */
+  maxStreamsPerTenant?: number;
+  /**
+   * How long an event stream may be open, in milliseconds: then it ends, and its client connects and is authorised
+   * again. Default: never.
+   */
+  maxStreamMs?: number;
 }
 
 /** The options of a handler, checked and complete. */
@@ -69,7 +76,13 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   host: true,
 };
 const DEFAULT_SSE_THROTTLE_MS = 100;
-const DEFAULT_LIMITS: Required<HandlerLimits> = { maxBodyBytes: 1_048_576, maxJsonDepth: 64, maxStreams: 10_000 };
+const DEFAULT_LIMITS: Required<HandlerLimits> = {
+  maxBodyBytes: 1_048_576,
+  maxJsonDepth: 64,
+  maxStreams: 10_000,
+  maxStreamsPerTenant: 1_000,
+  maxStreamMs: Infinity,
+};
 const LIMITS = Object.keys(DEFAULT_LIMITS);
 /** The options that are objects themselves, with their names. */
 const GROUPS: Record<string, readonly string[]> = { auth: HOOKS, limits: LIMITS };
@@ -92,6 +105,8 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
+  checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
+  if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
   const { basePath = "", trustedOrigins = [] } = options;
   const { onRequest = () => {}, onError = printError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;

@@ -6,14 +6,14 @@ import { aRequest, aService, askFunction } from "../support/http.ts";
 
 const all = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
-Deno.test("createHandler() has a function for each route, and the two that route", async () => {
+Deno.test("createHandler() has a function for each route, the two that route, and closeStreams()", async () => {
   await using service = aService();
 
   assert.deepEqual(
     Object.keys(service.handler).sort(),
     [
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
-      ...["runsSubscribe", "retrigger", "retry", "cancel", "delete", "fetch", "handle"],
+      ...["runsSubscribe", "retrigger", "retry", "cancel", "delete", "fetch", "handle", "closeStreams"],
     ].sort(),
   );
 });

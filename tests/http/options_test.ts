@@ -9,18 +9,23 @@ Deno.test("checkOptions() fills in what is left out", () => {
   assert.deepEqual({ basePath, sseThrottleMs, limits, trustedOrigins }, {
     basePath: "",
     sseThrottleMs: 100,
-    limits: { maxBodyBytes: 1_048_576, maxJsonDepth: 64, maxStreams: 10_000 },
+    limits: {
+      maxBodyBytes: 1_048_576,
+      maxJsonDepth: 64,
+      maxStreams: 10_000,
+      maxStreamsPerTenant: 1_000,
+      maxStreamMs: Infinity,
+    },
     trustedOrigins: [],
   });
 });
 
 Deno.test("checkOptions() takes the smallest and the largest numbers", () => {
-  const { sseThrottleMs, limits } = checkOptions({
-    sseThrottleMs: 0,
-    limits: { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0 },
-  });
+  const smallest = { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0, maxStreamsPerTenant: 0, maxStreamMs: 1 };
 
-  assert.deepEqual([sseThrottleMs, limits], [0, { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0 }]);
+  const { sseThrottleMs, limits } = checkOptions({ sseThrottleMs: 0, limits: smallest });
+
+  assert.deepEqual([sseThrottleMs, limits], [0, smallest]);
 });
 
 Deno.test("checkOptions() takes origins as browsers write them", () => {
@@ -50,6 +55,13 @@ const WRONG: [option: string, value: unknown, error: typeof TypeError | typeof R
   ["limits.maxJsonDepth", 1_001, RangeError],
   ["limits.maxStreams", -1, RangeError],
   ["limits.maxStreams", null, TypeError],
+  ["limits.maxStreamsPerTenant", -1, RangeError],
+  ["limits.maxStreamsPerTenant", "all", TypeError],
+  ["limits.maxStreamMs", 0, RangeError],
+  ["limits.maxStreamMs", 0.5, RangeError],
+  ["limits.maxStreamMs", -Infinity, RangeError],
+  ["limits.maxStreamMs", null, TypeError],
+  ["auth.tenant", "acme", TypeError],
   ["trustedOrigins", "https://app.example", TypeError],
   ["trustedOrigins", ["*"], TypeError],
   ["trustedOrigins", ["null"], TypeError],
