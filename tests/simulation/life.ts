@@ -17,6 +17,7 @@ import { isoTime } from "../../src/time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
+import { ORGS } from "./plan.ts";
 import type { SimProcess } from "./sim_process.ts";
 
 // Told by whoever did it, after some more reading.
@@ -57,6 +58,8 @@ export class Life {
   readonly #phases = new Map<string, "leased" | "started" | "over">();
   /** Runs of which an answer has said that they were cancelled from here. */
   readonly #cancelled = new Set<string>();
+  /** What triggers have found last, by the id that their new run would have. */
+  readonly #found = new Map<string, string>();
   /** Attempts that were told and not begun. */
   readonly #starts = new Set<string>();
   readonly #startsTold = new Set<string>();
@@ -149,12 +152,18 @@ export class Life {
     });
   }
 
-  /** Whether it may not be told that a trigger joined a run: that of another tenant, who is not to hear of it. */
+  /**
+   * Whether it need not be published that a trigger found a run to join: over HTTP a hook is asked first, and then the
+   * trigger is sent again.
+   */
   #mayKeepQuiet({ parameters }: Call, token: string): boolean {
     const [type, runId] = token.split(" ");
     if (type !== "run:coalesced") return false;
-    const { labels } = this.#facts.run(runId!).request;
-    return (parameters[0] as NewRun[]).some((asked) => JSON.stringify(asked.labels) !== JSON.stringify(labels));
+    return (parameters[0] as NewRun[]).some((asked) => {
+      const hasAsked = this.#found.get(asked.id) === runId;
+      this.#found.set(asked.id, runId!);
+      return isOverHttp(asked) && !hasAsked;
+    });
   }
 
   /** Whether a run that a claim has brought may be given back without a word: cancelled or stopped meanwhile. */
@@ -342,6 +351,11 @@ const PHASES: { [type in RunEvent["type"]]?: ["new" | "leased" | "started", ("le
 };
 
 const RETRY = " for a retry";
+
+/** Whether somebody has asked over HTTP: the tenant comes before the key then. */
+function isOverHttp({ concurrencyKey }: NewRun): boolean {
+  return ORGS.some((org) => concurrencyKey?.startsWith(`${org}/`));
+}
 
 /** The events that a committed call makes true, each as a text. */
 function tokensOf({ method, parameters, outcome }: Call): string[] {

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import type { Run } from "../../../src/run.ts";
 import { type Action, isRequest } from "./action.ts";
+import { type Naming, storedKey } from "./tenants.ts";
 import type { Deed } from "./find_order.ts";
 
 /** What was done at once while the engine executed runs, and the runs before and after it. */
 export interface Burst {
+  naming: Naming;
   deeds: readonly Deed[];
   before: readonly Run[];
   after: readonly Run[];
@@ -31,7 +33,7 @@ function checkOwners({ deeds, before, after }: Burst): void {
 }
 
 /** A key of a job never has two runs. */
-function checkKeys({ deeds, after }: Burst): void {
+function checkKeys({ naming, deeds, after }: Burst): void {
   const keys = after.filter(({ idempotencyKey }) => idempotencyKey !== null)
     .map(({ jobName, idempotencyKey }) => `${jobName} ${idempotencyKey}`);
   assert.equal(new Set(keys).size, keys.length, "two runs have one idempotency key");
@@ -39,7 +41,7 @@ function checkKeys({ deeds, after }: Burst): void {
   const created = successes(deeds, "trigger").filter(({ answer: { body } }) => body.disposition === "created");
   const byKey = Map.groupBy(
     created.filter(({ action }) => action.body.idempotencyKey !== undefined),
-    ({ action: { body } }) => `${body.jobName} ${body.idempotencyKey}`,
+    ({ action: { by, body } }) => `${body.jobName} ${storedKey(naming, by, body.idempotencyKey!)}`,
   );
   for (const [key, runs] of byKey) assert.ok(runs.length <= 1 + deleted, `${key} made ${runs.length} runs`);
 }

@@ -14,7 +14,7 @@ import {
   showSteps,
   showWait,
 } from "./model_run.ts";
-import { REFUSED_PAYLOAD, type Tenant } from "./tenants.ts";
+import { type Naming, REFUSED_PAYLOAD, storedKey, type Tenant } from "./tenants.ts";
 
 /** How long a dead worker holds a run, in milliseconds. */
 export const LEASE_MS = 30_000;
@@ -41,13 +41,13 @@ export class Model {
   #state: ModelState;
 
   /** An empty service. */
-  constructor(now: number) {
-    this.#state = { now, runs: [], runIds: [], waitIds: [], keptKeys: {}, events: [] };
+  constructor(now: number, naming: Naming) {
+    this.#state = { now, naming, runs: [], runIds: [], waitIds: [], keptKeys: {}, events: [] };
   }
 
   /** The same once more. */
   clone(): Model {
-    const model = new Model(0);
+    const model = new Model(0, this.#state.naming);
     model.#state = structuredClone(this.#state);
     return model;
   }
@@ -141,7 +141,9 @@ export class Model {
   }
 
   #trigger(body: TriggerBody, by: Tenant | null, newRunId: string): Expected {
-    const { jobName, input, labels = {}, idempotencyKey = null, concurrencyKey = null, coalesce } = body;
+    const { jobName, input, labels = {}, coalesce } = body;
+    const idempotencyKey = storedKey(this.#state.naming, by, body.idempotencyKey ?? null);
+    const concurrencyKey = storedKey(this.#state.naming, by, body.concurrencyKey ?? null);
     if (coalesce !== undefined && concurrencyKey === null) return refused(400, "invalid_request");
     if (!["echo", "fail", "approval", "strict"].includes(jobName)) return refused(404, "not_found");
     const parsed = parseInput(jobName, input);
@@ -151,7 +153,7 @@ export class Model {
     const same = idempotencyKey === null
       ? undefined
       : this.runs.find((run) => run.jobName === jobName && run.idempotencyKey === idempotencyKey);
-    const found = same ?? this.#findToJoin(body);
+    const found = same ?? this.#findToJoin({ jobName, concurrencyKey, coalesce });
     if (found === undefined) {
       this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, idempotencyKey, concurrencyKey });
       return ok({ runId: newRunId, disposition: "created", status: "pending" });
@@ -163,7 +165,9 @@ export class Model {
   }
 
   /** Of several that are as good the oldest. */
-  #findToJoin({ jobName, concurrencyKey, coalesce }: TriggerBody): ModelRun | undefined {
+  #findToJoin(
+    { jobName, concurrencyKey, coalesce }: Pick<ModelRun, "jobName" | "concurrencyKey"> & Pick<TriggerBody, "coalesce">,
+  ): ModelRun | undefined {
     if (coalesce === undefined) return undefined;
     const rivals = this.runs.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
     const pending = rivals.find(({ status }) => status === "pending");
@@ -324,6 +328,7 @@ export class Model {
 
 interface ModelState {
   now: number;
+  naming: Naming;
   runs: ModelRun[];
   runIds: string[];
   waitIds: { runId: string; waitId: string }[];
