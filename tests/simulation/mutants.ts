@@ -715,6 +715,11 @@ export const MUTANTS: readonly Mutant[] = [
     auth: { onTrigger: () => {} },
   },
   {
+    name: "all tenants share their keys",
+    rule: "a tenant's keys are its own",
+    auth: { tenant: () => "everybody" },
+  },
+  {
     name: "a list shows all tenants' runs",
     rule: "a tenant sees nothing of another's run",
     auth: { scopeRuns: (_org, filter) => filter },

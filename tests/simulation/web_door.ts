@@ -47,8 +47,9 @@ export class WebDoor {
     const body = { jobName, input: { program }, ...options };
     const answer = await this.#ask(node, { method: "POST", path: "/trigger", org, body });
     if (answer === null) return null;
-    const { status, body: { runId, disposition } } = answer;
+    const { status, body: { runId, disposition, code } } = answer;
     if (manner.isStranger) return this.#turnedAway(status, status === 404 ? 404 : 403, "a trigger"); // of a job, if it is known
+    facts.expect(code !== "key_in_use", "I8", () => `a key of ${org} leads to a run of somebody else`);
     if (status !== 200) return `refused ${status}`;
     const run = facts.runs.get(runId);
     facts.expect(run !== undefined, "I12", () => `a trigger was answered ${runId}, which does not exist`);
