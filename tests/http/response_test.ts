@@ -265,7 +265,12 @@ Deno.test("every Response of ours says that no page of another origin may embed 
     }
   }
 
+  await service.engine.stop();
+  const ended = await service.handler.fetch(aRequest("GET", "/runs/subscribe"));
+
   assert.deepEqual([...statuses].sort(), [200, 400, 404, 409]);
+  assert.equal(await ended.text(), "retry: 1000\n\n");
+  assert.equal(ended.headers.get("cross-origin-resource-policy"), "same-origin");
 });
 
 Deno.test("a hook's Response is passed on as it is", async () => {
