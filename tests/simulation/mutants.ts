@@ -881,7 +881,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 302,
+    from: 113,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },

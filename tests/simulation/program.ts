@@ -154,7 +154,7 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
     case "progress":
       step.progress(action.current, 100);
       step.log.info("progress", { current: action.current });
-      return;
+      return await witness.idles(action.current % 8);
     case "idle":
       return await witness.idles(action.turns);
     case "throw":
