@@ -62,7 +62,9 @@ await using engine = createEngine({
 engine.use(persistLogs());
 await engine.start();
 
-const handler = createHandler(engine, { basePath: "/api/jobs" });
+// Only this machine's own names: a page of another site can point its own name at 127.0.0.1 (DNS rebinding).
+const allowedHosts = ["localhost", "127.0.0.1", "[::1]"];
+const handler = createHandler(engine, { basePath: "/api/jobs", allowedHosts });
 const page = new URL("live.html", import.meta.url);
 const onListen = ({ port }: Deno.NetAddr) => console.log(`Open http://127.0.0.1:${port}/`);
 const server = Deno.serve({ port: Number(port), hostname: "127.0.0.1", onListen }, async (request) => {

@@ -62,6 +62,18 @@ async function untilRefused(url: string): Promise<never> {
   }
 }
 
+Deno.test("shutdownOnSignal() does not wait for a client that does not read its answer", async () => {
+  await using child = new Child("stopping_server.ts", "large");
+  const { url } = await child.hear("listens") as unknown as { url: string };
+  using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(new URL(url).port) });
+  await connection.write(new TextEncoder().encode("GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+  await connection.read(new Uint8Array(1)); // the answer has begun
+
+  child.signal("SIGTERM");
+
+  await child.hear("stopped");
+});
+
 Deno.test("a second signal ends a process whose shutdown takes long, with the exit code of a shell", async () => {
   await using child = new Child("stopping_server.ts", "hangs");
   const { url } = await child.hear("listens") as unknown as { url: string };

@@ -88,6 +88,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   #stopping: Promise<unknown> = Promise.resolve();
   /** Whether event streams have ended, and new ones end at once. */
   #isStopped = false;
+  readonly #stopListeners: (() => void)[] = [];
   /** How often it was stopped: a `start()` that is under way then starts nothing. */
   #stopCount = 0;
 
@@ -124,6 +125,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       watches: new RunWatches(watching),
       feed: new RunFeed(watching),
       isStopped: () => this.#isStopped,
+      onStop: (listener) => void this.#stopListeners.push(listener),
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);
@@ -172,6 +174,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
     this[INTERNALS].watches.endAll();
     this[INTERNALS].feed.endAll();
+    for (const listener of this.#stopListeners) listener();
     await Promise.all(this.#pending);
     // Node 22 keeps a storage that was used for ever, and is slower with each. It works again when it is needed.
     this.#deps.currentStep.disable();

@@ -10,6 +10,8 @@ export interface EngineInternals {
   feed: RunFeed;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;
+  /** Calls back each time that the engine has stopped. */
+  onStop(listener: () => void): void;
   /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }

@@ -16,6 +16,8 @@ export type StoppableServer =
     close(callback: (error?: Error) => void): unknown;
     /** Closes connections over which no request is being answered. */
     closeIdleConnections?(): void;
+    /** Closes all connections. */
+    closeAllConnections?(): void;
   };
 
 /** What {@linkcode shutdownOnSignal} takes besides the engine. */
@@ -30,13 +32,16 @@ export interface ShutdownOptions {
 
 const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, signals: true, timeout: true };
 const CLOSE_IDLE_EVERY_MS = 100;
+// How long answers that were begun before the engine stopped may take: a client that does not read would hold them open.
+const LAST_ANSWERS_MS = 2_000;
 
 /**
  * Stops an engine, and the server that serves it, when the process gets a signal: on Deno and on Node.
  *
  * First the server refuses new connections. Then the engine stops: jobs come to their next checkpoint, leases are
- * released, and event streams end. A server would wait for those permanently, so that its own end comes last. When
- * nothing else keeps it busy, the process then ends by itself. A second signal ends it at once, with the exit code that
+ * released, and event streams end. A server would wait for those permanently, so that its own end comes last; clients
+ * that have not read their answers two seconds later are not waited for. When nothing else keeps it busy, the process
+ * then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy. A second signal ends it at once, with the exit code that
  * a shell gives it (128 and the number of the signal).
  *
  * With `deno serve --parallel` each thread has an engine of its own, and each has to call this.
@@ -79,10 +84,23 @@ export async function shutdownOnSignal(
     const closing = server === undefined ? Promise.resolve() : close(server);
     closing.catch(() => {}); // it is awaited below
     await engine.stop(timeout === undefined ? {} : { timeout });
-    await closing;
+    if (server !== undefined) await endAnswers(server, closing);
   } finally {
     for (const { signal, listener } of listeners) process.off(signal, listener);
   }
+}
+
+/** Waits for the last answers of a server, but not for clients that do not read them. */
+async function endAnswers(server: StoppableServer, closing: Promise<void>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(() => {
+      if (!("shutdown" in server)) server.closeAllConnections?.();
+      resolve();
+    }, LAST_ANSWERS_MS);
+  });
+  await Promise.race([closing, late]);
+  clearTimeout(timer);
 }
 
 /** Refuses new connections at once, and resolves when the others have ended. */

@@ -15,7 +15,7 @@ import { deepFreeze } from "./deep_freeze.ts";
 import { callHook } from "./hook.ts";
 import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
 import { noSuchRun } from "./response.ts";
-import type { Streams, Subscriber } from "./streams.ts";
+import type { Streams } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
 export interface CallerDeps {
@@ -128,8 +128,10 @@ export class Caller {
 
   /** Streams what happens to a run. */
   async followRun(runId: string): Promise<Response> {
-    const { id } = await this.#findRun("subscribe", runId);
-    return this.#deps.streams.openRun(id, await this.#subscriber());
+    return await this.#deps.streams.open(async () => {
+      const { id } = await this.#findRun("subscribe", runId);
+      return { context: this.#context, tenant: await this.#tenant(), runId: id, filter: null };
+    });
   }
 
   /** Lists the runs that match a filter, as far as the caller may see them. */
@@ -141,9 +143,11 @@ export class Caller {
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
   async followRuns(filter: ListFilter): Promise<Response> {
     const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
-    const scope = await this.#scope(name, filter);
-    const narrowed = scope === null ? filter : narrowList(filter, scope);
-    return this.#deps.streams.openList(narrowed, await this.#subscriber());
+    return await this.#deps.streams.open(async () => {
+      const scope = await this.#scope(name, filter);
+      const narrowed = scope === null ? filter : narrowList(filter, scope);
+      return { context: this.#context, tenant: await this.#tenant(), runId: null, filter: narrowed };
+    });
   }
 
   /** The run, if there is one and the caller may do this with it. */
@@ -187,10 +191,6 @@ export class Caller {
       if (!isInstance(thrown, Response)) throw thrown;
       throw new ConflictError("The key is in use", { code: "key_in_use" });
     }
-  }
-
-  async #subscriber(): Promise<Subscriber> {
-    return { context: this.#context, tenant: await this.#tenant() };
   }
 
   /** The tenant of the caller; `null` if tenants have no names here. */

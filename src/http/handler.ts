@@ -22,8 +22,8 @@ export interface Handler<Context = unknown> extends RouteFunctions {
   readonly handle: (request: Request, basePath: string) => Promise<Response>;
   /**
    * Ends the event streams for which a predicate returns `true`, at once: those of a user who has lost a right, for
-   * example. Their clients connect and are authorised again. A stream whose request is still being authorised is not
-   * open yet: change what the hooks decide by before you call this.
+   * example. Their clients connect and are authorised again. A stream whose request is being authorised counts, too: it
+   * ends as soon as it opens. Change what the hooks decide by before you call this.
    *
    * If the predicate throws, no stream is ended.
    *

@@ -2,7 +2,7 @@ import { type Host, systemHost } from "../host.ts";
 import { type AllowedHost, readAllowedHosts } from "./allowed_hosts.ts";
 import { checkAuth, type HandlerAuth, HOOKS } from "./auth.ts";
 import { given } from "./given.ts";
-import { findSimilar } from "./similar_name.ts";
+import { similarNameFinder } from "./similar_name.ts";
 
 /** What {@linkcode createHandler} takes besides the engine. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {
@@ -131,14 +131,16 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
 /** Refuses options that do not exist: a misspelled hook would leave everything open. */
 function checkNames(prefix: string, options: unknown, known: readonly string[]): void {
   if (options === undefined) return;
-  if (typeof options !== "object" || options === null) {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError(`${prefix.slice(0, -1) || "The options"} must be an object`);
   }
+  const findSimilar = similarNameFinder(known);
   const isPlain = [Object.prototype, null].includes(Object.getPrototypeOf(options));
   for (const name of isPlain ? Object.keys(options) : membersOf(options)) {
-    const similar = findSimilar(name, known);
-    // What else an instance of a class has is its own.
-    if (known.includes(name) || (!isPlain && similar === null)) continue;
+    const similar = findSimilar(name);
+    if (known.includes(name) || name === "constructor") continue;
+    // What else an object of hooks has is its own, if it is an instance of a class.
+    if (prefix === "auth." && !isPlain && similar === null) continue;
     throw new TypeError(`createHandler() has no option "${prefix}${name}"${hintFor(prefix, name, similar)}`);
   }
 }

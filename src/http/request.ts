@@ -11,7 +11,7 @@ import type { Signal } from "../wait.ts";
 import type { Call } from "./call.ts";
 import { given } from "./given.ts";
 import { readJson } from "./read_json.ts";
-import { findSimilar } from "./similar_name.ts";
+import { similarNameFinder } from "./similar_name.ts";
 
 /** What `POST /trigger` asks for. */
 export interface TriggerRequest extends TriggerOptions {
@@ -110,9 +110,10 @@ export async function readSignal({ request, settings }: Call): Promise<Signal> {
 
 /** Fields that nobody knows are ignored, but a key that is misspelled would be ignored, too, and make a second run. */
 function checkFieldNames(body: Json, known: readonly string[]): void {
-  if (typeof body !== "object" || body === null) return;
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return;
+  const findSimilar = similarNameFinder(known);
   for (const name of Object.keys(body)) {
-    const similar = known.includes(name) ? null : findSimilar(name, known);
+    const similar = findSimilar(name);
     if (similar === null) continue;
     const shown = tidyText(name, MAX_SHOWN_LENGTH);
     throw new ValidationError(`The body has a field "${shown}": did you mean "${similar}"?`);

@@ -1,7 +1,10 @@
-/** The known name that differs from a name only by case, `_` or `-`; `null` if there is none. */
-export function findSimilar(name: string, known: readonly string[]): string | null {
-  const bare = bareName(name);
-  return known.find((one) => one !== name && bareName(one) === bare) ?? null;
+/** Finds the known name that differs from another only by case, `_` or `-`; `null` if there is none. */
+export function similarNameFinder(known: readonly string[]): (name: string) => string | null {
+  const byBareName = new Map(known.map((name) => [bareName(name), name]));
+  return (name) => {
+    const similar = byBareName.get(bareName(name)) ?? null;
+    return similar === name ? null : similar;
+  };
 }
 
 function bareName(name: string): string {

@@ -33,13 +33,13 @@ export interface OpenStream<Context = unknown> {
   readonly filter: ListFilter | null;
 }
 
-/** Who opens a stream. */
-export interface Subscriber {
-  /** What `authenticate` returned; `null` without `auth`. */
-  context: unknown;
+/** A stream that its client may open. */
+export interface PermittedStream extends OpenStream {
   /** The tenant; `null` if tenants have no names. */
-  tenant: string | null;
+  readonly tenant: string | null;
 }
+
+type Predicate = (stream: OpenStream) => boolean;
 
 /**
  * All event streams of a handler. Those of one run share a channel, and so do those of lists: an event is throttled and
@@ -54,54 +54,73 @@ export class Streams {
   readonly #runChannels = new Map<string, RunChannel>();
   #listChannel: ListChannel | null = null;
   #cancelTimer: (() => void) | null = null;
+  /** The requests for streams that are being authorised, each with the predicates that were to end streams meanwhile. */
+  readonly #authorising = new Set<Predicate[]>();
 
   /** None is open yet. */
   constructor(internals: EngineInternals, settings: StreamSettings) {
     this.#internals = internals;
     this.#settings = settings;
+    internals.onStop(() => this.#closeAll());
   }
 
   /**
-   * Streams the events of a run: first how it stands, then what happens to it, up to its last event.
+   * Opens a stream: of the events of one run (first its state, then what happens to it, up to its last event), or of all
+   * runs that match a filter.
    *
+   * @param authorise Asks the hooks. A stream that was to be closed meanwhile ends at once: they may have answered before
+   * whatever was the reason for that.
    * @throws {HoldfastError} Too many streams are open (`unavailable`, or `too_many_streams` of one tenant).
    */
-  openRun(runId: string, { context, tenant }: Subscriber): Response {
-    if (this.#internals.isStopped()) return endedStream();
-    const stream = this.#newStream({ context, runId, filter: null }, tenant, () => channel.remove(stream));
+  async open(authorise: () => Promise<PermittedStream>): Promise<Response> {
+    const closing: Predicate[] = [];
+    this.#authorising.add(closing);
+    try {
+      const { tenant, ...shown } = await authorise();
+      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
+      return shown.runId === null ? this.#openList(shown, tenant) : this.#openRun(shown, shown.runId, tenant);
+    } finally {
+      this.#authorising.delete(closing);
+    }
+  }
+
+  #openRun(shown: OpenStream, runId: string, tenant: string | null): Response {
+    const stream = this.#newStream(shown, tenant, () => channel.remove(stream));
     const channel = this.#runChannels.get(runId) ?? this.#newRunChannel(runId);
     channel.add(stream);
     return stream.toResponse();
   }
 
-  /**
-   * Streams what happens to all runs that match a filter.
-   *
-   * @throws {HoldfastError} Too many streams are open (`unavailable`, or `too_many_streams` of one tenant).
-   */
-  openList(filter: ListFilter, { context, tenant }: Subscriber): Response {
-    if (this.#internals.isStopped()) return endedStream();
-    const shown = { context, runId: null, filter: deepFreeze(filter) };
-    const stream = this.#newStream(shown, tenant, () => channel.remove(stream, tenant));
+  #openList({ context, filter }: OpenStream, tenant: string | null): Response {
+    const frozen = deepFreeze(filter ?? {});
+    const stream = this.#newStream({ context, runId: null, filter: frozen }, tenant, () => channel.remove(stream));
     const channel = this.#listChannel ??= this.#newListChannel();
-    channel.add(stream, filter, tenant);
+    channel.add(stream, frozen);
     return stream.toResponse();
   }
 
   /**
-   * Ends the streams that a predicate chooses. If it throws, none is ended.
+   * Ends the streams that a predicate chooses, and those that it chooses of the ones that are being authorised. If it
+   * throws, none is ended.
    *
    * @returns How many were ended.
    * @throws {TypeError} The predicate returned something else than a boolean.
    */
-  close(predicate: (stream: OpenStream) => boolean): number {
-    const chosen = [...this.#open].filter(([, shown]) => {
+  close(predicate: Predicate): number {
+    const checked: Predicate = (shown) => {
       const isChosen: unknown = predicate(shown);
       if (typeof isChosen === "boolean") return isChosen;
       throw new TypeError("closeStreams(): the predicate must return true or false, at once");
-    });
+    };
+    const chosen = [...this.#open].filter(([, shown]) => checked(shown));
+    for (const closing of this.#authorising) closing.push(checked);
     for (const [stream] of chosen) stream.close();
     return chosen.length;
+  }
+
+  /** The engine stops: nobody waits for a reader, not even for one who still reads the end of a run. */
+  #closeAll(): void {
+    for (const stream of [...this.#open.keys()]) stream.close();
   }
 
   #newStream(shown: OpenStream, tenant: string | null, onClose: () => void): EventStream {
@@ -153,8 +172,9 @@ export class Streams {
 
   #keepAlive(): void {
     this.#cancelTimer = this.#settings.host.schedule(KEEP_ALIVE_MS, () => {
-      for (const stream of this.#open.keys()) stream.keepAlive();
-      this.#keepAlive();
+      this.#cancelTimer = null;
+      for (const stream of [...this.#open.keys()]) stream.keepAlive();
+      if (this.#open.size > 0) this.#keepAlive();
     });
   }
 
@@ -236,16 +256,18 @@ class RunChannel {
   }
 }
 
-/** The streams of one tenant that show lists. */
-interface TenantStreams {
-  readonly filters: Map<EventStream, ListFilter>;
+/** The streams that show the same list. */
+interface ListStreams {
+  readonly filter: ListFilter;
+  readonly streams: Set<EventStream>;
   /** The number of the last event that was sent. */
   sequence: number;
 }
 
-/** Everybody who watches lists. Each tenant has numbers of its own: they do not count what others are sent. */
+/** All streams of lists. Each list has numbers of its own: they do not count events that its readers may not see. */
 class ListChannel {
-  readonly #tenants = new Map<string | null, TenantStreams>();
+  readonly #lists = new Map<string, ListStreams>();
+  readonly #listOf = new Map<EventStream, string>();
   readonly #onEmpty: () => void;
   readonly #throttle: ProgressThrottle;
   readonly #stopWatching: () => void;
@@ -259,35 +281,37 @@ class ListChannel {
     });
   }
 
-  add(stream: EventStream, filter: ListFilter, tenant: string | null): void {
-    const streams = this.#tenants.get(tenant) ?? { filters: new Map(), sequence: 0 };
-    this.#tenants.set(tenant, streams);
-    streams.filters.set(stream, filter);
+  add(stream: EventStream, filter: ListFilter): void {
+    const key = JSON.stringify(filter);
+    const list = this.#lists.get(key) ?? { filter, streams: new Set(), sequence: 0 };
+    this.#lists.set(key, list);
+    this.#listOf.set(stream, key);
+    list.streams.add(stream);
   }
 
-  remove(stream: EventStream, tenant: string | null): void {
-    const streams = this.#tenants.get(tenant);
-    streams?.filters.delete(stream);
-    if (streams?.filters.size === 0) this.#tenants.delete(tenant);
-    if (this.#tenants.size === 0) this.#close();
+  remove(stream: EventStream): void {
+    const key = this.#listOf.get(stream);
+    const list = key === undefined ? undefined : this.#lists.get(key);
+    if (key === undefined || list === undefined) return;
+    this.#listOf.delete(stream);
+    list.streams.delete(stream);
+    if (list.streams.size === 0) this.#lists.delete(key);
+    if (this.#lists.size === 0) this.#close();
   }
 
   #broadcast(event: RunEvent): void {
     let encoded: Encoded | null = null;
-    for (const streams of this.#tenants.values()) {
-      let message: Message | null = null;
-      for (const [stream, filter] of streams.filters) {
-        if (!matches(event, filter)) continue;
-        encoded ??= new Encoded(withoutInputs(event));
-        stream.send(message ??= encoded.numbered(++streams.sequence));
-      }
+    for (const list of this.#lists.values()) {
+      if (!matches(event, list.filter)) continue;
+      encoded ??= new Encoded(withoutInputs(event));
+      const message = encoded.numbered(++list.sequence);
+      for (const stream of list.streams) stream.send(message);
     }
   }
 
   /** The engine stops. */
   #end(): void {
-    const all = [...this.#tenants.values()].flatMap(({ filters }) => [...filters.keys()]);
-    for (const stream of all) stream.close();
+    for (const stream of [...this.#listOf.keys()]) stream.close();
     this.#close();
   }
 

@@ -119,6 +119,22 @@ const UNKNOWN: [options: Record<string, unknown>, message: string][] = [
     'createHandler() has no option "limits.maxstreams": did you mean "limits.maxStreams"?',
   ],
   [{ limits: { bodies: 1 } }, 'createHandler() has no option "limits.bodies"'],
+  [
+    new (class {
+      basePath = "/api";
+      authenticate() {}
+    })() as unknown as Record<string, unknown>,
+    'createHandler() has no option "authenticate": it belongs in auth, { auth: { authenticate } }',
+  ],
+  [
+    {
+      limits: new (class {
+        maxSize = 1;
+      })(),
+    },
+    'createHandler() has no option "limits.maxSize"',
+  ],
+  [[] as unknown as Record<string, unknown>, "The options must be an object"],
   [{ limits: null }, "limits must be an object"],
   [{ limits: 7 }, "limits must be an object"],
   [

@@ -252,6 +252,29 @@ forEachStore("closeStreams() shows each open stream, and ends those that are cho
   assert.equal(context.host.timerCount, 0);
 });
 
+for (const path of ["/subscribe", "/runs/subscribe"]) {
+  forEachStore(`closeStreams() ends a stream of ${path} that is being authorised`, async (context) => {
+    const asked = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<string>();
+    const tenant = () => {
+      asked.resolve();
+      return answer.promise;
+    };
+    await using service = aService({ auth: { ...AUTH, tenant } }, context);
+    const { id } = await service.engine.trigger("approval", 1);
+    const opening = open(service, path === "/subscribe" ? `${path}?runId=${id}` : path, "a");
+    await asked.promise;
+
+    const ended = service.handler.closeStreams(({ runId }) => runId === (path === "/subscribe" ? id : null));
+    answer.resolve("a");
+    const response = await opening;
+
+    assert.equal(await response.text(), "retry: 1000\n\n");
+    assert.deepEqual([ended, service.handler.closeStreams(() => true)], [0, 0]);
+    assert.equal(context.host.timerCount, 0);
+  });
+}
+
 forEachStore("closeStreams() shows null as the context of a stream without auth", async (context) => {
   await using service = aService({}, context);
   await using reader = await follow(service, "/runs/subscribe");

@@ -665,6 +665,44 @@ forEachStore("event streams of an engine that has stopped ask the client to come
   assert.equal(context.host.timerCount, 0);
 });
 
+forEachStore("stop() closes streams whose readers have not read the end of their run", async (context) => {
+  const service = aService({}, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  const unread = await service.handler.fetch(aRequest("GET", `/subscribe?runId=${id}`));
+  await context.host.settle();
+
+  await service.engine.stop();
+
+  assert.equal(service.handler.closeStreams(() => true), 0);
+  assert.equal(context.host.timerCount, 0);
+  await unread.body!.cancel();
+});
+
+forEachStore("event streams that a keep-alive has closed leave no timer behind", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  const unread = await service.handler.fetch(aRequest("GET", `/subscribe?runId=${id}`));
+
+  await pass(context.host, 60_000, 5_000);
+
+  assert.equal(context.host.timerCount, 0);
+  await unread.body!.cancel();
+});
+
+forEachStore("GET /runs/subscribe numbers events without those of runs that its filter hides", async (context) => {
+  await using service = aService({}, context);
+  const readers = [await followList(service, "?label.org=a"), await followList(service, "?label.org=b")];
+  await context.host.settle();
+
+  for (const org of ["a", "b", "b", "b", "a"]) await service.engine.trigger("approval", 1, { labels: { org } });
+  await context.host.settle();
+
+  assert.deepEqual(readers.map(({ events }) => events.map(({ sequence }) => sequence)), [[1, 2], [1, 2, 3]]);
+  for (const reader of readers) await reader.leave();
+});
+
 forEachStore(
   "GET /subscribe shows progress that was reported a moment before, in the executing process",
   async (context) => {

@@ -21,11 +21,14 @@ engine.on("run:complete", () => say({ type: "completed" }));
 await engine.start();
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => say({ type: "signalled" }));
 
+const handler = createHandler(engine);
+/** More than any buffer on the way to a client takes. */
+const large = () => new Response(new Uint8Array(64 * 1024 * 1024));
 const server = Deno.serve({
   port: 0,
   hostname: "127.0.0.1",
   onListen: ({ port }) => say({ type: "listens", url: `http://127.0.0.1:${port}` }),
-}, createHandler(engine).fetch);
+}, (request) => mode === "large" ? large() : handler.fetch(request));
 await shutdownOnSignal(engine, { server, timeout: 60_000 });
 say({ type: "stopped" });
 if (mode === "stays") setTimeout(() => {}, 3_600_000);
