@@ -71,9 +71,9 @@ export {
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/json.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, Stored, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
-export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
+export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {
   type ClientRun,
   type Coalesce,
@@ -86,11 +86,12 @@ export {
   type RunIdentity,
   type RunPage,
   type RunStatus,
+  type RunText,
   type TerminalStatus,
   toClientRun,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export type { ExecutingStep, SavedStep, Step, StepRecord, StepStatus, StepWrite } from "./src/step.ts";
+export type { ExecutingStep, SavedStep, Step, StepRecord, StepStatus, StepText, StepWrite } from "./src/step.ts";
 export type * from "./src/store.ts";
 export { MemoryStore } from "./src/stores/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";
@@ -105,4 +106,5 @@ export type {
   Wait,
   WaitResult,
   WaitStatus,
+  WaitText,
 } from "./src/wait.ts";

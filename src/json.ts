@@ -66,6 +66,14 @@ export function decode(text: JsonText | null): Json | undefined {
   return text === null ? undefined : JSON.parse(text);
 }
 
+/** Reads a value for the outside, where `undefined` is shown as `null`. */
+export function parseValue(text: JsonText | null): Json {
+  return decode(text) ?? null;
+}
+
+/** A record of which some values are still JSON text, as they are stored; `null` for `undefined`. */
+export type Stored<T, Values extends keyof T> = Omit<T, Values> & { [Name in Values]: JsonText | null };
+
 /** Whether two values are equal as JSON, whatever the order of object keys. */
 export function isSameJson(left: Json, right: Json): boolean {
   return canonical(left) === canonical(right);

@@ -1,4 +1,4 @@
-import type { Json, JsonText } from "./json.ts";
+import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 
 /** How much a line matters. */
 export type LogLevel = "info" | "warn" | "error";
@@ -19,6 +19,14 @@ export interface LogEntry {
   data: Json;
   /** When it was written: ISO 8601 in UTC. */
   timestamp: string;
+}
+
+/** A line whose data is still JSON text. */
+export type LogText = Stored<LogEntry, "data">;
+
+/** A line with its data. */
+export function parseLog(line: LogText): LogEntry {
+  return { ...line, data: parseValue(line.data) };
 }
 
 /** A line to keep. */

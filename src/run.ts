@@ -1,4 +1,4 @@
-import type { Json } from "./json.ts";
+import { type Json, parseValue, type Stored } from "./json.ts";
 
 /** How a run stands. `leased` is a run that a worker holds and has not entered yet. */
 export type RunStatus = "pending" | "leased" | "running" | "waiting" | "completed" | "failed" | "cancelled";
@@ -66,6 +66,14 @@ export interface Run {
   startedAt: string | null;
   /** When it ended. */
   completedAt: string | null;
+}
+
+/** A run whose values are still JSON text. */
+export type RunText = Stored<Run, "payload" | "output">;
+
+/** A run with its values. */
+export function parseRun(run: RunText): Run {
+  return { ...run, payload: parseValue(run.payload), output: parseValue(run.output) };
 }
 
 /** Who a run is: what its events and its access rules need to know. None of it ever changes. */

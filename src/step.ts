@@ -1,5 +1,5 @@
 import type { Failure } from "./error.ts";
-import type { Json, JsonText } from "./json.ts";
+import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 
 /** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";
@@ -26,6 +26,14 @@ export interface Step {
   startedAt: string;
   /** When it ended. */
   completedAt: string | null;
+}
+
+/** A recorded step whose output is still JSON text. */
+export type StepText = Stored<Step, "output">;
+
+/** A recorded step with its output. */
+export function parseStep(step: StepText): Step {
+  return { ...step, output: parseValue(step.output) };
 }
 
 /** How one attempt at a step ended, as a worker records it. */

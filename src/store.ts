@@ -1,9 +1,19 @@
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
-import type { LogEntry, NewLogEntry } from "./log.ts";
-import type { Coalesce, Disposition, Labels, Run, RunFilter, RunIdentity, RunPage, TerminalStatus } from "./run.ts";
-import type { ExecutingStep, SavedStep, Step, StepRecord, StepWrite } from "./step.ts";
-import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait } from "./wait.ts";
+import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
+import type {
+  Coalesce,
+  Disposition,
+  Labels,
+  Run,
+  RunFilter,
+  RunIdentity,
+  RunPage,
+  RunText,
+  TerminalStatus,
+} from "./run.ts";
+import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
+import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Keeps everything there is to know about runs.
@@ -140,6 +150,31 @@ export interface Store extends AsyncDisposable {
 
   /** The kept log lines of a run, in the order in which they came. */
   getLogs(runId: string): Promise<LogEntry[]>;
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(filter: RunFilter): Promise<FoundRuns>;
+
+  /**
+   * Reads runs without parsing their values: one after another until they have `maxLength` characters, so that no more
+   * than that and one run is in memory.
+   *
+   * @returns The first of the runs, one at least, in the order of the ids; `null` for a run that does not exist.
+   */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]>;
+
+  /**
+   * Reads the recorded steps of a run in the order of their index, as {@linkcode Store.readRuns} reads runs.
+   *
+   * @param after The name of the step to go on after; `null`: from the first one.
+   * @returns `null` for a run that does not exist.
+   */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null>;
+
+  /** Reads the waits of a run in the order in which they were prepared; `after` is the id of a wait. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null>;
+
+  /** Reads the kept log lines of a run in the order in which they came; `after` is the id of a line. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
@@ -298,6 +333,20 @@ export interface PauseResult {
   parked: boolean;
   /** The pauses as they are kept, in the order of the request. */
   pauses: PauseRecord[];
+}
+
+/** What a filter found. */
+export interface FoundRuns extends Omit<RunPage, "runs"> {
+  /** The ids of the runs of this page. */
+  ids: string[];
+}
+
+/** A part of a list. */
+export interface Part<T> {
+  /** The records, in their order. */
+  items: T[];
+  /** Whether more may follow. */
+  hasMore: boolean;
 }
 
 /** How far somebody has seen what happens to all runs. */

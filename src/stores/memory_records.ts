@@ -1,11 +1,11 @@
 import type { Failure } from "../error.ts";
-import { decode, type Json, type JsonText } from "../json.ts";
-import type { LogEntry, NewLogEntry } from "../log.ts";
-import type { Run, RunIdentity, RunStatus } from "../run.ts";
-import { type Step, stepId, type StepRecord } from "../step.ts";
+import { decode, type JsonText } from "../json.ts";
+import type { LogText, NewLogEntry } from "../log.ts";
+import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
+import { parseStep, stepId, type StepRecord, type StepText } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
-import type { PauseRecord, Wait } from "../wait.ts";
+import { parseWait, type PauseRecord, type Wait, type WaitText } from "../wait.ts";
 
 /** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
 export interface KeptRun extends NewRun {
@@ -129,13 +129,18 @@ export function earliest(instants: readonly (number | null)[]): number | null {
 
 /** A run for the outside. */
 export function toRun(run: KeptRun): Run {
+  return parseRun(toRunText(run));
+}
+
+/** A run for the outside, its values as they are kept. */
+export function toRunText(run: KeptRun): RunText {
   return {
     ...toIdentity(run),
     status: run.status,
-    payload: toJson(run.payload),
-    output: toJson(run.output),
+    payload: run.payload,
+    output: run.output,
     error: run.error,
-    progress: toJson(run.progress) as Run["progress"],
+    progress: (decode(run.progress) ?? null) as Run["progress"],
     idempotencyKey: run.idempotencyKey,
     concurrencyKey: run.concurrencyKey,
     leaseOwner: run.lease?.owner ?? null,
@@ -155,7 +160,7 @@ export function toRunState(run: KeptRun): RunState {
     payload: run.payload,
     execution: run.interruptions + 1,
     failedStepName: run.failedStepName,
-    steps: toSteps(run),
+    steps: toSteps(run).map(parseStep),
     pauses: toAwaitedPauses(run),
   };
 }
@@ -199,8 +204,8 @@ function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep): 
   return { name, index, attempts, result: structuredClone(result), recordedNo };
 }
 
-/** The recorded steps of a run for the outside, in the order of their index. */
-export function toSteps(run: KeptRun): Step[] {
+/** The recorded steps of a run for the outside, in the order of their index, their outputs as they are kept. */
+export function toSteps(run: KeptRun): StepText[] {
   return byIndex(run.steps).map((step) => toStep(run.id, step));
 }
 
@@ -208,7 +213,7 @@ function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
   return [...steps.values()].sort((left, right) => left.index - right.index);
 }
 
-function toStep(runId: string, step: KeptStep): Step {
+function toStep(runId: string, step: KeptStep): StepText {
   const { result } = step;
   return {
     id: stepId(runId, step.name),
@@ -216,7 +221,7 @@ function toStep(runId: string, step: KeptStep): Step {
     name: step.name,
     index: step.index,
     status: result.status === "retrying" ? "failed" : result.status,
-    output: result.status === "completed" ? toJson(result.output) : null,
+    output: result.status === "completed" ? result.output : null,
     error: result.status === "completed" ? null : result.failure?.message ?? null,
     attempts: step.attempts,
     startedAt: isoTime(step.startedAt),
@@ -233,16 +238,21 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
 
 /** A wait for the outside. */
 export function toWait(runId: string, pause: KeptPause): Wait {
+  return parseWait(toWaitText(runId, pause));
+}
+
+/** A wait for the outside, its values as they are kept. */
+export function toWaitText(runId: string, pause: KeptPause): WaitText {
   const resolved = pause.state.status === "resolved" ? pause.state : null;
   const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
   return {
     id: pause.id,
     runId,
     name: pause.name,
-    metadata: toJson(pause.metadata),
+    metadata: pause.metadata,
     status: pause.state.status,
     outcome: resolved?.resolution.outcome ?? null,
-    payload: toJson(signal?.payload ?? null),
+    payload: signal?.payload ?? null,
     signalId: signal?.signalId ?? null,
     createdAt: isoTime(pause.createdAt),
     deadlineAt: isoTime(pause.deadlineAt),
@@ -252,11 +262,7 @@ export function toWait(runId: string, pause: KeptPause): Wait {
   };
 }
 
-/** A log line for the outside. */
-export function toLogEntry({ data, writtenAt, ...entry }: NewLogEntry): LogEntry {
-  return { ...entry, data: toJson(data), timestamp: isoTime(writtenAt) };
-}
-
-function toJson(text: JsonText | null): Json {
-  return decode(text) ?? null;
+/** A log line for the outside, its data as it is kept. */
+export function toLogText({ writtenAt, ...entry }: NewLogEntry): LogText {
+  return { ...entry, timestamp: isoTime(writtenAt) };
 }

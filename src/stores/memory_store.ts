@@ -2,7 +2,7 @@ import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
-import type { LogEntry, NewLogEntry } from "../log.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
 import {
   DEFAULT_RUN_LIMIT,
   isOneOf,
@@ -12,8 +12,9 @@ import {
   type RunFilter,
   type RunIdentity,
   type RunPage,
+  type RunText,
 } from "../run.ts";
-import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
+import { type ExecutingStep, parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
 import type {
   Activity,
   ActivityCursor,
@@ -21,7 +22,9 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  FoundRuns,
   NewRun,
+  Part,
   PauseRequest,
   PauseResult,
   Renewal,
@@ -31,22 +34,25 @@ import type {
   Store,
 } from "../store.ts";
 import { newsSpans } from "../store.ts";
-import type { NewPause, Signal, Wait } from "../wait.ts";
+import { type NewPause, parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
   type KeptPause,
   type KeptRun,
   toIdentity,
-  toLogEntry,
+  toLogText,
   toPauseRecord,
   toRun,
   toRunState,
+  toRunText,
   toSteps,
   toWait,
+  toWaitText,
 } from "./memory_records.ts";
 import { MemoryRuns } from "./memory_runs.ts";
 import { cancelSteps, recordAttempt } from "./memory_steps.ts";
+import { PartBuilder } from "./part.ts";
 
 /**
  * Keeps runs in memory, for tests and for work that may be lost with the process.
@@ -322,29 +328,19 @@ export class MemoryStore implements Store {
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
-      const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
-      const matching = this.#runs.all
-        .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
-        .reverse();
-      const runs = matching.slice(offset, offset + limit).map(toRun);
-      return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+      const { runs, ...page } = this.#find(filter);
+      return { runs: runs.map(toRun), ...page };
     });
   }
 
   /** The recorded steps of a run, in the order of their index. */
-  getSteps(runId: string): Promise<Step[]> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? [] : toSteps(run);
-    });
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
   }
 
   /** The waits of a run, in the order in which they were prepared. */
-  getWaits(runId: string): Promise<Wait[]> {
-    return this.#perform(() => {
-      const waits = this.#runs.get(runId)?.pauses.filter(({ kind }) => kind === "wait") ?? [];
-      return waits.map((wait) => toWait(runId, wait));
-    });
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
@@ -356,8 +352,68 @@ export class MemoryStore implements Store {
   }
 
   /** The kept log lines of a run, in the order in which they came. */
-  getLogs(runId: string): Promise<LogEntry[]> {
-    return this.#perform(() => [...this.#runs.get(runId)?.logs.values() ?? []].map(toLogEntry));
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(filter: RunFilter): Promise<FoundRuns> {
+    return this.#perform(() => {
+      const { runs, ...page } = this.#find(filter);
+      return { ids: runs.map(({ id }) => id), ...page };
+    });
+  }
+
+  #find({ limit = DEFAULT_RUN_LIMIT, offset = 0, ...filter }: RunFilter): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+    const matching = this.#runs.all
+      .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
+      .reverse();
+    const runs = matching.slice(offset, offset + limit);
+    return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+  }
+
+  /** Reads runs without parsing their values, until they have so many characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return this.#perform(() => {
+      const part = new PartBuilder<RunText | null>(maxLength);
+      part.add(lazily(runIds, (id) => {
+        const run = this.#runs.get(id);
+        return run === undefined ? null : toRunText(run);
+      }));
+      return part.items;
+    });
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return this.#readPart(runId, maxLength, (run) => behind(toSteps(run), ({ name }) => name === after));
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return this.#readPart(runId, maxLength, ({ pauses }) => {
+      const waits = pauses.filter(({ kind }) => kind === "wait");
+      return behind(waits, ({ id }) => id === after).map((wait) => toWaitText(runId, wait));
+    });
+  }
+
+  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return this.#readPart(
+      runId,
+      maxLength,
+      ({ logs }) => behind([...logs.values()], ({ id }) => id === after).map(toLogText),
+    );
+  }
+
+  #readPart<T>(runId: string, maxLength: number, read: (run: KeptRun) => T[]): Promise<Part<T> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const part = new PartBuilder<T>(maxLength);
+      part.add(read(run));
+      return part.toPart();
+    });
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
@@ -411,4 +467,13 @@ export class MemoryStore implements Store {
 
 function toMark({ seq, changes, lease }: KeptRun): string {
   return `${seq} ${changes} ${lease?.expiresAt}`;
+}
+
+/** Those behind the last one that is reached already; all if there is none. */
+function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
+  return items.slice(items.findLastIndex(isReached) + 1);
+}
+
+function* lazily<T, U>(items: readonly T[], convert: (item: T) => U): Generator<U> {
+  for (const item of items) yield convert(item);
 }

@@ -1,7 +1,8 @@
-import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage } from "../run.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../run.ts";
+import type { FoundRuns } from "../store.ts";
 import { countRuns } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
-import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
+import { readRuns } from "./sqlite_parts.ts";
 
 // How many entries of an index are gone through without a break.
 const SLICE = 5_000;
@@ -34,21 +35,25 @@ interface Found {
  * loop stays free.
  */
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
+  const { ids, ...page } = yield* findRuns(db, filter);
+  // A run may have gone or changed since it was found.
+  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null && isOneOf(run.status, filter.status));
+  return { runs: runs.map((run) => parseRun(run!)), ...page };
+}
+
+/** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
+export function* findRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, FoundRuns> {
   const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
   const labels = Object.entries(filter.labels ?? {});
   const asked: Asked = { jobs: listOf(filter.jobName), statuses: listOf(filter.status), labels };
   const { total, seqs } = labels.length === 0
     ? yield* findByIndex(db, asked, limit, offset)
     : yield* findByLabels(db, asked, limit, offset);
-  // How a run stands may have changed since it was found.
-  const standing = asked.statuses === null ? null : isOneOf("r.status", asked.statuses);
   const rows = seqs.length === 0 ? [] : db.all(
-    `${SELECT_RUN} WHERE r.seq IN (SELECT value FROM json_each(?)) ${standing === null ? "" : `AND ${standing.text}`}
-     ORDER BY r.seq DESC`,
+    "SELECT id FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
     JSON.stringify(seqs),
-    ...standing?.parameters ?? [],
   );
-  return { runs: rows.map(toRun), total, hasMore: offset + seqs.length < total };
+  return { ids: rows.map(({ id }) => id as string), total, hasMore: offset + seqs.length < total };
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
@@ -90,7 +95,7 @@ function* findByBoth(
 ): Generator<void, number[]> {
   const byJob = countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
   const line: Line = byJob ? { column: "job", values: jobs } : { column: "status", values: statuses };
-  const rest = byJob ? isOneOf("status", statuses) : isOneOf("job", jobs);
+  const rest = byJob ? isAmong("status", statuses) : isAmong("job", jobs);
   const seqs: number[] = [];
   let skip = offset;
   for (let before = Number.MAX_SAFE_INTEGER;;) {
@@ -124,7 +129,7 @@ function newest(line: Line | null, before: number, limit: number): Sql {
     text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${column} WHERE ${condition.text} AND ${end.text}`,
     parameters: [...condition.parameters, ...end.parameters],
   });
-  if (values.length > MAX_LINES) return only(isOneOf(column, values));
+  if (values.length > MAX_LINES) return only(isAmong(column, values));
   const each = values.map((value) => only({ text: `${column} = ?`, parameters: [value] }));
   return {
     text: `SELECT seq FROM (${each.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
@@ -133,7 +138,7 @@ function newest(line: Line | null, before: number, limit: number): Sql {
   };
 }
 
-function isOneOf(column: string, values: readonly string[]): Sql {
+function isAmong(column: string, values: readonly string[]): Sql {
   return { text: `${column} IN (SELECT value FROM json_each(?))`, parameters: [JSON.stringify(values)] };
 }
 
@@ -194,8 +199,8 @@ function conditions({ jobs, statuses, labels }: Asked): Sql & { join: string } {
     text: "EXISTS (SELECT 1 FROM holdfast_labels o WHERE o.key = ? AND o.value = ? AND o.run_seq = l.run_seq)",
     parameters: [key, value],
   }));
-  if (jobs !== null) terms.push(isOneOf("r.job", jobs));
-  if (statuses !== null) terms.push(isOneOf("r.status", statuses));
+  if (jobs !== null) terms.push(isAmong("r.job", jobs));
+  if (statuses !== null) terms.push(isAmong("r.status", statuses));
   return {
     join: jobs === null && statuses === null ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.run_seq",
     text: terms.map(({ text }) => `AND ${text}`).join(" "),

@@ -95,6 +95,7 @@ CREATE TABLE holdfast_steps (
   completed_at INTEGER,
   UNIQUE (run_seq, name)
 ) STRICT;
+CREATE INDEX holdfast_steps_by_position ON holdfast_steps (run_seq, position);
 
 CREATE TABLE holdfast_pauses (
   seq INTEGER PRIMARY KEY,
@@ -117,6 +118,7 @@ CREATE TABLE holdfast_pauses (
   first_resumed_at INTEGER,
   UNIQUE (run_seq, kind, name)
 ) STRICT;
+CREATE INDEX holdfast_pauses_by_kind ON holdfast_pauses (run_seq, kind);
 
 CREATE TABLE holdfast_logs (
   seq INTEGER PRIMARY KEY,

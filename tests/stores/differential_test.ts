@@ -9,6 +9,7 @@ import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
+import { aLine } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
 const SEEDS = 20;
@@ -108,6 +109,8 @@ class Script {
       () => this.#delete(),
       () => this.#renew(),
       () => this.#release(),
+      () => this.#appendLogs(),
+      () => this.#read(),
       () => operation("getLeases", [], (store) => store.getLeases()),
       () => operation("revoke", [this.#seen], (store) => store.revoke(this.#seen)),
       () => operation("purge", [], (store) => store.purge({ completed: 500, cancelled: 300 }, 3)),
@@ -239,6 +242,23 @@ class Script {
   #release(): Operation {
     const lease = this.#lease();
     return operation("release", [lease], (store) => store.release(lease));
+  }
+
+  #appendLogs(): Operation {
+    const lines = Array.from({ length: 1 + this.#chance.int(3) }, () => aLine(this.#runId(), { id: this.#id() }));
+    return operation("appendLogs", lines, (store) => store.appendLogs(lines));
+  }
+
+  #read(): Operation {
+    const [runId, maxLength] = [this.#runId(), this.#chance.pick([1, 500, 1_000, Infinity])];
+    const after = this.#chance.pick([null, `step-${this.#stepNo - 2}`, this.#waitIds.at(-2) ?? null]);
+    return operation("read", [runId, after, maxLength], async (store) => [
+      await store.findRuns({ jobName: "a", limit: 3 }),
+      await store.readRuns(this.#runIds.slice(-5), maxLength),
+      await store.readSteps(runId, after, maxLength),
+      await store.readWaits(runId, after, maxLength),
+      await store.readLogs(runId, after, maxLength),
+    ]);
   }
 
   #lease(): Lease {

@@ -275,6 +275,12 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   await store.renew([{ lease: claim!.lease, progress: null }], 1_000);
   await store.finish(claim!.lease, { status: "completed", output: null }, null);
   await store.getMarks([claim!.run.id]);
+  await store.readRuns([claim!.run.id], 1_000);
+  for (const after of [null, "unknown"]) {
+    await store.readSteps(claim!.run.id, after, 1_000);
+    await store.readWaits(claim!.run.id, after, 1_000);
+    await store.readLogs(claim!.run.id, after, 1_000);
+  }
   await store.getActivity((await store.getActivity(null)).next);
   await store.purge({ completed: 0 }, 10);
   await store.claim(aClaimRequest());
@@ -297,8 +303,16 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
     );
   });
 
+  // A part of a long list is not found by sorting all of it.
+  const sorted = [...statements].filter((sql) => sql.includes("LIMIT ?")).filter((sql) => {
+    const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
+    return plan.some(({ detail }) => /USE TEMP B-TREE/.test(String(detail)));
+  });
+
   assert.deepEqual(scans, []);
   assert.deepEqual(slow, []);
+  assert.deepEqual(sorted, []);
   await store.close();
   database.close();
 });

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
-import type { NewLogEntry } from "../../../src/log.ts";
 import type { Labels, RunFilter } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -297,17 +296,4 @@ async function addVarious(store: Store): Promise<void> {
     aRun({ jobName: "report", payload: '"r"' }),
     aRun({ jobName: "import", payload: '"i-acme-eu"', labels: { org: "acme", region: "eu", team: "x" } }),
   ]);
-}
-
-function aLine(runId: string, overrides: Partial<NewLogEntry> = {}): NewLogEntry {
-  return {
-    id: uuidV7(FAKE_START),
-    runId,
-    stepName: null,
-    level: "info",
-    message: "hello",
-    data: null,
-    writtenAt: FAKE_START,
-    ...overrides,
-  };
 }
