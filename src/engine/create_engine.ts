@@ -91,6 +91,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     this[INTERNALS] = {
       watches: new RunWatches(watching),
       feed: new RunFeed(watching),
+      store: () => this.migrate().then(() => options.store),
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);

@@ -1,3 +1,4 @@
+import type { Store } from "../store.ts";
 import type { RunFeed } from "./run_feed.ts";
 import type { RunWatches } from "./run_watches.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
@@ -8,6 +9,8 @@ export interface EngineInternals {
   watches: RunWatches;
   /** Watches all runs. */
   feed: RunFeed;
+  /** The store with its tables made, for lists that are read in parts. */
+  store(): Promise<Store>;
   /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }

@@ -4,14 +4,13 @@ import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
 import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
 import type { Host } from "../host.ts";
 import { decode, type Json } from "../json.ts";
-import type { LogEntry } from "../log.ts";
-import { hasSameLabels, type ListFilter, type Run, type RunFilter, type RunPage } from "../run.ts";
-import type { Step } from "../step.ts";
+import { hasSameLabels, type ListFilter, type Run, type RunFilter } from "../run.ts";
 import type { NewRun } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
 import { deepFreeze } from "./deep_freeze.ts";
 import { callHook } from "./hook.ts";
+import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
 import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
 import type { Streams } from "./streams.ts";
 
@@ -71,21 +70,21 @@ export class Caller {
   }
 
   /** The recorded steps of a run. */
-  async getSteps(runId: string): Promise<Step[]> {
+  async listSteps(runId: string): Promise<JsonPieces> {
     const { id } = await this.#findRun("steps", runId);
-    return await this.#deps.engine.getSteps(id);
+    return stepsJson(await this.#lists(), id);
   }
 
   /** What a run has logged. */
-  async getLogs(runId: string): Promise<LogEntry[]> {
+  async listLogs(runId: string): Promise<JsonPieces> {
     const { id } = await this.#findRun("read", runId);
-    return await this.#deps.engine.getLogs(id);
+    return logsJson(await this.#lists(), id);
   }
 
   /** The waits of a run. */
-  async getWaits(runId: string): Promise<Wait[]> {
+  async listWaits(runId: string): Promise<JsonPieces> {
     const { id } = await this.#findRun("waits", runId);
-    return await this.#deps.engine.getWaits(id);
+    return waitsJson(await this.#lists(), id);
   }
 
   /** A wait of a run. */
@@ -128,9 +127,11 @@ export class Caller {
   }
 
   /** Lists the runs that match a filter, as far as the caller may see them. */
-  async listRuns(filter: RunFilter): Promise<RunPage> {
+  async listRuns(filter: RunFilter): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
-    return await this.#deps.engine.getRuns(scope === null ? filter : narrow(filter, scope));
+    const both = scope === null ? filter : narrow(filter, scope);
+    const lists = await this.#lists();
+    return runsJson(lists, await lists.store.findRuns(both), both.status);
   }
 
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
@@ -157,6 +158,12 @@ export class Caller {
     const wait = await this.#deps.engine.getWait(waitId);
     if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
     return wait;
+  }
+
+  async #lists(): Promise<ListSource> {
+    const { engine, host } = this.#deps;
+    const nextTurn = () => new Promise<void>((resolve) => host.defer(resolve));
+    return { store: await internalsOf(engine).store(), nextTurn };
   }
 
   async #checkAccess(run: Run, operation: RunOperation): Promise<void> {

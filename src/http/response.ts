@@ -47,11 +47,14 @@ const STATUS: Record<ErrorCode, number> = {
 
 const RETRY_AFTER_SECONDS = 1;
 
+/** What every answer in JSON has among its headers. */
+export const RESPONSE_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
+
 /** Answers with JSON. */
 export function jsonResponse(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
   return Response.json(body, {
     status,
-    headers: { "cache-control": "no-store", "x-content-type-options": "nosniff", ...headers },
+    headers: { ...RESPONSE_HEADERS, ...headers },
   });
 }
 

@@ -1,4 +1,3 @@
-import type { JsonText } from "../json.ts";
 import type { LogText } from "../log.ts";
 import type { RunText } from "../run.ts";
 import type { StepText } from "../step.ts";
