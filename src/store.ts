@@ -176,7 +176,10 @@ export interface Store extends AsyncDisposable {
   /** Reads the kept log lines of a run in the order in which they came; `after` is the id of a line. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
 
-  /** Keeps log lines. Those of a run that is gone are dropped. */
+  /**
+   * Keeps log lines. Those of a run that is gone are dropped, one that takes more than 8 KiB of JSON is cut, and of the
+   * lines of a run the newest 10,000 are kept: a line in front of them then says how many older ones there were.
+   */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
   /**

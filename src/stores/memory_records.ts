@@ -1,6 +1,6 @@
 import type { Failure } from "../error.ts";
 import { decode, type JsonText } from "../json.ts";
-import type { LogText, NewLogEntry } from "../log.ts";
+import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../log.ts";
 import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
 import { parseStep, stepId, type StepRecord, type StepText } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
@@ -51,6 +51,8 @@ export interface KeptRun extends NewRun {
   pauses: KeptPause[];
   /** The log lines by id, in the order in which they came. */
   logs: Map<string, NewLogEntry>;
+  /** How many lines there were, with those that were dropped. */
+  lineCount: number;
 }
 
 /** What a waiting run waits for. */
@@ -113,6 +115,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     steps: new Map(),
     pauses: [],
     logs: new Map(),
+    lineCount: 0,
   };
 }
 
@@ -262,7 +265,18 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
   };
 }
 
-/** A log line for the outside, its data as it is kept. */
-export function toLogText({ writtenAt, ...entry }: NewLogEntry): LogText {
-  return { ...entry, timestamp: isoTime(writtenAt) };
+/** Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says so. */
+export function addLine(run: KeptRun, line: NewLogEntry): boolean {
+  if (run.logs.has(line.id)) return false;
+  run.logs.set(line.id, { ...fitLine(line) });
+  run.lineCount += 1;
+  if (run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(run.logs.keys().next().value!);
+  return true;
+}
+
+/** The log lines of a run for the outside, in the order in which they came, their data as it is kept. */
+export function toLogs({ logs, lineCount }: KeptRun): LogText[] {
+  const lines = Array.from(logs.values(), ({ writtenAt, ...line }) => ({ ...line, timestamp: isoTime(writtenAt) }));
+  if (lineCount > MAX_LOG_LINES) lines[0] = droppedLines(lines[0]!, lineCount - MAX_LOG_LINES);
+  return lines;
 }

@@ -38,10 +38,11 @@ import { type NewPause, parseWait, type Signal, type Wait, type WaitText } from 
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
+  addLine,
   type KeptPause,
   type KeptRun,
   toIdentity,
-  toLogText,
+  toLogs,
   toPauseRecord,
   toRun,
   toRunState,
@@ -399,11 +400,7 @@ export class MemoryStore implements Store {
 
   /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
-    return this.#readPart(
-      runId,
-      maxLength,
-      ({ logs }) => behind([...logs.values()], ({ id }) => id === after).map(toLogText),
-    );
+    return this.#readPart(runId, maxLength, (run) => behind(toLogs(run), ({ id }) => id === after));
   }
 
   #readPart<T>(runId: string, maxLength: number, read: (run: KeptRun) => T[]): Promise<Part<T> | null> {
@@ -420,10 +417,8 @@ export class MemoryStore implements Store {
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
     return this.#perform(() => {
       for (const entry of entries) {
-        const logs = this.#runs.get(entry.runId)?.logs;
-        if (logs === undefined || logs.has(entry.id)) continue;
-        logs.set(entry.id, { ...entry });
-        this.#runs.countChange();
+        const run = this.#runs.get(entry.runId);
+        if (run !== undefined && addLine(run, entry)) this.#runs.countChange();
       }
     });
   }

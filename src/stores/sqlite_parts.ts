@@ -1,4 +1,4 @@
-import type { LogText } from "../log.ts";
+import { droppedLines, type LogText, MAX_LOG_LINES } from "../log.ts";
 import type { RunText } from "../run.ts";
 import type { StepText } from "../step.ts";
 import type { Part } from "../store.ts";
@@ -70,11 +70,17 @@ export function readLogs(
   after: string | null,
   maxLength: number,
 ): Part<LogText> | null {
-  return readPart(db, LOGS, { runId, after, maxLength }, toLogText);
+  return readPart(db, LOGS, { runId, after, maxLength }, (runId, row) => {
+    const line = toLogText(runId, row);
+    const [no, dropped] = [Number(row.no), Number(row.dropped)];
+    return no <= dropped ? droppedLines(line, no) : line;
+  });
 }
 
 /** A list of what belongs to a run. Its statements have the number of the run for their first parameter. */
 interface List {
+  /** What of a row is read. */
+  columns: string;
   /** What its rows come from and which of them they are: those of a run, behind a place. */
   from: string;
   /** How many bytes the values of a row take. */
@@ -88,6 +94,7 @@ interface List {
 }
 
 const STEPS: List = {
+  columns: "*",
   from: "FROM holdfast_steps WHERE run_seq = ? AND (position, seq) > (?, ?) ORDER BY position, seq",
   size: bytesOf("output", "error_message"),
   start: [-1, -1],
@@ -95,6 +102,7 @@ const STEPS: List = {
   name: "holdfast_steps WHERE run_seq = ? AND name = ?",
 };
 const WAITS: List = {
+  columns: "*",
   from: "FROM holdfast_pauses WHERE run_seq = ? AND kind = 'wait' AND seq > ? ORDER BY seq",
   size: bytesOf("metadata", "payload"),
   start: [-1],
@@ -102,10 +110,11 @@ const WAITS: List = {
   name: "holdfast_pauses WHERE run_seq = ? AND id = ?",
 };
 const LOGS: List = {
-  from: "FROM holdfast_logs WHERE run_seq = ? AND seq > ? ORDER BY seq",
+  columns: `*, (SELECT max(no) FROM holdfast_logs a WHERE a.run_seq = l.run_seq) - ${MAX_LOG_LINES} AS dropped`,
+  from: "FROM holdfast_logs l WHERE run_seq = ? AND no > ? ORDER BY no",
   size: bytesOf("message", "data"),
-  start: [-1],
-  place: ["seq"],
+  start: [0],
+  place: ["no"],
   name: "holdfast_logs WHERE run_seq = ? AND id = ?",
 };
 
@@ -121,7 +130,7 @@ function readPart<T>(
   let place = after === null ? list.start : placeOf(db, list, run.seq!, after);
   while (!part.hasMore) {
     const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq!, place), part.room);
-    const rows = db.all(`SELECT * ${list.from} LIMIT ?`, run.seq!, ...place, count);
+    const rows = db.all(`SELECT ${list.columns} ${list.from} LIMIT ?`, run.seq!, ...place, count);
     part.add(rows.map((row) => toRecord(runId, row)));
     if (rows.length === 0 || count === ALL) break;
     place = list.place.map((column) => rows.at(-1)![column]!);

@@ -28,6 +28,7 @@ import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_c
 import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { findRuns, listRuns } from "./sqlite_list.ts";
+import { appendLines } from "./sqlite_logs.ts";
 import { readLogs, readRuns, readSteps, readWaits } from "./sqlite_parts.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import { SELECT_RUN, toRun, toWait } from "./sqlite_rows.ts";
@@ -355,13 +356,7 @@ export class SqliteStore implements Store {
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
-    const sql = "INSERT INTO holdfast_logs (id, run_seq, step_name, level, message, data, written_at) " +
-      "SELECT ?, seq, ?, ?, ?, ?, ? FROM holdfast_runs WHERE id = ? ON CONFLICT DO NOTHING";
-    return this.#write(() => {
-      for (const { id, runId, stepName, level, message, data, writtenAt } of entries) {
-        this.#db.run(sql, id, stepName, level, message, data, writtenAt, runId);
-      }
-    });
+    return this.#write(() => appendLines(this.#db, entries));
   }
 
   /** How runs stand, each in a text that is another whenever something was committed in the run. */
