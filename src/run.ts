@@ -88,11 +88,11 @@ export interface RunIdentity {
 
 /** Which runs to list. What is left out does not restrict. */
 export interface RunFilter {
-  /** Runs of this job, or of any of these. */
+  /** Runs of this job, or of any of these: 50 at most. */
   jobName?: string | readonly string[];
   /** Runs that stand like this, or in any of these ways. */
   status?: RunStatus | readonly RunStatus[];
-  /** Runs that carry all of these labels. */
+  /** Runs that carry all of these labels: 16 at most. */
   labels?: Labels;
   /** How many at most, 0 to 1,000. Default 50. */
   limit?: number;

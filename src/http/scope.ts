@@ -1,4 +1,4 @@
-import { checkRunFilter, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
+import { checkFields, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
 import { copyLabels, MAX_LABELS } from "../name.ts";
 import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
 import { given } from "./given.ts";
@@ -25,7 +25,7 @@ export function readScope(answer: unknown): RunFilter {
   const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
-  const scope = checkRunFilter({
+  const scope = checkFields({
     jobName: copyList(jobName),
     status: copyList(status),
     // A limit beyond what a list can have is as good as none.
