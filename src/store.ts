@@ -152,7 +152,7 @@ export interface Store extends AsyncDisposable {
   getLogs(runId: string): Promise<LogEntry[]>;
 
   /** The ids of the runs that match a filter, newest first. */
-  findRuns(filter: RunFilter): Promise<FoundRuns>;
+  findRuns(query: RunQuery): Promise<FoundRuns>;
 
   /**
    * Reads runs without parsing their values: one after another until they have `maxLength` characters, so that no more
@@ -336,6 +336,15 @@ export interface PauseResult {
   parked: boolean;
   /** The pauses as they are kept, in the order of the request. */
   pauses: PauseRecord[];
+}
+
+/** Which runs to find. */
+export interface RunQuery extends RunFilter {
+  /**
+   * What of the filter says whose runs these are: the names of labels, and whether the jobs do. A store finds the runs
+   * by these, and looks at each of them for the rest, so that how long it takes tells nothing of the runs of others.
+   */
+  scope?: { labels: readonly string[]; jobs: boolean };
 }
 
 /** What a filter found. */

@@ -5,13 +5,14 @@ import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../erro
 import type { Host } from "../host.ts";
 import { decode, type Json } from "../json.ts";
 import { hasSameLabels, type ListFilter, type Run, type RunFilter } from "../run.ts";
-import type { NewRun } from "../store.ts";
+import type { NewRun, RunQuery } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
 import { deepFreeze } from "./deep_freeze.ts";
+import { given } from "./given.ts";
 import { callHook } from "./hook.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
-import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
+import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./scope.ts";
 import type { Streams } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
@@ -129,9 +130,9 @@ export class Caller {
   /** Lists the runs that match a filter, as far as the caller may see them. */
   async listRuns(filter: RunFilter): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
-    const both = scope === null ? filter : narrow(filter, scope);
+    const query = scope === null ? filter : await this.#toQuery(filter, scope);
     const lists = await this.#lists();
-    return runsJson(lists, await lists.store.findRuns(both), both.status);
+    return runsJson(lists, await lists.store.findRuns(query), query.status);
   }
 
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
@@ -158,6 +159,17 @@ export class Caller {
     const wait = await this.#deps.engine.getWait(waitId);
     if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
     return wait;
+  }
+
+  /**
+   * The runs that match both filters, to be looked up by what the hook has added. If that is nothing, the client may have
+   * asked for the very labels that the hook adds: it is asked once more, as if the client had asked for none. It has let
+   * the client list these runs, so a refusal means nothing then.
+   */
+  async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
+    const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);
+    const added = addedBy(scope, filter) ?? (canBeLookedUp(scope) ? addedBy(await alone() ?? {}, {}) : null);
+    return { ...narrow(filter, scope), ...given({ scope: added ?? undefined }) };
   }
 
   async #lists(): Promise<ListSource> {
@@ -187,7 +199,12 @@ export class Caller {
   }
 
   async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
-    return await this.#ask(name, async (hook) => readScope(await hook(this.#context, copyFilter(filter))));
+    return await this.#ask(name, async (hook) => {
+      const copy = copyFilter(filter);
+      const answer = await hook(this.#context, copy);
+      const isUnchanged = answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
+      return isUnchanged ? null : readScope(answer);
+    });
   }
 
   /** Calls a hook; without it, answers `null`. */

@@ -29,6 +29,7 @@ import type {
   PauseResult,
   Renewal,
   Retention,
+  RunQuery,
   RunState,
   SignalOutcome,
   Store,
@@ -358,9 +359,9 @@ export class MemoryStore implements Store {
   }
 
   /** The ids of the runs that match a filter, newest first. */
-  findRuns(filter: RunFilter): Promise<FoundRuns> {
+  findRuns(query: RunQuery): Promise<FoundRuns> {
     return this.#perform(() => {
-      const { runs, ...page } = this.#find(filter);
+      const { runs, ...page } = this.#find(query);
       return { ids: runs.map(({ id }) => id), ...page };
     });
   }

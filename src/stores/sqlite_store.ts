@@ -19,6 +19,7 @@ import type {
   PauseResult,
   Renewal,
   Retention,
+  RunQuery,
   RunState,
   SignalOutcome,
   Store,
@@ -330,8 +331,8 @@ export class SqliteStore implements Store {
   }
 
   /** The ids of the runs that match a filter, newest first. */
-  findRuns(filter: RunFilter): Promise<FoundRuns> {
-    return this.#readInSlices(() => findRuns(this.#db, filter));
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return this.#readInSlices(() => findRuns(this.#db, query));
   }
 
   /** Reads runs without parsing their values, until they have so many characters. */

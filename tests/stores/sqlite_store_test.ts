@@ -365,6 +365,11 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
         { ...expected, runs: expected.runs.map(({ id }) => id) },
         JSON.stringify(page),
       );
+      const [key] = Object.keys(filter.labels ?? {}).reverse();
+      const scope = { labels: key === undefined ? [] : [key], jobs: key === undefined };
+      const found = await sqlite.findRuns({ ...page, scope });
+      assert.deepEqual(found.ids, expected.runs.map(({ id }) => id), JSON.stringify({ ...page, scope }));
+      assert.deepEqual([found.total, found.hasMore], [expected.total, expected.hasMore]);
     }
   }
 });
