@@ -71,7 +71,7 @@ export {
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, Stored, Unwritable } from "./src/json.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {

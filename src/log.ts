@@ -1,4 +1,4 @@
-import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
+import { type Json, type JsonText, parseValue } from "./json.ts";
 import { tidyText } from "./text.ts";
 
 /** How much a line matters. */
@@ -22,8 +22,8 @@ export interface LogEntry {
   timestamp: string;
 }
 
-/** A line whose data is still JSON text. */
-export type LogText = Stored<LogEntry, "data">;
+/** A line whose data is as it is stored. */
+export type LogText = Omit<LogEntry, "data"> & { data: JsonText | null };
 
 /** A line with its data. */
 export function parseLog(line: LogText): LogEntry {

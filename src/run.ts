@@ -68,8 +68,11 @@ export interface Run {
   completedAt: string | null;
 }
 
-/** A run whose values are still JSON text. */
-export type RunText = Stored<Run, "payload" | "output">;
+/** The fields of a run that can have any value, of any size. */
+export const RUN_VALUES = ["payload", "output"] as const;
+
+/** A run whose values are as they are stored. */
+export type RunText = Stored<Run, typeof RUN_VALUES[number]>;
 
 /** A run with its values. */
 export function parseRun(run: RunText): Run {

@@ -28,8 +28,11 @@ export interface Step {
   completedAt: string | null;
 }
 
-/** A recorded step whose output is still JSON text. */
-export type StepText = Stored<Step, "output">;
+/** The fields of a step that can have any value, of any size. */
+export const STEP_VALUES = ["output"] as const;
+
+/** A recorded step whose output is as it is stored. */
+export type StepText = Stored<Step, typeof STEP_VALUES[number]>;
 
 /** A recorded step with its output. */
 export function parseStep(step: StepText): Step {

@@ -6,14 +6,15 @@ import type {
   Disposition,
   Labels,
   Run,
+  RUN_VALUES,
   RunFilter,
   RunIdentity,
   RunPage,
   RunText,
   TerminalStatus,
 } from "./run.ts";
-import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
-import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
+import type { ExecutingStep, SavedStep, Step, STEP_VALUES, StepRecord, StepText, StepWrite } from "./step.ts";
+import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WAIT_VALUES, WaitText } from "./wait.ts";
 
 /**
  * Keeps everything there is to know about runs.
@@ -155,8 +156,9 @@ export interface Store extends AsyncDisposable {
   findRuns(query: RunQuery): Promise<FoundRuns>;
 
   /**
-   * Reads runs without parsing their values: one after another until they have `maxLength` characters, so that no more
-   * than that and one run is in memory.
+   * Reads runs without parsing their values: one after another until they have `maxLength` characters. For a value of
+   * more than 32 KiB stands a {@linkcode LargeText}, which counts as so many characters and is to be read by
+   * {@linkcode Store.readValue}: so little is in memory at once, whatever is stored. With `Infinity` everything is read.
    *
    * @returns The first of the runs, one at least, in the order of the ids; `null` for a run that does not exist.
    */
@@ -175,6 +177,14 @@ export interface Store extends AsyncDisposable {
 
   /** Reads the kept log lines of a run in the order in which they came; `after` is the id of a line. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
+
+  /**
+   * Reads the next part of a value, some 64 KiB of its JSON.
+   *
+   * @param from 0 at first, then what the call before has answered as `next`.
+   * @returns `null` if there is no such value.
+   */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null>;
 
   /**
    * Keeps log lines. Those of a run that is gone are dropped, one that takes more than 8 KiB of JSON is cut, and of the
@@ -351,6 +361,23 @@ export interface RunQuery extends RunFilter {
 export interface FoundRuns extends Omit<RunPage, "runs"> {
   /** The ids of the runs of this page. */
   ids: string[];
+}
+
+/** A value whose JSON takes more bytes is not read with its record. */
+export const LARGE_VALUE_BYTES = 32_768;
+
+/** Where a value is kept. */
+export type ValuePlace =
+  | { of: "run"; runId: string; value: typeof RUN_VALUES[number] }
+  | { of: "step"; runId: string; stepName: string; value: typeof STEP_VALUES[number] }
+  | { of: "wait"; waitId: string; value: typeof WAIT_VALUES[number] };
+
+/** A part of a value. */
+export interface ValuePart {
+  /** Its JSON in UTF-8, from where it was asked for: the caller's own. */
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Where it goes on, as the store counts; `null`: this was the last part. */
+  next: number | null;
 }
 
 /** A part of a list. */

@@ -35,8 +35,11 @@ export interface Wait {
   firstResumedAt: string | null;
 }
 
-/** A wait whose values are still JSON text. */
-export type WaitText = Stored<Wait, "metadata" | "payload">;
+/** The fields of a wait that can have any value, of any size. */
+export const WAIT_VALUES = ["metadata", "payload"] as const;
+
+/** A wait whose values are as they are stored. */
+export type WaitText = Stored<Wait, typeof WAIT_VALUES[number]>;
 
 /** A wait with its values. */
 export function parseWait(wait: WaitText): Wait {

@@ -1,6 +1,6 @@
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText, StoredValue } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
 import {
@@ -9,12 +9,21 @@ import {
   isTerminal,
   matches,
   type Run,
+  RUN_VALUES,
   type RunFilter,
   type RunIdentity,
   type RunPage,
   type RunText,
 } from "../run.ts";
-import { type ExecutingStep, parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
+import {
+  type ExecutingStep,
+  parseStep,
+  type SavedStep,
+  type Step,
+  STEP_VALUES,
+  type StepText,
+  type StepWrite,
+} from "../step.ts";
 import type {
   Activity,
   ActivityCursor,
@@ -33,9 +42,11 @@ import type {
   RunState,
   SignalOutcome,
   Store,
+  ValuePart,
+  ValuePlace,
 } from "../store.ts";
 import { newsSpans } from "../store.ts";
-import { type NewPause, parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
+import { type NewPause, parseWait, type Signal, type Wait, WAIT_VALUES, type WaitText } from "../wait.ts";
 import { claimRuns, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
@@ -54,7 +65,7 @@ import {
 } from "./memory_records.ts";
 import { MemoryRuns } from "./memory_runs.ts";
 import { cancelSteps, recordAttempt } from "./memory_steps.ts";
-import { PartBuilder } from "./part.ts";
+import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part.ts";
 
 /**
  * Keeps runs in memory, for tests and for work that may be lost with the process.
@@ -378,40 +389,67 @@ export class MemoryStore implements Store {
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
     return this.#perform(() => {
       const part = new PartBuilder<RunText | null>(maxLength);
-      part.add(lazily(runIds, (id) => {
+      part.add(runIds, (id) => {
         const run = this.#runs.get(id);
-        return run === undefined ? null : toRunText(run);
-      }));
+        return run === undefined ? null : withoutLarge(toRunText(run), RUN_VALUES, maxLength);
+      });
       return part.items;
     });
   }
 
   /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
-    return this.#readPart(runId, maxLength, (run) => behind(toSteps(run), ({ name }) => name === after));
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const steps = behind(toSteps(run), ({ name }) => name === after);
+      return new PartBuilder<StepText>(maxLength).add(steps, (step) => withoutLarge(step, STEP_VALUES, maxLength));
+    });
   }
 
   /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
-    return this.#readPart(runId, maxLength, ({ pauses }) => {
-      const waits = pauses.filter(({ kind }) => kind === "wait");
-      return behind(waits, ({ id }) => id === after).map((wait) => toWaitText(runId, wait));
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const waits = behind(run.pauses, ({ id }) => id === after).filter(({ kind }) => kind === "wait");
+      return new PartBuilder<WaitText>(maxLength).add(
+        waits,
+        (wait) => withoutLarge(toWaitText(runId, wait), WAIT_VALUES, maxLength),
+      );
     });
   }
 
   /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
-    return this.#readPart(runId, maxLength, (run) => behind(toLogs(run), ({ id }) => id === after));
-  }
-
-  #readPart<T>(runId: string, maxLength: number, read: (run: KeptRun) => T[]): Promise<Part<T> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
       if (run === undefined) return null;
-      const part = new PartBuilder<T>(maxLength);
-      part.add(read(run));
-      return part.toPart();
+      const lines = behind(toLogs(run), ({ id }) => id === after);
+      return new PartBuilder<LogText>(maxLength).add(lines, (line) => line);
     });
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#perform(() => {
+      const text = this.#findValue(place);
+      if (typeof text !== "string") return null;
+      const end = from + VALUE_PART_LENGTH;
+      // Not between the halves of a character.
+      const next = text.slice(end - 1, end).isWellFormed() ? end : end - 1;
+      return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
+    });
+  }
+
+  #findValue(place: ValuePlace): StoredValue | undefined {
+    if (place.of === "wait") {
+      const found = this.#waits.get(place.waitId);
+      return found && toWaitText(found.run.id, found.wait)[place.value];
+    }
+    const run = this.#runs.get(place.runId);
+    if (place.of === "run") return run?.[place.value];
+    return run && toSteps(run).find(({ name }) => name === place.stepName)?.output;
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
@@ -468,8 +506,4 @@ function toMark({ seq, changes, lease }: KeptRun): string {
 /** Those behind the last one that is reached already; all if there is none. */
 function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
   return items.slice(items.findLastIndex(isReached) + 1);
-}
-
-function* lazily<T, U>(items: readonly T[], convert: (item: T) => U): Generator<U> {
-  for (const item of items) yield convert(item);
 }

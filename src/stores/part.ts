@@ -1,4 +1,25 @@
-import type { Part } from "../store.ts";
+import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
+import { LARGE_VALUE_BYTES, type Part } from "../store.ts";
+
+/** How much of a value is read at once, about. */
+export const VALUE_PART_LENGTH = 65_536;
+
+/** What stands for every value that is not read with its record. */
+export const LARGE: LargeText = Object.freeze({ isLarge: true });
+
+/** A record as it is in a part of this length. */
+export function withoutLarge<Name extends string, T extends { [N in Name]: StoredValue }>(
+  record: T,
+  names: readonly Name[],
+  maxLength: number,
+): T {
+  if (maxLength === Infinity) return record;
+  const large = names.filter((name) => {
+    const value = record[name];
+    return typeof value === "string" && isLongerThan(value, LARGE_VALUE_BYTES);
+  });
+  return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((name) => [name, LARGE])) };
+}
 
 /** Puts a part of a list together: records are added until they have so many characters. */
 export class PartBuilder<T> implements Part<T> {
@@ -20,13 +41,15 @@ export class PartBuilder<T> implements Part<T> {
     return this.#room <= 0;
   }
 
-  /** Adds records as long as there is room. */
-  add(records: Iterable<T>): void {
-    for (const record of records) {
-      if (this.#room <= 0) return;
+  /** Makes records of something and adds them, as long as there is room. */
+  add<U>(sources: Iterable<U>, toRecord: (source: U) => T): Part<T> {
+    for (const source of sources) {
+      if (this.#room <= 0) break;
+      const record = toRecord(source);
       this.items.push(record);
       this.#room -= lengthOf(record);
     }
+    return this.toPart();
   }
 
   /** The part as it is answered. */
@@ -38,6 +61,7 @@ export class PartBuilder<T> implements Part<T> {
 /** About how many characters a record has as JSON. The same for every store, whose parts are the same then. */
 function lengthOf(value: unknown): number {
   if (typeof value === "string") return value.length;
+  if (value === LARGE) return LARGE_VALUE_BYTES;
   if (typeof value !== "object" || value === null) return 4;
   return Object.entries(value).reduce((length, [name, item]) => length + name.length + lengthOf(item), 0);
 }

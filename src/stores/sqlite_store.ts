@@ -23,6 +23,8 @@ import type {
   RunState,
   SignalOutcome,
   Store,
+  ValuePart,
+  ValuePlace,
 } from "../store.ts";
 import { parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
@@ -30,7 +32,7 @@ import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { findRuns, listRuns } from "./sqlite_list.ts";
 import { appendLines } from "./sqlite_logs.ts";
-import { readLogs, readRuns, readSteps, readWaits } from "./sqlite_parts.ts";
+import { readLogs, readRuns, readSteps, readValue, readWaits } from "./sqlite_parts.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import { SELECT_RUN, toRun, toWait } from "./sqlite_rows.ts";
 import {
@@ -353,6 +355,11 @@ export class SqliteStore implements Store {
   /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
     return this.#read(() => this.#db.snapshot(() => readLogs(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#read(() => readValue(this.#db, place, from));
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */

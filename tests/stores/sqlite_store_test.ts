@@ -285,8 +285,8 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   await store.purge({ completed: 0 }, 10);
   await store.claim(aClaimRequest());
 
-  // A few rows: the workers that are alive.
-  const small = /holdfast_workers|sqlite_schema|holdfast_schema/;
+  // A few rows: the workers that are alive, the columns of a table.
+  const small = /holdfast_workers|sqlite_schema|holdfast_schema|pragma_table_info/;
   const scans = [...statements].filter((sql) => /^\s*(SELECT|UPDATE|DELETE)/.test(sql) && !small.test(sql))
     .flatMap((sql) => {
       const parameters = Array.from(sql.matchAll(/\?/g), () => null);

@@ -3,7 +3,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { parseLog } from "../../../src/log.ts";
 import { parseRun } from "../../../src/run.ts";
 import { parseStep } from "../../../src/step.ts";
-import type { Part } from "../../../src/store.ts";
+import type { Part, Store, ValuePart, ValuePlace } from "../../../src/store.ts";
 import { parseWait } from "../../../src/wait.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
@@ -16,7 +16,9 @@ const { cases, test } = newCases();
 export const partCases = cases;
 
 const UNKNOWN = uuidV7(FAKE_START);
-const LARGE = JSON.stringify("x".repeat(100_000));
+/** As large as a value can be that is read with its record. */
+const FULL = JSON.stringify("x".repeat(32_766));
+const LARGE = JSON.stringify("ä€😀".repeat(60_000));
 
 test("findRuns() answers the ids of what getRuns() answers", async ({ store }) => {
   const added = await store.enqueue(
@@ -47,14 +49,14 @@ test("readRuns() answers no runs if it is asked for none", async ({ store }) => 
 test("readRuns() stops at the first run that goes beyond the length", async ({ store }) => {
   const added = await store.enqueue([
     aRun(),
-    aRun({ payload: LARGE }),
-    aRun({ payload: LARGE }),
-    aRun({ payload: LARGE }),
+    aRun({ payload: FULL }),
+    aRun({ payload: FULL }),
+    aRun({ payload: FULL }),
     aRun(),
   ]);
   const ids = added.map(({ run }) => run.id);
 
-  const [least, some, all] = await Promise.all([1, 150_000, 1_000_000].map((length) => store.readRuns(ids, length)));
+  const [least, some, all] = await Promise.all([1, 50_000, 1_000_000].map((length) => store.readRuns(ids, length)));
 
   assert.deepEqual([least!.length, some!.length, all!.length], [1, 3, 5]);
 });
@@ -73,11 +75,11 @@ test("readRuns() reads as many small runs as fit", async ({ store }) => {
 test("readSteps() answers the parts of what getSteps() answers", async ({ store }) => {
   const { lease } = await startRun(store);
   for (const [name, index] of [["b", 1], ["a", 0], ["d", 2], ["c", 2], ["e", 3]] as const) {
-    const output = name === "d" ? null : LARGE;
+    const output = name === "d" ? null : FULL;
     await store.saveStep(lease, aStep({ name, index, result: { status: "completed", output } }), null);
   }
 
-  const parts = await readAll((after) => store.readSteps(lease.runId, after, 150_000), ({ name }) => name);
+  const parts = await readAll((after) => store.readSteps(lease.runId, after, 50_000), ({ name }) => name);
 
   assert.deepEqual(parts.map((part) => part.map(({ name }) => name)), [["a", "b"], ["d", "c", "e"], []]);
   assert.deepEqual(parts.flat().map(parseStep), await store.getSteps(lease.runId));
@@ -98,11 +100,11 @@ test("readSteps() reads a long history part by part", async ({ store }) => {
 test("readWaits() answers the parts of what getWaits() answers, without sleeps", async ({ store }) => {
   const { lease } = await startRun(store);
   const nap = aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 10 } });
-  const [b, a, open] = [aPause({ name: "b", metadata: LARGE }), aPause({ name: "a" }), aPause({ name: "open" })];
+  const [b, a, open] = [aPause({ name: "b", metadata: FULL }), aPause({ name: "a" }), aPause({ name: "open" })];
   await prepare(store, lease, b, nap, a, open);
-  await store.signal(a.id, { signalId: "s", payload: JSON.parse(LARGE) });
+  await store.signal(a.id, { signalId: "s", payload: JSON.parse(FULL) });
 
-  const parts = await readAll((after) => store.readWaits(lease.runId, after, 50_000), ({ id }) => id);
+  const parts = await readAll((after) => store.readWaits(lease.runId, after, 20_000), ({ id }) => id);
 
   assert.deepEqual(parts.map((part) => part.map(({ name }) => name)), [["b"], ["a"], ["open"]]);
   assert.deepEqual(parts.flat().map(parseWait), await store.getWaits(lease.runId));
@@ -119,6 +121,55 @@ test("readLogs() answers the parts of what getLogs() answers", async ({ store })
   assert.ok(parts.length >= 8 && parts.length <= 11, `it was read in ${parts.length} parts`);
 });
 
+test("a large value is read by itself, part by part", async ({ store }) => {
+  const { lease } = await startRun(store, { payload: LARGE });
+  const { runId } = lease;
+  await store.saveStep(lease, aStep({ result: { status: "completed", output: LARGE } }), null);
+  const wait = aPause({ metadata: LARGE });
+  await prepare(store, lease, wait);
+  await store.signal(wait.id, { signalId: "s", payload: JSON.parse(LARGE) });
+  await store.finish(lease, { status: "completed", output: LARGE }, null);
+  const before = await Promise.all([store.getRun(runId), store.getSteps(runId), store.getWaits(runId)]);
+
+  const [run] = await store.readRuns([runId], 1_000);
+  const { items: [step] } = (await store.readSteps(runId, null, 1_000))!;
+  const { items: [read] } = (await store.readWaits(runId, null, 1_000))!;
+  const places: ValuePlace[] = [
+    { of: "run", runId, value: "payload" },
+    { of: "run", runId, value: "output" },
+    { of: "step", runId, stepName: "read", value: "output" },
+    { of: "wait", waitId: wait.id, value: "metadata" },
+    { of: "wait", waitId: wait.id, value: "payload" },
+  ];
+
+  const isLarge = { isLarge: true };
+  assert.deepEqual([run!.payload, run!.output, step!.output, read!.metadata, read!.payload], Array(5).fill(isLarge));
+  assert.throws(() => parseRun(run!), TypeError);
+  for (const place of places) {
+    const parts = await readValue(store, place);
+    assert.ok(parts.length > 3 && parts.every(({ length }) => length < 200_000));
+    assert.equal(await new Blob(parts).text(), LARGE);
+  }
+  const after = await Promise.all([store.getRun(runId), store.getSteps(runId), store.getWaits(runId)]);
+  assert.deepEqual(after, before);
+});
+
+test("readValue() answers null for a value that does not exist", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const { runId } = lease;
+  const wait = aPause();
+  await prepare(store, lease, wait);
+  const places: ValuePlace[] = [
+    { of: "run", runId, value: "output" },
+    { of: "run", runId: UNKNOWN, value: "payload" },
+    { of: "step", runId, stepName: "read", value: "output" },
+    { of: "wait", waitId: wait.id, value: "payload" },
+    { of: "wait", waitId: UNKNOWN, value: "metadata" },
+  ];
+
+  for (const place of places) assert.equal(await store.readValue(place, 0), null);
+});
+
 test("readSteps(), readWaits() and readLogs() know an empty list from an unknown run", async ({ store }) => {
   const { run } = await add(store);
   const read = (runId: string) =>
@@ -132,6 +183,16 @@ test("readSteps(), readWaits() and readLogs() know an empty list from an unknown
   assert.deepEqual(await read(run.id), [nothing, nothing, nothing]);
   assert.deepEqual(await read(UNKNOWN), [null, null, null]);
 });
+
+async function readValue(store: Store, place: ValuePlace): Promise<Uint8Array<ArrayBuffer>[]> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  for (let from: number | null = 0; from !== null;) {
+    const part: ValuePart | null = await store.readValue(place, from);
+    parts.push(part!.bytes);
+    from = part!.next;
+  }
+  return parts;
+}
 
 /** Reads a list part by part. */
 async function readAll<T>(
