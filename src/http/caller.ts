@@ -3,8 +3,8 @@ import { internalsOf } from "../engine/internals.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
 import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
 import type { Host } from "../host.ts";
-import { decode, type Json } from "../json.ts";
-import { hasSameLabels, type ListFilter, type Run, type RunFilter } from "../run.ts";
+import { decode, type Json, parseValue, type StoredValue } from "../json.ts";
+import { hasSameLabels, type ListFilter, type Run, type RunFilter, type RunText } from "../run.ts";
 import type { NewRun, RunQuery } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
@@ -72,20 +72,17 @@ export class Caller {
 
   /** The recorded steps of a run. */
   async listSteps(runId: string): Promise<JsonPieces> {
-    const { id } = await this.#findRun("steps", runId);
-    return stepsJson(await this.#lists(), id);
+    return stepsJson(await this.#checkList("steps", runId), runId);
   }
 
   /** What a run has logged. */
   async listLogs(runId: string): Promise<JsonPieces> {
-    const { id } = await this.#findRun("read", runId);
-    return logsJson(await this.#lists(), id);
+    return logsJson(await this.#checkList("read", runId), runId);
   }
 
   /** The waits of a run. */
   async listWaits(runId: string): Promise<JsonPieces> {
-    const { id } = await this.#findRun("waits", runId);
-    return waitsJson(await this.#lists(), id);
+    return waitsJson(await this.#checkList("waits", runId), runId);
   }
 
   /** A wait of a run. */
@@ -144,14 +141,28 @@ export class Caller {
 
   /** The run, if there is one and the caller may do this with it. */
   async #findRun(operation: RunOperation, runId: string): Promise<Run> {
-    const { auth, engine } = this.#deps;
+    this.#checkServed(operation);
+    const run = await this.#deps.engine.getRun(runId);
+    if (run === null) throw new NotFoundError("There is no such run");
+    await this.#checkAccess(() => deepFreeze(run), operation);
+    return run;
+  }
+
+  /** The same for a list of what belongs to a run, whose own values may be large, and are not shown. */
+  async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
+    this.#checkServed(operation);
+    const lists = await this.#lists();
+    const [run] = await lists.store.readRuns([runId], this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity);
+    if (run === undefined || run === null) throw new NotFoundError("There is no such run");
+    await this.#checkAccess(() => toSeenRun(run), operation);
+    return lists;
+  }
+
+  #checkServed(operation: RunOperation): void {
+    const { auth } = this.#deps;
     if (auth !== null && auth.onRunAccess === undefined && (operation === "waits" || operation === "signal")) {
       throw new HoldfastError("forbidden", "Waits are not served: the handler has no onRunAccess hook");
     }
-    const run = await engine.getRun(runId);
-    if (run === null) throw new NotFoundError("There is no such run");
-    await this.#checkAccess(run, operation);
-    return run;
   }
 
   /** A wait of this run: one of another run is as good as none. */
@@ -178,8 +189,9 @@ export class Caller {
     return { store: await internalsOf(engine).store(), nextTurn };
   }
 
-  async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
-    await this.#ask("onRunAccess", (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })));
+  /** Asks whether the caller may do this with a run, which is shown frozen. */
+  async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
+    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })));
   }
 
   /**
@@ -190,7 +202,7 @@ export class Caller {
   async #checkFound(found: Run, { labels }: NewRun): Promise<boolean> {
     if (this.#deps.auth?.onRunAccess === undefined || hasSameLabels(found.labels, labels)) return false;
     try {
-      await this.#checkAccess(found, "read");
+      await this.#checkAccess(() => deepFreeze(found), "read");
       return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;
@@ -230,6 +242,17 @@ async function callAuthHook<T>(name: string, hook: () => T | Promise<T>, host: H
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return returned;
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
   }, host);
+}
+
+/** A run for a hook, frozen. Its values are parsed when the hook looks at them: most look at its labels alone. */
+function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+  const lazily = (value: StoredValue): PropertyDescriptor => {
+    let parsed: { value: Json } | null = null;
+    return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
+  };
+  // With these two it has all fields of a run.
+  const values = { payload: lazily(payload), output: lazily(output) };
+  return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
 
 function toRequested(run: NewRun): RequestedTrigger {

@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers";
 import { NotFoundError, StoreError } from "../../src/error.ts";
 import { defineJob } from "../../src/job.ts";
 import { decode, type Json } from "../../src/json.ts";
-import { toClientRun } from "../../src/run.ts";
+import { type Run, toClientRun } from "../../src/run.ts";
 import type { Store, ValuePart } from "../../src/store.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -123,7 +123,7 @@ forEachStore("a small answer is an ordinary body, read at once", async (context)
     const reader = response.body!.getReader();
     const first = await reader.read();
 
-    assert.equal(counter.calls - before, 1);
+    assert.equal(counter.calls - before, path === "/runs" ? 1 : 2);
     assert.equal((await reader.read()).done, true);
     JSON.parse(new TextDecoder().decode(first.value));
   }
@@ -320,3 +320,40 @@ Deno.test("a client of a server gets a broken body when the store fails in the m
   assert.equal(heard.length, 1);
   await server.shutdown();
 });
+
+forEachStore(
+  "onRunAccess() sees the values of a run whose steps are listed, frozen, and parsed if it looks",
+  async (context) => {
+    const seen: Readonly<Run>[] = [];
+    const auth = {
+      authenticate: () => {},
+      onRunAccess: (_context: unknown, run: Readonly<Run>) => void seen.push(run),
+      scopeRuns: () => ({}),
+      onTrigger: () => {},
+    };
+    await using service = aService({ auth }, context);
+    const { id } = await service.engine.trigger("echo", { rows: [{ n: 1 }], text: "x".repeat(100_000) });
+    await service.engine.runUntilIdle();
+    const parse = JSON.parse;
+    let parsed = 0;
+    JSON.parse = (text, reviver) => {
+      if (text.length > 100_000) parsed += 1;
+      return parse(text, reviver);
+    };
+    try {
+      for (const path of ["steps", "waits", "logs"]) await service.ask("GET", `/${path}?runId=${id}`);
+    } finally {
+      JSON.parse = parse;
+    }
+
+    const run = await service.engine.getRun(id);
+    assert.equal(parsed, 0);
+    assert.equal(seen.length, 3);
+    for (const one of seen) {
+      assert.deepEqual({ ...one }, run);
+      assert.equal(one.payload, one.payload);
+      assert.ok(Object.isFrozen(one) && Object.isFrozen((one.payload as { rows: object[] }).rows[0]));
+      assert.throws(() => Object.assign(one, { payload: null }), TypeError);
+    }
+  },
+);
