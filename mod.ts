@@ -33,6 +33,7 @@ export type {
   CompletedRun,
   Engine,
   EngineOptions,
+  IdleOptions,
   JobHandle,
   JobHandles,
   Jobs,
@@ -40,9 +41,12 @@ export type {
   WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
+export type { Logger } from "./src/engine/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
+export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/engine/hub.ts";
-export type { TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { PurgeOptions } from "./src/engine/upkeep.ts";
 export type { WorkerOptions } from "./src/engine/worker.ts";
 export * from "./src/error.ts";
 export type {
@@ -54,11 +58,14 @@ export type {
   RunHappening,
   WorkerErrorEvent,
 } from "./src/event.ts";
+export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
+export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
+export type { OpenStream } from "./src/http/streams.ts";
 export {
   defineJob,
   type Job,
@@ -81,6 +88,7 @@ export {
   type Labels,
   type ListFilter,
   type Progress,
+  type RetriggerFrom,
   type Run,
   type RunFilter,
   type RunIdentity,
@@ -91,7 +99,18 @@ export {
   toClientRun,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export type { ExecutingStep, SavedStep, Step, StepRecord, StepStatus, StepText, StepWrite } from "./src/step.ts";
+export {
+  type ClientStep,
+  type ExecutingStep,
+  type RetryTime,
+  type SavedStep,
+  type Step,
+  type StepRecord,
+  type StepStatus,
+  type StepText,
+  type StepWrite,
+  toClientStep,
+} from "./src/step.ts";
 export type * from "./src/store.ts";
 export { MemoryStore } from "./src/stores/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";

@@ -17,22 +17,13 @@ export class TimedDriver implements SqliteDriver {
   }
 
   exec(sql: string): void {
+    const startedAt = performance.now();
     this.#db.exec(sql);
+    if (sql === "COMMIT") this.#commitMs += performance.now() - startedAt;
   }
 
   prepare(sql: string): ReturnType<SqliteDriver["prepare"]> {
-    const statement = this.#db.prepare(sql);
-    if (sql !== "COMMIT") return statement as ReturnType<SqliteDriver["prepare"]>;
-    return {
-      run: () => {
-        const startedAt = performance.now();
-        const answer = statement.run();
-        this.#commitMs += performance.now() - startedAt;
-        return answer;
-      },
-      get: () => statement.get(),
-      all: () => statement.all(),
-    };
+    return this.#db.prepare(sql) as ReturnType<SqliteDriver["prepare"]>;
   }
 
   [Symbol.dispose](): void {

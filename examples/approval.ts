@@ -5,7 +5,7 @@
 //
 // While it waits, stop it (Ctrl-C), kill it or restart the machine: the next start goes on where it was.
 
-import { createEngine, createHandler, defineJob, SqliteStore } from "@holdfast/jobs";
+import { createEngine, createHandler, defineJob, shutdownOnSignal, SqliteStore } from "@holdfast/jobs";
 import { z } from "zod";
 
 const PORT = 8000;
@@ -45,7 +45,8 @@ if (verb === "approve" || verb === "reject") {
   console.log(`Your answer was ${disposition === "accepted" ? "accepted" : "known already"}.`);
 } else if (verb === "serve") {
   await engine.migrate(); // enough for a process that executes nothing itself
-  await Deno.serve({ port: PORT, hostname: "127.0.0.1" }, createHandler(engine).fetch).finished;
+  const server = Deno.serve({ port: PORT, hostname: "127.0.0.1" }, createHandler(engine).fetch);
+  await shutdownOnSignal(engine, { server });
 } else {
   await engine.start();
   const today = new Date().toISOString().slice(0, 10);

@@ -3,9 +3,16 @@
 //
 // It prints what to ask it with curl. Ctrl-C stops it.
 
-import process from "node:process";
 import { setTimeout } from "node:timers/promises";
-import { createEngine, createHandler, defineJob, MemoryStore, persistLogs, SqliteStore } from "@holdfast/jobs";
+import {
+  createEngine,
+  createHandler,
+  defineJob,
+  MemoryStore,
+  persistLogs,
+  shutdownOnSignal,
+  SqliteStore,
+} from "@holdfast/jobs";
 import { z } from "zod";
 
 const [port = Deno.env.get("PORT") ?? "8000", database] = Deno.args;
@@ -30,7 +37,9 @@ await using engine = createEngine({ store, jobs: { importRows } });
 engine.use(persistLogs());
 await engine.start();
 
-const handler = createHandler(engine, { basePath: "/api/jobs" });
+// Only this machine's own names: a page of another site can point its own name at 127.0.0.1 (DNS rebinding).
+const allowedHosts = ["localhost", "127.0.0.1", "[::1]"];
+const handler = createHandler(engine, { basePath: "/api/jobs", allowedHosts });
 const server = Deno.serve({ port: Number(port), hostname: "127.0.0.1" }, handler.fetch);
 const base = `http://127.0.0.1:${server.addr.port}/api/jobs`;
 
@@ -52,10 +61,4 @@ engine.on("run:waiting", ({ runId, waitId }) => {
 });
 engine.on("run:complete", ({ runId }) => console.log(`\nRun ${runId} has completed.`));
 
-for (const name of ["SIGINT", "SIGTERM"]) {
-  process.once(name, async () => {
-    await engine.stop(); // first: it ends the event streams, for which the server would wait
-    await server.shutdown();
-  });
-}
-await server.finished;
+await shutdownOnSignal(engine, { server });

@@ -3,15 +3,11 @@
 // Executes imports until SIGTERM or until its standard input ends, so it never outlives whoever started it.
 // Every line that it prints is an event, as JSON.
 
-import process from "node:process";
-import { createEngine, SqliteStore } from "@holdfast/jobs";
+import { createEngine, shutdownOnSignal, SqliteStore } from "@holdfast/jobs";
 import { importEarthquakes } from "./import_earthquakes.ts";
 
 const [database] = Deno.args;
 if (database === undefined) throw new TypeError("Which database? Give its path as an argument");
-
-const stop = new AbortController();
-process.once("SIGTERM", () => stop.abort());
 
 await using store = await SqliteStore.open(database);
 await using engine = createEngine({
@@ -20,10 +16,11 @@ await using engine = createEngine({
   // A short lease: the run of a worker that was killed is taken over after a second and a half.
   worker: { pollingInterval: 200, heartbeatInterval: 400, staleThreshold: 1_500 },
 });
-engine.on("worker:error", ({ error }) => console.error(error));
 engine.on("*", (event) => {
   if (event.type !== "worker:error") console.log(JSON.stringify(event));
 });
 await engine.start();
 
-await Deno.stdin.readable.pipeTo(new WritableStream(), { signal: stop.signal }).catch(() => {});
+const stopped = new AbortController();
+shutdownOnSignal(engine).then(() => stopped.abort());
+await Deno.stdin.readable.pipeTo(new WritableStream(), { signal: stopped.signal }).catch(() => {});

@@ -3,9 +3,16 @@
 //
 // Kept in a file, a run survives the server: kill it (kill -9), start it again, and watch the page.
 
-import process from "node:process";
 import { setTimeout } from "node:timers/promises";
-import { createEngine, createHandler, defineJob, MemoryStore, persistLogs, SqliteStore } from "@holdfast/jobs";
+import {
+  createEngine,
+  createHandler,
+  defineJob,
+  MemoryStore,
+  persistLogs,
+  shutdownOnSignal,
+  SqliteStore,
+} from "@holdfast/jobs";
 import { z } from "zod";
 
 const [port = Deno.env.get("PORT") ?? "8000", database] = Deno.args;
@@ -63,13 +70,7 @@ const server = Deno.serve({ port: Number(port), hostname: "127.0.0.1", onListen 
   return new Response(await Deno.readTextFile(page), { headers: { "content-type": "text/html; charset=utf-8" } });
 });
 
-for (const name of ["SIGINT", "SIGTERM"]) {
-  process.once(name, async () => {
-    await engine.stop(); // first: it ends the event streams, for which the server would wait
-    await server.shutdown();
-  });
-}
-await server.finished;
+await shutdownOnSignal(engine, { server });
 
 /** Takes as long as something real. */
 function work(abortSignal: AbortSignal): Promise<void> {

@@ -4,7 +4,15 @@
  *     deno run -A examples/multi_tenant.ts          # shows what each of them is answered
  *     deno run -A examples/multi_tenant.ts 8000     # serves them
  */
-import { createEngine, createHandler, defineJob, MemoryStore, type RunFilter } from "@holdfast/jobs";
+import {
+  createEngine,
+  createHandler,
+  defineJob,
+  MemoryStore,
+  notFound,
+  type RunFilter,
+  shutdownOnSignal,
+} from "@holdfast/jobs";
 import { z } from "zod";
 
 const publish = defineJob({
@@ -29,6 +37,7 @@ const scope = <Filter extends RunFilter>({ org }: User, filter: Filter) => ({
 });
 
 const handler = createHandler(engine, {
+  allowedHosts: ["localhost", "127.0.0.1", "[::1]"], // in earnest the names under which it is served
   auth: {
     authenticate(request): User {
       const token = request.headers.get("authorization")?.replace("Bearer ", "") ?? "";
@@ -36,14 +45,13 @@ const handler = createHandler(engine, {
       if (user === undefined) throw refuse(401, "Who is it?");
       return user;
     },
-    onTrigger({ org }, { labels, idempotencyKey = `${org}:`, concurrencyKey = `${org}:` }) {
+    // Each organization has keys of its own: one that both use does not join their runs, nor make them wait.
+    tenant: ({ org }) => org,
+    onTrigger({ org }, { labels }) {
       if (labels.org !== org) throw refuse(403, `The label org has to be "${org}"`);
-      // Keys are shared: one that both organizations took would join their runs, or make them wait for each other.
-      const areOwn = [idempotencyKey, concurrencyKey].every((key) => key.startsWith(`${org}:`));
-      if (!areOwn) throw refuse(403, `Keys have to begin with "${org}:"`);
     },
     onRunAccess({ org }, run) {
-      if (run.labels.org !== org) throw refuse(404, "There is no such run");
+      if (run.labels.org !== org) throw notFound(); // the same answer as for a run that does not exist
     },
     onSignal({ mayReview }, _run, _wait, { payload }) {
       if (!mayReview) throw refuse(403, "Only reviewers may do this");
@@ -58,7 +66,7 @@ const [port] = Deno.args;
 if (port !== undefined) {
   await engine.start();
   const server = Deno.serve({ hostname: "127.0.0.1", port: Number(port) }, handler.fetch);
-  await server.finished;
+  await shutdownOnSignal(engine, { server });
 } else {
   await show();
 }
@@ -77,8 +85,9 @@ async function ask(token: string, method: string, path: string, body?: unknown) 
 }
 
 async function show() {
-  const article = { jobName: "publish", input: { article: "On tenants" } };
+  const article = { jobName: "publish", input: { article: "On tenants" }, idempotencyKey: "article-1" };
   const { runId } = await ask("token-1", "POST", "/trigger", { ...article, labels: { org: "acme" } });
+  await ask("token-3", "POST", "/trigger", { ...article, labels: { org: "globex" } }); // another run
   await engine.runUntilIdle();
   await ask("token-1", "POST", "/trigger", { ...article, labels: { org: "globex" } });
   await ask("nobody", "GET", "/runs");

@@ -1,4 +1,14 @@
-import { tidyText } from "./text.ts";
+import {
+  causeOptions,
+  describeFailedRun,
+  type Failure,
+  type FailureKind,
+  failureText,
+  setRecordedStack,
+  toError,
+} from "./failure.ts";
+import { readRetryAfter, type RetryDelay } from "./retry_after.ts";
+import { cutBytes, tidyText } from "./text.ts";
 
 /**
  * The reason of a refusal, for programs. Those that a client of the HTTP handler can meet are listed in the
@@ -17,6 +27,8 @@ export type ErrorCode =
   | "wait_expired"
   | "body_too_large"
   | "unsupported_encoding"
+  | "unknown_host"
+  | "too_many_streams"
   | "internal"
   | "unavailable"
   | "lease_lost"
@@ -24,7 +36,8 @@ export type ErrorCode =
   | "run_failed"
   | "run_cancelled"
   | "timeout"
-  | "non_retryable";
+  | "non_retryable"
+  | "retry_after";
 
 /** What every error of this package is: a message for people and a `code` for programs. */
 export class HoldfastError extends Error {
@@ -49,17 +62,42 @@ export interface Issue {
 
 /** What was handed in does not have the form that is asked for. */
 export class ValidationError extends HoldfastError {
-  /** What a schema refused, one entry each; empty if no schema was asked. */
+  /** What was refused: the message without the issues. */
+  readonly summary: string;
+  /** What a schema refused, at most 20 entries and 8 KiB of JSON; empty if no schema was asked. */
   readonly issues: Issue[];
+  /** How many more issues the schema had. */
+  readonly issuesLeftOut: number;
 
-  /** Makes a refusal of an input (by a schema) or of a request (by this package). */
+  /**
+   * Makes a refusal of an input (by a schema) or of a request (by this package). The message is `summary` and the first
+   * of the issues.
+   */
   constructor(
-    message: string,
-    options: ErrorOptions & { code?: "invalid_input" | "invalid_request"; issues?: Issue[] } = {},
+    summary: string,
+    options: ErrorOptions & {
+      code?: "invalid_input" | "invalid_request";
+      issues?: Issue[];
+      issuesLeftOut?: number;
+    } = {},
   ) {
-    super(options.code ?? "invalid_request", message, options);
-    this.issues = options.issues ?? [];
+    const { code = "invalid_request", issues = [], issuesLeftOut = 0 } = options;
+    super(code, describeRefusal(summary, issues, issuesLeftOut), options);
+    this.summary = summary;
+    this.issues = issues;
+    this.issuesLeftOut = issuesLeftOut;
   }
+}
+
+// A message is read by people.
+const MAX_DESCRIBED_ISSUES = 5;
+
+function describeRefusal(summary: string, issues: readonly Issue[], issuesLeftOut: number): string {
+  if (issues.length === 0) return summary;
+  const described = issues.slice(0, MAX_DESCRIBED_ISSUES);
+  const texts = described.map(({ path, message }) => path.length === 0 ? message : `${path.join(".")}: ${message}`);
+  const left = issues.length - described.length + issuesLeftOut;
+  return `${summary}: ${[...texts, ...(left === 0 ? [] : [`and ${left} more`])].join("; ")}`;
 }
 
 /** There is no such job, run or wait. */
@@ -88,32 +126,47 @@ export class WaitExpiredError extends HoldfastError {
 
 /**
  * A step failed for good. It is built from what was recorded, so a job sees the same error the first time and
- * on every replay: `name` and `message` are those of the error that the step's function threw.
+ * on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function threw.
  */
 export class StepError extends HoldfastError {
   /** The name of the step, with its occurrence (`fetch#2`). */
   readonly stepName: string;
   /** How many attempts ended. */
   readonly attempts: number;
+  readonly #failure: Failure;
 
   /** Makes the error of a recorded failure. */
   constructor(failure: Failure, step: { name: string; attempts: number }) {
-    super("step_failed", failure.message);
+    super("step_failed", failure.message, causeOptions(failure));
     this.name = failure.name;
     this.stepName = step.name;
     this.attempts = step.attempts;
+    this.#failure = failure;
+    setRecordedStack(this, failure);
+  }
+
+  /** What was recorded of the last attempt. */
+  get failure(): Failure {
+    return this.#failure;
   }
 }
 
-/** The run that was waited for has failed. */
+/** The run that was waited for has failed. `cause` is what it failed of, built from what was recorded. */
 export class RunFailedError extends HoldfastError {
   /** The run that failed. */
   readonly runId: string;
+  /** The name of its job. */
+  readonly jobName: string;
+  /** The step that failed, with its occurrence; `null` if no step did. */
+  readonly stepName: string | null;
 
-  /** Makes the error of a failed run; the message is the run's own. */
-  constructor(runId: string, message: string) {
-    super("run_failed", message);
+  /** Makes the error of a failed run. */
+  constructor(run: { runId: string; jobName: string; stepName: string | null; failure: Failure }) {
+    const { runId, jobName, stepName, failure } = run;
+    super("run_failed", `${describeFailedRun(run)}: ${failureText(failure)}`, { cause: toError(failure) });
     this.runId = runId;
+    this.jobName = jobName;
+    this.stepName = stepName;
   }
 }
 
@@ -154,6 +207,60 @@ export class NonRetryableError extends HoldfastError {
 }
 
 /**
+ * Thrown by a step's function: try again after this delay, whatever the policy says of delays. The policy still says how
+ * many attempts there are.
+ *
+ * The member `retryAfter` of any other error, a number of milliseconds, does the same.
+ *
+ * @example
+ * ```ts
+ * import { RetryAfterError, type StepContext } from "@holdfast/jobs";
+ *
+ * async function fetchRows(step: StepContext, url: string) {
+ *   return await step.run("fetch", async ({ abortSignal }) => {
+ *     const response = await fetch(url, { signal: abortSignal });
+ *     const header = response.headers.get("retry-after");
+ *     if (response.status === 429 && header !== null) throw new RetryAfterError(header);
+ *     return await response.text();
+ *   }, { retry: { maxAttempts: 5 } });
+ * }
+ * ```
+ */
+export class RetryAfterError extends HoldfastError {
+  readonly #time: RetryDelay | null;
+
+  /**
+   * Makes an error that sets the next delay.
+   *
+   * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110, section
+   * 10.2.3): seconds or an HTTP-date. What is none of these is ignored, rather than hiding why the attempt failed: the
+   * delay is then that of the policy. An instant in the past is a delay of 0.
+   */
+  constructor(delay: number | Date | string, message = "Try again later", options?: ErrorOptions) {
+    super("retry_after", message, options);
+    this.#time = toRetryDelay(delay);
+  }
+
+  /** The delay from now, in milliseconds; `null` if it was given as something else than a delay. */
+  get retryAfter(): number | null {
+    return this.retryAfterFrom(Date.now());
+  }
+
+  /** The delay from another instant, in milliseconds: that of a clock of your own. */
+  retryAfterFrom(now: number): number | null {
+    if (this.#time === null) return null;
+    return "at" in this.#time ? Math.max(0, this.#time.at - now) : this.#time.afterMs;
+  }
+}
+
+function toRetryDelay(delay: unknown): RetryDelay | null {
+  if (typeof delay === "string") return readRetryAfter(delay);
+  if (typeof delay === "number") return delay >= 0 ? { afterMs: delay } : null;
+  const at = delay instanceof Date ? delay.getTime() : NaN;
+  return Number.isNaN(at) ? null : { at };
+}
+
+/**
  * A write named a lease that is no longer the run's current one, and was refused without a trace: the run was
  * cancelled, or another worker has taken it over.
  */
@@ -182,24 +289,43 @@ export class StoreError extends HoldfastError {
   }
 }
 
-/** What is kept of an error: names and messages survive a restart, stacks and classes do not. */
-export interface Failure {
-  /** The error's `name`. */
-  name: string;
-  /** The error's `message`, cut after 8,192 characters. */
-  message: string;
-}
-
 const MAX_MESSAGE_LENGTH = 8_192;
+const MAX_STACK_BYTES = 8_192;
+// An error and its causes, taken together.
+const MAX_ERRORS = 5;
 
 /** Describes anything that was thrown, however odd: never throws itself. */
-export function describeFailure(thrown: unknown): Failure {
-  const error = isInstance(thrown, Error) ? thrown : null;
+export function describeFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
+  return describe(thrown, kind, []);
+}
+
+function describe(thrown: unknown, kind: FailureKind, outer: readonly unknown[]): Failure {
+  // A run that fails of a step keeps what was recorded of the step.
+  const recorded = outer.length === 0 && isInstance(thrown, StepError) ? read(() => thrown.failure) : null;
+  if (recorded !== null) return recorded;
+  if (!isInstance(thrown, Error)) {
+    return { kind, name: "Error", message: describeOther(thrown, outer.length > 0), stack: null, cause: null };
+  }
+  const causes = [...outer, thrown];
+  const cause = read(() => thrown.cause) ?? null;
+  const isLast = cause === null || causes.length === MAX_ERRORS || causes.includes(cause);
   return {
-    name: (error && readText(() => error.name)) ?? "Error",
-    message: (error && readText(() => error.message)) ?? readText(() => String(thrown)) ??
-      "An error that cannot be described",
+    kind,
+    name: readText(() => thrown.name) ?? "Error",
+    message: readText(() => thrown.message) ?? "An error whose message cannot be read",
+    stack: readStack(thrown),
+    cause: isLast ? null : describe(cause, "error", causes),
   };
+}
+
+/** Says what was thrown instead of an error, or given as the cause of one. */
+function describeOther(value: unknown, isCause: boolean): string {
+  const isNothing = value === undefined || value === null;
+  const what = isNothing ? `${value}` : `${/^[aeiou]/.test(typeof value) ? "An" : "A"} ${typeof value}`;
+  const text = isNothing ? null : readText(() => JSON.stringify(value)) ?? readText(() => String(value));
+  return `${what} was ${isCause ? "given as the cause" : "thrown"} instead of an Error${
+    text === null ? "" : `: ${text}`
+  }`;
 }
 
 /** Whether something is an instance of a class. Never throws, as `instanceof` may for a proxy. */
@@ -211,10 +337,23 @@ export function isInstance<T>(value: unknown, type: abstract new (...parameters:
   }
 }
 
-function readText(read: () => unknown): string | null {
+function readText(get: () => unknown): string | null {
+  return readString(get, (text) => tidyText(text, MAX_MESSAGE_LENGTH));
+}
+
+function readStack(error: Error): string | null {
+  return readString(() => error.stack, (stack) => cutBytes(tidyText(stack, MAX_STACK_BYTES), MAX_STACK_BYTES));
+}
+
+function readString(get: () => unknown, tidy: (text: string) => string): string | null {
+  const text = read(get);
+  return typeof text === "string" ? tidy(text) : null;
+}
+
+/** What a function answers; `null` if it throws. */
+function read<T>(get: () => T): T | null {
   try {
-    const text = read();
-    return typeof text === "string" ? tidyText(text, MAX_MESSAGE_LENGTH) : null;
+    return get();
   } catch {
     return null;
   }

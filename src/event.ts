@@ -2,7 +2,11 @@ import type { Json } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
 
-/** What happened to a run. What tells of a write is said after the write was committed, never before. */
+/**
+ * What happened to a run. What tells of a write is said after the write was committed, never before.
+ *
+ * `thrown` is what was thrown itself. It is there in the process that executed the run, and never leaves it.
+ */
 export type RunHappening =
   | { type: "run:trigger"; input: Json }
   | { type: "run:coalesced"; status: RunStatus; skippedInput: Json; skippedLabels: Labels }
@@ -12,7 +16,7 @@ export type RunHappening =
   | { type: "run:waiting"; waitId: string | null; waitName: string; deadlineAt: string | null }
   | { type: "run:progress"; progress: Progress }
   | { type: "run:complete"; output: Json; duration: number }
-  | { type: "run:fail"; error: string; failedStepName: string | null }
+  | { type: "run:fail"; error: string; failedStepName: string | null; thrown?: unknown }
   | { type: "run:cancel" }
   | { type: "run:retry"; newRunId: string }
   | { type: "run:delete" }
@@ -25,6 +29,7 @@ export type RunHappening =
     attempt: number;
     error: string;
     retryAt: string | null;
+    thrown?: unknown;
   }
   | { type: "step:cancel"; stepName: string; stepIndex: number }
   | { type: "log:write"; stepName: string | null; level: LogLevel; message: string; data: Json };

@@ -1,14 +1,19 @@
 import type { Json, Jsonify } from "./json.ts";
+import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
+import { checkOptionNames } from "./option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
-import type { Schema, SchemaInput, SchemaOutput } from "./schema.ts";
+import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { Wait, WaitResult } from "./wait.ts";
 
 /** What the function of a step is given. */
 export interface StepTools {
   /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
   readonly abortSignal: AbortSignal;
-  /** The same for every attempt at this step of this run: hand it to outside systems, so that they can tell. */
+  /**
+   * The same for every attempt at this step of this run and of its retries from the failure: hand it to outside systems,
+   * so that they recognise a repeated call.
+   */
   readonly idempotencyKey: string;
   /** 1 for the first attempt, one more after each that failed. One that a crash cut short is not counted. */
   readonly attempt: number;
@@ -101,8 +106,8 @@ export interface StepContext {
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
   /**
-   * Tells how far the run has come. It is kept with the run's next write; a crash may lose it. Silent while a
-   * replay passes what was told before.
+   * Reports how far the run has come: one event a call. The latest report is kept with the run's next write, or 100 ms
+   * after the call; a crash may lose one that was not yet written. Silent while a replay passes what was reported before.
    */
   progress(current: number, total?: number, message?: string): void;
   /** Writes log lines. Silent while a replay passes what was written before. */
@@ -131,9 +136,12 @@ export interface Job<Input = unknown, Output = unknown> {
 export interface JobDefinition<S extends Schema, Output> {
   /** What runs of this job are known by: 1 to 255 characters. Unique in an engine. */
   name: string;
-  /** A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered. */
+  /**
+   * A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered, as the JSON that
+   * is stored: a `Date` is a string by then.
+   */
   input: S;
-  /** A Standard Schema. A run whose function returns something else fails. */
+  /** A Standard Schema. A run whose function returns something else fails, also if the schema takes over 30 seconds. */
   output?: Schema<Output, unknown>;
   /** How often and when its steps are tried again, unless they say otherwise. Default: not at all. */
   retry?: RetryPolicy;
@@ -160,12 +168,14 @@ export interface JobDefinition<S extends Schema, Output> {
  * ```
  *
  * @throws {ValidationError} The name cannot be one.
+ * @throws {TypeError} An option is unknown, `input` or `output` is no Standard Schema, or `run` is no function.
  * @throws {RangeError} A number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
   definition: JobDefinition<S, Output>,
 ): Job<SchemaInput<S>, Jsonify<Output>> {
   checkName(definition.name, "The name of a job");
+  checkDefinition(definition);
   const { retry = {} } = definition;
   checkRetryPolicy(retry);
   return {
@@ -176,4 +186,20 @@ export function defineJob<const S extends Schema, Output>(
     // What was stored is what the schema answered, so it has the type that the function asks for.
     run: definition.run as Job["run"],
   };
+}
+
+const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
+  name: true,
+  input: true,
+  output: true,
+  retry: true,
+  run: true,
+};
+
+function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {
+  const { name, input, output, run } = definition;
+  checkOptionNames(definition, JOB_OPTIONS, `defineJob() of job "${name}"`);
+  checkSchema(input, `The input of job "${name}"`);
+  if (output !== undefined) checkSchema(output, `The output of job "${name}"`);
+  if (typeof run !== "function") throw new TypeError(`Job "${name}" needs a function run, not ${kindOf(run)}`);
 }

@@ -1,6 +1,12 @@
+import { isInstance, RetryAfterError } from "./error.ts";
 import type { Host } from "./host.ts";
 
-/** How often and when a step whose function threw is tried again. */
+/**
+ * How often and when a step whose function threw is tried again.
+ *
+ * An error sets the next delay itself if it is a {@linkcode RetryAfterError}, or if it has a member `retryAfter`: a number
+ * of milliseconds. A {@linkcode NonRetryableError} ends the attempts.
+ */
 export interface RetryPolicy {
   /** How many attempts at the most, the first one included. Default 1. */
   maxAttempts?: number;
@@ -53,9 +59,11 @@ export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Hos
 const MAX_DELAY_MS = 2 ** 42;
 
 /** What an error says about the next delay by its member `retryAfter`, in milliseconds; `null` if nothing. */
-export function retryAfter(thrown: unknown): number | null {
+export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | null {
   try {
-    const value = (thrown as { retryAfter?: unknown } | null | undefined)?.retryAfter;
+    const value = isInstance(thrown, RetryAfterError)
+      ? thrown.retryAfterFrom(host.now())
+      : (thrown as { retryAfter?: unknown } | null | undefined)?.retryAfter;
     return typeof value === "number" && value >= 0 ? Math.min(Math.ceil(value), MAX_DELAY_MS) : null;
   } catch {
     return null;

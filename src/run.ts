@@ -1,3 +1,4 @@
+import type { Failure } from "./failure.ts";
 import { type Json, parseValue, type Stored } from "./json.ts";
 
 /** How a run stands. `leased` is a run that a worker holds and has not entered yet. */
@@ -44,6 +45,10 @@ export interface Run {
   output: Json;
   /** Why it failed. */
   error: string | null;
+  /** The step that made it fail, with its occurrence; `null` if none did. */
+  failedStepName: string | null;
+  /** What was thrown, with its stack; `null` if it has not failed. It never leaves the process. */
+  failure: Failure | null;
   /** The latest progress that was kept. */
   progress: Progress | null;
   /** What it was labelled with; labels never change. */
@@ -66,6 +71,10 @@ export interface Run {
   startedAt: string | null;
   /** When it ended. */
   completedAt: string | null;
+  /** The run of which it is a retry. It keeps this id when that run is deleted. */
+  retriggerOf: string | null;
+  /** Its newest retry. It keeps this id when the retry is deleted, until there is another one. */
+  retriggeredAs: string | null;
 }
 
 /** The fields of a run that can have any value, of any size. */
@@ -79,6 +88,9 @@ export function parseRun(run: RunText): Run {
   return { ...run, payload: parseValue(run.payload), output: parseValue(run.output) };
 }
 
+/** Where a retry begins: anew, or where the old run failed, with what was recorded before. */
+export type RetriggerFrom = "start" | "failure";
+
 /** Who a run is: what its events and its access rules need to know. None of it ever changes. */
 export interface RunIdentity {
   /** The run's id. */
@@ -91,9 +103,9 @@ export interface RunIdentity {
 
 /** Which runs to list. What is left out does not restrict. */
 export interface RunFilter {
-  /** Runs of this job, or of any of these: 50 at most. */
+  /** Runs of this job, or of any of these, 50 at most; an empty list matches nothing. */
   jobName?: string | readonly string[];
-  /** Runs that stand like this, or in any of these ways. */
+  /** Runs with this status, or with any of these; an empty list matches nothing. */
   status?: RunStatus | readonly RunStatus[];
   /** Runs that carry all of these labels: 16 at most. */
   labels?: Labels;
@@ -118,12 +130,6 @@ export function matches({ jobName, labels }: Omit<RunIdentity, "id">, filter: Li
     Object.entries(filter.labels ?? {}).every(([key, value]) => labels[key] === value);
 }
 
-/** Whether runs carry the same labels. */
-export function hasSameLabels(one: Labels, other: Labels): boolean {
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => one[key] === other[key]);
-}
-
 /** Whether a value is the one that is allowed, or one of those; without any, all are. */
 export function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {
   if (allowed === undefined) return true;
@@ -140,7 +146,10 @@ export interface RunPage {
   hasMore: boolean;
 }
 
-/** What a trigger did: made a run, found the one of its idempotency key, or joined one that is still to run. */
+/**
+ * What a trigger did: made a run, found one that stands for it (by its idempotency key, or a retry that has not ended),
+ * or joined one that is still to run.
+ */
 export type Disposition = "created" | "idempotent" | "coalesced";
 
 /**
@@ -176,6 +185,8 @@ export interface ClientRun {
   output: Json;
   /** Why it failed. */
   error?: string;
+  /** The step that made it fail, with its occurrence. */
+  failedStepName?: string;
   /** The latest progress that was kept. */
   progress?: Progress;
   /** Its labels. */
@@ -186,6 +197,10 @@ export interface ClientRun {
   startedAt?: string;
   /** When it ended. */
   completedAt?: string;
+  /** The run of which it is a retry. */
+  retriggerOf?: string;
+  /** Its newest retry. */
+  retriggeredAs?: string;
   /** Whether it has ended, for good. */
   isTerminal: boolean;
   /** Whether it is pending, leased or running. */
@@ -194,7 +209,7 @@ export interface ClientRun {
   isWaiting: boolean;
 }
 
-/** Leaves out of a run what is not for clients (its keys and its lease) and adds what follows from its status. */
+/** Leaves out of a run what is not for clients (its keys, its lease and stacks) and adds what follows from its status. */
 export function toClientRun(run: Run): ClientRun {
   return {
     id: run.id,
@@ -203,11 +218,14 @@ export function toClientRun(run: Run): ClientRun {
     input: run.payload,
     output: run.output,
     ...(run.error === null ? {} : { error: run.error }),
+    ...(run.failedStepName === null ? {} : { failedStepName: run.failedStepName }),
     ...(run.progress === null ? {} : { progress: run.progress }),
     labels: run.labels,
     createdAt: run.createdAt,
     ...(run.startedAt === null ? {} : { startedAt: run.startedAt }),
     ...(run.completedAt === null ? {} : { completedAt: run.completedAt }),
+    ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
+    ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
     isTerminal: isTerminal(run.status),
     isActive: run.status === "pending" || isLeased(run.status),
     isWaiting: run.status === "waiting",

@@ -1,4 +1,7 @@
-import { describeFailure, type Issue } from "./error.ts";
+import { describeFailure, type Issue, TimeoutError } from "./error.ts";
+import type { Host } from "./host.ts";
+import { kindOf } from "./kind_of.ts";
+import { tidyText } from "./text.ts";
 
 /**
  * A validator of any library that follows Standard Schema, version 1 (https://standardschema.dev): zod, valibot,
@@ -44,23 +47,113 @@ export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]
 /** How a check ended. `cause` is what the validator itself threw, if it did. */
 export type Parsed =
   | { ok: true; value: unknown }
-  | { ok: false; issues: Issue[]; cause?: unknown };
+  | { ok: false; issues: Issue[]; issuesLeftOut: number; cause?: unknown };
 
-/** Checks a value: the one place where a schema is called. Never throws. */
-export async function parse(schema: Schema, value: unknown): Promise<Parsed> {
+// A value of a megabyte can have a hundred thousand issues: what is kept of them is bounded in number and in size.
+const MAX_ISSUES = 20;
+const MAX_ISSUES_BYTES = 8_000; // of JSON: 8 KiB with what is put before paths
+const MAX_PATH_PARTS = 64;
+const MAX_PATH_LENGTH = 256;
+const MAX_MESSAGE_LENGTH = 512;
+
+/** How a check is limited. */
+export interface ParseLimits {
+  /** Time. */
+  host: Pick<Host, "schedule">;
+  /** Names the schema in an error: `The schema of the input of job "import"`. */
+  subject: string;
+  /** Ends the check early: it then rejects with the reason of this signal. */
+  abortSignal?: AbortSignal;
+}
+
+const PARSE_TIMEOUT_MS = 30_000;
+
+/**
+ * Checks a value: the one place where a schema is called. What a schema throws is an answer, too.
+ *
+ * @throws {TimeoutError} The schema has not settled after 30 seconds.
+ */
+export async function parse(schema: Schema, value: unknown, limits: ParseLimits): Promise<Parsed> {
   try {
-    const result = await schema["~standard"].validate(value);
-    return result.issues ? { ok: false, issues: result.issues.map(toIssue) } : { ok: true, value: result.value };
+    const validating = schema["~standard"].validate(value);
+    // Most answer at once, and need no timer.
+    const result = isThenable(validating) ? await inTime(validating, limits) : validating;
+    return result.issues ? { ok: false, ...keepIssues(result.issues) } : { ok: true, value: result.value };
   } catch (cause) {
+    if (cause instanceof CheckEnded) throw cause.cause;
     const message = "the schema could not check this value";
-    return { ok: false, issues: [{ path: [], message }], cause: cause ?? describeFailure(cause) };
+    return { ok: false, issues: [{ path: [], message }], issuesLeftOut: 0, cause: cause ?? describeFailure(cause) };
   }
 }
 
-function toIssue(issue: SchemaIssue): Issue {
-  const path = Array.from(issue.path ?? [], (part) => {
+/**
+ * Checks that something is a schema.
+ *
+ * @param subject Names it in the message.
+ * @throws {TypeError} It is none.
+ */
+export function checkSchema(value: unknown, subject: string): void {
+  // Some libraries make objects, others functions.
+  const standard = (value as { "~standard"?: Partial<Schema["~standard"]> } | null | undefined)?.["~standard"];
+  if (typeof standard?.validate === "function") return;
+  throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
+}
+
+/** A check that was ended from outside, and why: nothing that a schema could throw. */
+class CheckEnded extends Error {}
+
+async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal }: ParseLimits): Promise<T> {
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  const end = (cause: unknown) => reject(new CheckEnded("The check was ended", { cause }));
+  const cancelTimer = host.schedule(
+    PARSE_TIMEOUT_MS,
+    () => end(new TimeoutError(`${subject} has not settled within ${PARSE_TIMEOUT_MS} ms`)),
+  );
+  const abort = () => end(abortSignal!.reason);
+  abortSignal?.addEventListener("abort", abort);
+  try {
+    if (abortSignal?.aborted) abort();
+    return await Promise.race([checking, ended]);
+  } finally {
+    cancelTimer();
+    abortSignal?.removeEventListener("abort", abort);
+  }
+}
+
+function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+  return typeof (value as PromiseLike<T> | undefined)?.then === "function";
+}
+
+/** The first issues, at most 20 and 8 KiB of JSON. The first one always fits: its path and its message are cut. */
+function keepIssues(refused: readonly SchemaIssue[]): { issues: Issue[]; issuesLeftOut: number } {
+  if (!Array.isArray(refused)) throw new TypeError("The issues of a schema must be a list");
+  const issues: Issue[] = [];
+  let bytes = 2;
+  for (const [at, each] of refused.entries()) {
+    if (at === MAX_ISSUES) break;
+    const issue = toIssue(each);
+    bytes += encoder.encode(JSON.stringify(issue)).length + 1;
+    if (bytes > MAX_ISSUES_BYTES) break;
+    issues.push(issue);
+  }
+  return { issues, issuesLeftOut: refused.length - issues.length };
+}
+
+const encoder = new TextEncoder();
+
+function toIssue({ path, message }: SchemaIssue): Issue {
+  return { path: toPath(Array.from(path ?? [])), message: tidyText(String(message), MAX_MESSAGE_LENGTH) };
+}
+
+function toPath(parts: NonNullable<SchemaIssue["path"]>): Issue["path"] {
+  const path: Issue["path"] = [];
+  let left = MAX_PATH_LENGTH;
+  for (const part of parts.slice(0, MAX_PATH_PARTS)) {
     const key = typeof part === "object" ? part.key : part;
-    return typeof key === "number" ? key : String(key);
-  });
-  return { path, message: String(issue.message) };
+    const text = tidyText(String(key), left);
+    path.push(typeof key === "number" ? key : text);
+    left -= text.length;
+    if (left <= 0) break;
+  }
+  return path;
 }

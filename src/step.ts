@@ -1,10 +1,10 @@
-import type { Failure } from "./error.ts";
+import type { Failure } from "./failure.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 
 /** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";
 
-/** A recorded step, as `/steps` shows it. Times are ISO 8601 in UTC. */
+/** A recorded step. Times are ISO 8601 in UTC. */
 export interface Step {
   /** The run's id and the step's name: the same for every attempt. */
   id: string;
@@ -20,6 +20,8 @@ export interface Step {
   output: Json;
   /** The message of what its function threw. */
   error: string | null;
+  /** What its function threw, with its stack; `null` if it has not failed. It never leaves the process. */
+  failure: Failure | null;
   /** How many attempts have ended. */
   attempts: number;
   /** When its first recorded attempt began. */
@@ -39,6 +41,15 @@ export function parseStep(step: StepText): Step {
   return { ...step, output: parseValue(step.output) };
 }
 
+/** A recorded step as `/steps` shows it: {@linkcode toClientStep} makes it. */
+export type ClientStep = Omit<Step, "failure">;
+
+/** Leaves out of a step what is not for clients: stacks. */
+export function toClientStep(step: Step): ClientStep {
+  const { id, runId, name, index, status, output, error, attempts, startedAt, completedAt } = step;
+  return { id, runId, name, index, status, output, error, attempts, startedAt, completedAt };
+}
+
 /** How one attempt at a step ended, as a worker records it. */
 export interface StepWrite {
   /** Its name, with its occurrence. */
@@ -47,8 +58,8 @@ export interface StepWrite {
   index: number;
   /** How many attempts have ended, with this one. */
   attempts: number;
-  /** When this attempt began: an instant of the worker's clock. */
-  startedAt: number;
+  /** How long ago this attempt began, in milliseconds: clocks differ, so the store works out when that was. */
+  startedAgoMs: number;
   /** How it ended. After `retrying` another attempt follows, not before `delayMs` have passed. */
   result:
     | { status: "completed"; output: JsonText | null }
@@ -60,12 +71,20 @@ export interface StepWrite {
 export interface SavedStep {
   /** Its place among everything that was recorded in the run. */
   recordedNo: number;
-  /** When the next attempt may begin: an instant of the store's clock; `null` if there is none. */
-  retryAt: number | null;
+  /** When the next attempt may begin, and how long until then; `null` if there is none. */
+  retry: RetryTime | null;
+}
+
+/** When another attempt at a step may begin. Clocks differ, so a worker goes by the time that is left. */
+export interface RetryTime {
+  /** An instant of the store's clock: to show, and to hand back to the store. */
+  at: number;
+  /** How many milliseconds are left. */
+  inMs: number;
 }
 
 /** A step that is being executed at this moment. */
-export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAt">;
+export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAgoMs">;
 
 /** A recorded step, as a replay needs it. */
 export interface StepRecord {
@@ -79,9 +98,19 @@ export interface StepRecord {
   result:
     | { status: "completed"; output: JsonText | null }
     | { status: "failed"; failure: Failure }
-    | { status: "retrying"; failure: Failure; retryAt: number };
+    | { status: "retrying"; failure: Failure; retry: RetryTime };
   /** Its place among everything that was recorded in the run: a replay delivers results in this order. */
   recordedNo: number;
+}
+
+/** The time that is left until an instant of the store's clock. */
+export function retryTime(at: number, now: number): RetryTime {
+  return { at, inMs: Math.max(0, at - now) };
+}
+
+/** When an attempt that is recorded `now` began, by the store's clock. */
+export function startedAt({ startedAgoMs }: Pick<StepWrite, "startedAgoMs">, now: number): number {
+  return now - Math.round(startedAgoMs);
 }
 
 /** Names a step of a run for the outside world: the same in every attempt and every execution. */

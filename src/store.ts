@@ -1,3 +1,4 @@
+import type { Failure } from "./failure.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
@@ -5,6 +6,7 @@ import type {
   Coalesce,
   Disposition,
   Labels,
+  RetriggerFrom,
   Run,
   RUN_VALUES,
   RunFilter,
@@ -42,7 +44,12 @@ export interface Store extends AsyncDisposable {
    * A run of the same job with the same idempotency key wins over coalescing. The answers are in the order of
    * the requests, each with the run as it stands.
    *
-   * @throws {NotFoundError} The run in `copyStepsOf` does not exist.
+   * A retry (`retriggerOf`) is not added while the newest retry of the same run has not ended: that one is answered
+   * instead (`idempotent`). A new retry from the failure begins with copies of the old run's completed steps, finished
+   * sleeps and resolved waits. A wait that timed out is copied only if something was recorded after it: as the last
+   * thing it is what the run failed of.
+   *
+   * @throws {NotFoundError} The run in `retriggerOf` does not exist.
    * @throws {ConflictError} A run was deleted after it was added, and before this call was repeated.
    */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
@@ -76,6 +83,9 @@ export interface Store extends AsyncDisposable {
   /** All current leases, and the keys that cancelled runs still hold. */
   getLeases(): Promise<SeenLease[]>;
 
+  /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]>;
+
   /**
    * Takes leases away whatever the clock says, unless they were renewed since they were seen. For a lease that
    * somebody saw unchanged for its whole length on a clock that cannot jump.
@@ -84,6 +94,9 @@ export interface Store extends AsyncDisposable {
 
   /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
   forgetWorker(workerId: string): Promise<void>;
+
+  /** Whether a worker that knows a job lives: it has claimed within the length of its lease. */
+  hasWorker(jobName: string): Promise<boolean>;
 
   /** Records how an attempt at a step ended. */
   saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep>;
@@ -211,30 +224,6 @@ export interface Store extends AsyncDisposable {
   getVersion(): Promise<number>;
 }
 
-/**
- * How long a store knows which runs were deleted, in milliseconds: an `enqueue` that is repeated after an unknown
- * outcome must not make them anew.
- */
-export const DELETED_RUNS_KNOWN_MS = 600_000;
-
-/**
- * For how long runs that have ended or fallen asleep stay in the answers of {@linkcode Store.getActivity}, in
- * milliseconds: as long as it may take from reading the clock to the commit.
- */
-export const ACTIVITY_LASTS_MS = 5_000;
-
-/**
- * When runs have ended or fallen asleep of which a list has news: spans of the store's clock, both ends included.
- *
- * Two of them after the clock was set back: what came right before that is news, and what comes after it, but not all
- * that had happened in between when the clock showed these hours for the first time.
- */
-export function newsSpans(since: ActivityCursor | null, now: number): { from: number; to: number }[] {
-  const at = since?.at ?? now;
-  const spans = at <= now ? [[at, now] as const] : [[now, now] as const, [at, at] as const];
-  return spans.map(([from, to]) => ({ from: from - ACTIVITY_LASTS_MS, to: to + ACTIVITY_LASTS_MS }));
-}
-
 /** A run to add. */
 export interface NewRun {
   /** A UUIDv7. */
@@ -253,8 +242,8 @@ export interface NewRun {
   concurrencyKey: string | null;
   /** What to do when the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
-  /** A run whose completed steps the new one begins with. */
-  copyStepsOf: string | null;
+  /** The run that has ended of which this one is a retry; `null` if it is none. */
+  retriggerOf: { runId: string; from: RetriggerFrom } | null;
 }
 
 /** What became of a run that was to be added. */
@@ -312,8 +301,10 @@ export interface Claim {
   input: JsonText | null;
   /** 1 for the first execution, one more after each interruption. */
   execution: number;
-  /** When its function was first entered: an instant of the store's clock. */
-  startedAt: number;
+  /** How long ago its function was first entered, in milliseconds. */
+  startedAgoMs: number;
+  /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
+  originId: string;
   /** The recorded steps. */
   steps: StepRecord[];
   /** The waits and sleeps. */
@@ -346,6 +337,8 @@ export interface PauseResult {
   parked: boolean;
   /** The pauses as they are kept, in the order of the request. */
   pauses: PauseRecord[];
+  /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
+  nextDeadlineInMs: number | null;
 }
 
 /** Which runs to find. */
@@ -362,9 +355,6 @@ export interface FoundRuns extends Omit<RunPage, "runs"> {
   /** The ids of the runs of this page. */
   ids: string[];
 }
-
-/** A value whose JSON takes more bytes is not read with its record. */
-export const LARGE_VALUE_BYTES = 32_768;
 
 /** Where a value is kept. */
 export type ValuePlace =
@@ -414,8 +404,6 @@ export interface RunState {
   payload: JsonText | null;
   /** How often it was taken up: 1 before and during its first execution, one more after each interruption. */
   execution: number;
-  /** The step that made it fail. */
-  failedStepName: string | null;
   /** Its recorded steps. */
   steps: Step[];
   /** What it waits for, in the order in which it was prepared. */
@@ -435,7 +423,7 @@ export interface AwaitedPause {
 /** How a run ends, apart from being cancelled. */
 export type Ending =
   | { status: "completed"; output: JsonText | null }
-  | { status: "failed"; error: string; failedStepName: string | null };
+  | { status: "failed"; failure: Failure; failedStepName: string | null };
 
 /** A receipt, and whose wait it was. */
 export interface SignalOutcome extends SignalReceipt {

@@ -6,3 +6,9 @@ export function tidyText(text: string, maxLength: number): string {
   const cut = text.length > maxLength ? `${text.slice(0, maxLength)}… (cut)` : text;
   return cut.toWellFormed().replaceAll("\0", "\uFFFD");
 }
+
+/** The beginning of a text that takes no more than so many bytes of UTF-8. */
+export function cutBytes(text: string, maxBytes: number): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
+  return text.slice(0, read);
+}

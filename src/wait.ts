@@ -98,6 +98,12 @@ export function deadlineAt(deadline: Deadline, now: number): number | null {
   return Math.ceil("at" in deadline ? deadline.at : now + deadline.afterMs);
 }
 
+/** How long until the first deadline of pauses that are not over, in milliseconds; `null` if they have none. */
+export function nextDeadlineInMs(pauses: readonly PauseRecord[], now: number): number | null {
+  const deadlines = pauses.flatMap(({ deadlineAt, resolution }) => resolution === null ? deadlineAt ?? [] : []);
+  return deadlines.length === 0 ? null : Math.max(0, Math.min(...deadlines) - now);
+}
+
 /** A pause that a worker asks for. One of this kind and name that the run has already is kept as it is. */
 export interface NewPause {
   /** A UUIDv7. */

@@ -15,6 +15,8 @@ import {
   ValidationError,
   WaitExpiredError,
 } from "../src/error.ts";
+import type { Failure } from "../src/failure.ts";
+import { aFailure } from "./support/fixtures.ts";
 
 const throwing = (member: string) =>
   Object.defineProperty(new Error("fine"), member, {
@@ -26,22 +28,98 @@ const throwing = (member: string) =>
 const ODDITIES: [description: string, thrown: unknown, expected: { name: string; message: string }][] = [
   ["an error", new RangeError("too far"), { name: "RangeError", message: "too far" }],
   ["an error without a message", new Error(), { name: "Error", message: "" }],
-  ["a string", "text", { name: "Error", message: "text" }],
-  ["undefined", undefined, { name: "Error", message: "undefined" }],
-  ["null", null, { name: "Error", message: "null" }],
-  ["a number", 7, { name: "Error", message: "7" }],
-  ["a bigint", 7n, { name: "Error", message: "7" }],
-  ["a symbol", Symbol("odd"), { name: "Error", message: "Symbol(odd)" }],
+  ["a string", "boom", other('A string was thrown instead of an Error: "boom"')],
+  ["undefined", undefined, other("undefined was thrown instead of an Error")],
+  ["null", null, other("null was thrown instead of an Error")],
+  ["a number", 7, other("A number was thrown instead of an Error: 7")],
+  ["a bigint", 7n, other("A bigint was thrown instead of an Error: 7")],
+  ["a symbol", Symbol("odd"), other("A symbol was thrown instead of an Error: Symbol(odd)")],
+  ["an object", { code: 7 }, other('An object was thrown instead of an Error: {"code":7}')],
   ["a frozen error", Object.freeze(new TypeError("cold")), { name: "TypeError", message: "cold" }],
   ["an error whose name is no text", Object.assign(new Error("a"), { name: 7 }), { name: "Error", message: "a" }],
   ["an error whose name throws", throwing("name"), { name: "Error", message: "fine" }],
+  ["an error whose stack throws", throwing("stack"), { name: "Error", message: "fine" }],
+  ["an error whose cause throws", throwing("cause"), { name: "Error", message: "fine" }],
   ["a lone surrogate", new Error("x\ud800y"), { name: "Error", message: "x\ufffdy" }],
 ];
 
+function other(message: string) {
+  return { name: "Error", message };
+}
+
 for (const [description, thrown, expected] of ODDITIES) {
   Deno.test(`describeFailure() describes ${description}`, () => {
-    assert.deepEqual(describeFailure(thrown), expected);
+    const { kind, name, message, stack, cause } = describeFailure(thrown);
+
+    assert.deepEqual({ kind, name, message, cause }, { kind: "error", ...expected, cause: null });
+    assert.equal(stack !== null, thrown instanceof Error && description !== "an error whose stack throws");
   });
+}
+
+Deno.test("describeFailure() keeps the stack, and causes with theirs, also one that is no error", () => {
+  const error = new TypeError("outer", { cause: new RangeError("inner", { cause: "root" }) });
+
+  const failure = describeFailure(error, "timeout");
+
+  assert.deepEqual(failure, {
+    kind: "timeout",
+    name: "TypeError",
+    message: "outer",
+    stack: error.stack,
+    cause: {
+      kind: "error",
+      name: "RangeError",
+      message: "inner",
+      stack: (error.cause as Error).stack,
+      cause: {
+        kind: "error",
+        name: "Error",
+        message: 'A string was given as the cause instead of an Error: "root"',
+        stack: null,
+        cause: null,
+      },
+    },
+  });
+  assert.match(failure.stack!, /error_test\.ts/);
+  assert.deepEqual(JSON.parse(JSON.stringify(failure)), failure);
+});
+
+Deno.test("describeFailure() follows causes to the fifth error, and no cycle", () => {
+  let deep = new Error("0");
+  for (let i = 1; i < 9; i++) deep = new Error(`${i}`, { cause: deep });
+  const first = new Error("first");
+  const second = new Error("second", { cause: first });
+  first.cause = second;
+
+  assert.deepEqual(messagesOf(describeFailure(deep)), ["8", "7", "6", "5", "4"]);
+  assert.deepEqual(messagesOf(describeFailure(first)), ["first", "second"]);
+  assert.deepEqual(messagesOf(describeFailure(Object.assign(new Error("own"), { cause: null }))), ["own"]);
+});
+
+Deno.test("describeFailure() cuts a stack at 8 KiB, and leaves it well-formed", () => {
+  for (const text of ["a", "é", "😀", "\0"]) {
+    const error = new Error("a");
+    error.stack = `x${text.repeat(10_000)}`;
+
+    const { stack } = describeFailure(error);
+
+    const { length } = new TextEncoder().encode(stack!);
+    assert.ok(length <= 8_192 && length > 8_180 && stack!.isWellFormed(), `${length} bytes`);
+  }
+});
+
+Deno.test("describeFailure() keeps of a StepError what was recorded of the step", () => {
+  const failure = describeFailure(new RangeError("too late", { cause: "a text" }), "timeout");
+
+  const again = describeFailure(new StepError(failure, { name: "read", attempts: 2 }));
+  const wrapped = describeFailure(new Error("outer", { cause: new StepError(failure, { name: "read", attempts: 2 }) }));
+
+  assert.deepEqual(again, failure);
+  assert.deepEqual(messagesOf(wrapped), ["outer", ...messagesOf(failure)]);
+});
+
+function messagesOf(failure: Failure): string[] {
+  return [failure.message, ...(failure.cause === null ? [] : messagesOf(failure.cause))];
 }
 
 const INDESCRIBABLE: [description: string, thrown: unknown][] = [
@@ -98,7 +176,8 @@ Deno.test("describeFailure() cuts a name as well", () => {
 });
 
 Deno.test("every error has the code and the name of its class", () => {
-  const failure = { name: "RangeError", message: "too far" };
+  const failure = aFailure({ name: "RangeError", message: "too far" });
+  const run = { runId: "id", jobName: "import", stepName: null, failure };
   const errors: [HoldfastError, code: string, name: string][] = [
     [new ValidationError("a"), "invalid_request", "ValidationError"],
     [new ValidationError("a", { code: "invalid_input" }), "invalid_input", "ValidationError"],
@@ -107,7 +186,7 @@ Deno.test("every error has the code and the name of its class", () => {
     [new ConflictError("a", { code: "key_in_use" }), "key_in_use", "ConflictError"],
     [new WaitExpiredError("a"), "wait_expired", "WaitExpiredError"],
     [new StepError(failure, { name: "read", attempts: 2 }), "step_failed", "RangeError"],
-    [new RunFailedError("id", "a"), "run_failed", "RunFailedError"],
+    [new RunFailedError(run), "run_failed", "RunFailedError"],
     [new RunCancelledError("id"), "run_cancelled", "RunCancelledError"],
     [new TimeoutError("a"), "timeout", "TimeoutError"],
     [new SerializationError("a"), "invalid_input", "SerializationError"],
@@ -132,9 +211,55 @@ Deno.test("errors keep their cause and their particulars", () => {
   assert.equal(new ConflictError("a", { cause }).cause, cause);
   assert.deepEqual(new ValidationError("a", { issues, cause }).issues, issues);
   assert.deepEqual(new ValidationError("a").issues, []);
-  assert.equal(new RunFailedError("id", "a").runId, "id");
   assert.equal(new StoreError("a").outcomeUnknown, false);
   assert.equal(new StoreError("a", { outcomeUnknown: true, cause }).outcomeUnknown, true);
-  const step = new StepError({ name: "E", message: "m" }, { name: "read#2", attempts: 3 });
+  const step = new StepError(aFailure({ name: "E", message: "m" }), { name: "read#2", attempts: 3 });
   assert.deepEqual([step.stepName, step.attempts, step.message], ["read#2", 3, "m"]);
+});
+
+Deno.test("StepError shows the recorded stack and cause", () => {
+  const failure = describeFailure(new RangeError("too far", { cause: new TypeError("why") }));
+
+  const error = new StepError(failure, { name: "read", attempts: 1 });
+
+  assert.equal(error.stack, failure.stack);
+  assert.deepEqual(error.failure, failure);
+  assert.ok(error.cause instanceof Error);
+  const { name, message, stack } = error.cause;
+  assert.deepEqual({ name, message, stack }, { name: "TypeError", message: "why", stack: failure.cause!.stack });
+  assert.equal(new StepError(aFailure({ stack: null }), { name: "read", attempts: 1 }).stack, "Error: no");
+});
+
+Deno.test("RunFailedError names job, step and what was wrong, and has that as its cause", () => {
+  const failure = describeFailure(new RangeError("ENOENT", { cause: "no file" }));
+
+  const ofStep = new RunFailedError({ runId: "id", jobName: "import", stepName: "read", failure });
+  const ofJob = new RunFailedError({ runId: "id", jobName: "import", stepName: null, failure });
+  const unworded = aFailure({ name: "AbortError", message: "" });
+
+  assert.equal(ofStep.message, 'Run "id" of job "import" failed in step "read": ENOENT');
+  assert.equal(ofJob.message, 'Run "id" of job "import" failed: ENOENT');
+  assert.match(
+    new RunFailedError({ runId: "id", jobName: "j", stepName: null, failure: unworded }).message,
+    /AbortError$/,
+  );
+  assert.deepEqual([ofStep.runId, ofStep.jobName, ofStep.stepName, ofJob.stepName], ["id", "import", "read", null]);
+  const { name, message, stack, cause } = ofStep.cause as Error;
+  assert.deepEqual([name, message, stack], ["RangeError", "ENOENT", failure.stack]);
+  assert.match((cause as Error).message, /no file/);
+});
+
+Deno.test("a ValidationError says what was refused, and names the first issues", () => {
+  const issues = Array.from({ length: 7 }, (_, at) => ({ path: at === 0 ? [] : ["rows", at], message: `no ${at}` }));
+
+  const few = new ValidationError("The input does not fit", { issues: issues.slice(0, 2) });
+  const many = new ValidationError("The input does not fit", { issues, issuesLeftOut: 3 });
+
+  assert.equal(few.message, "The input does not fit: no 0; rows.1: no 1");
+  assert.equal(
+    many.message,
+    "The input does not fit: no 0; rows.1: no 1; rows.2: no 2; rows.3: no 3; rows.4: no 4; and 5 more",
+  );
+  assert.deepEqual([many.summary, many.issues, many.issuesLeftOut], ["The input does not fit", issues, 3]);
+  assert.deepEqual([new ValidationError("no").message, new ValidationError("no").issuesLeftOut], ["no", 0]);
 });

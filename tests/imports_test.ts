@@ -101,3 +101,7 @@ Deno.test("imports of the routes lead to no engine: a route gets one from the ca
 
   assert.deepEqual(engines, []);
 });
+
+Deno.test("imports of src/store.ts bring no values: mod.ts passes on all its names, as types", async () => {
+  assert.deepEqual(Object.keys(await import("../src/store.ts")), []);
+});

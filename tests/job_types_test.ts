@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { z } from "zod";
 import { createEngine } from "../src/engine/create_engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
+import { createHandler } from "../src/http/handler.ts";
 import { defineJob, type StepContext } from "../src/job.ts";
 import type { Json, Jsonify } from "../src/json.ts";
 import type { Run } from "../src/run.ts";
@@ -199,5 +200,51 @@ Deno.test("createEngine() takes jobs of different types", () => {
     createEngine({ store: new MemoryStore(), jobs: { one: { name: "one" } } });
     const general: Engine = createEngine({ store: new MemoryStore(), jobs: {} });
     return general;
+  });
+});
+
+Deno.test("createEngine() types the labels of triggers by its schema", () => {
+  const labels = z.object({ org: z.string(), tier: z.enum(["free", "paid"]).optional() });
+  const engine = createEngine({ store: new MemoryStore(), jobs, labels });
+
+  compiles(() => {
+    engine.jobs.withZod.trigger({ size: "1" }, { labels: { org: "acme" } });
+    engine.jobs.withZod.triggerAndWait({ size: "1" }, { labels: { org: "acme", tier: "free" }, timeout: 1 });
+    engine.jobs.withZod.batchTrigger([{ input: { size: "1" }, labels: { org: "acme" } }]);
+    engine.trigger(withZod, { size: "1" }, { labels: { org: "acme" } });
+    engine.trigger("with-zod", { size: "1" }, { labels: { org: "acme" } });
+    const general: Engine = engine;
+    const typed: Engine<typeof jobs, { org: string; tier?: "free" | "paid" | undefined }> = engine;
+    createHandler(engine);
+
+    // @ts-expect-error a label is missing
+    engine.jobs.withZod.trigger({ size: "1" }, { labels: {} });
+    // @ts-expect-error there is no such label
+    engine.jobs.withZod.trigger({ size: "1" }, { labels: { org: "acme", team: "x" } });
+    // @ts-expect-error there is no such tier
+    engine.jobs.withZod.triggerAndWait({ size: "1" }, { labels: { org: "acme", tier: "gold" } });
+    // @ts-expect-error a label is missing
+    engine.jobs.withZod.batchTrigger([{ input: { size: "1" }, labels: { tier: "free" } }]);
+    // @ts-expect-error a label is missing
+    engine.trigger("with-zod", { size: "1" }, { labels: { tier: "free" } });
+    // @ts-expect-error labels are strings
+    createEngine({ store: new MemoryStore(), jobs, labels: z.object({ size: z.number() }) });
+    return [general, typed];
+  });
+});
+
+Deno.test("createEngine() takes labels of any library, by what their schema takes", () => {
+  const withArktype = createEngine({ store: new MemoryStore(), jobs, labels: type({ org: "string" }) });
+  const withValibot = createEngine({
+    store: new MemoryStore(),
+    jobs,
+    labels: v.object({ org: v.pipe(v.number(), v.transform(String)) }),
+  });
+
+  compiles(() => {
+    withArktype.jobs.withZod.trigger({ size: "1" }, { labels: { org: "acme" } });
+    withValibot.jobs.withZod.trigger({ size: "1" }, { labels: { org: 7 } });
+    // @ts-expect-error the schema takes a number
+    withValibot.jobs.withZod.trigger({ size: "1" }, { labels: { org: "7" } });
   });
 });

@@ -99,8 +99,8 @@ Deno.test("two processes share one file", async () => {
 
 Deno.test("fifty triggers with one idempotency key from two processes make one run", async () => {
   await using place = await aPlace();
-  await using a = new Child("triggering.ts", place.database, "the-key", "25");
-  await using b = new Child("triggering.ts", place.database, "the-key", "25");
+  await using a = new Child("triggering.ts", place.database, "trigger", "the-key", "25");
+  await using b = new Child("triggering.ts", place.database, "trigger", "the-key", "25");
   await Promise.all([a.hear("ready"), b.hear("ready")]);
 
   await Promise.all([a.tell("go"), b.tell("go")]);
@@ -114,6 +114,27 @@ Deno.test("fifty triggers with one idempotency key from two processes make one r
   assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([runs[0]!.id]));
   assert.equal(answers.filter(({ disposition }) => disposition === "created").length, 1);
   assert.equal(answers.filter(({ disposition }) => disposition === "idempotent").length, 49);
+});
+
+Deno.test("twenty retriggers of one run from two processes make one run", async () => {
+  await using place = await aPlace();
+  await using store = await SqliteStore.open(place.database);
+  const engine = anEngine(store, "greet");
+  const old = await engine.trigger("greet", {});
+  await engine.cancel(old.id);
+  await using a = new Child("triggering.ts", place.database, "retrigger", old.id, "10");
+  await using b = new Child("triggering.ts", place.database, "retrigger", old.id, "10");
+  await Promise.all([a.hear("ready"), b.hear("ready")]);
+
+  await Promise.all([a.tell("go"), b.tell("go")]);
+  const heard = await Promise.all([a.hear("triggered"), b.hear("triggered")]);
+
+  const answers = heard.flatMap((message) => message.answers as { id: string; disposition: string }[]);
+  const { runs } = await store.getRuns({});
+  assert.deepEqual(runs.map(({ id }) => id), [answers[0]!.id, old.id]);
+  assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([runs[0]!.id]));
+  assert.equal(answers.filter(({ disposition }) => disposition === "created").length, 1);
+  assert.equal(answers.filter(({ disposition }) => disposition === "idempotent").length, 19);
 });
 
 Deno.test("several processes open and migrate a new file at the same moment", async () => {
@@ -405,6 +426,6 @@ function aRun(): NewRun {
     idempotencyKey: null,
     concurrencyKey: null,
     coalesce: null,
-    copyStepsOf: null,
+    retriggerOf: null,
   };
 }

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
+import { HoldfastError, RetryAfterError } from "../src/error.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../src/retry.ts";
+
+const NOW = Date.UTC(2040, 0, 1);
+const CLOCK = { now: () => NOW };
 
 /** A host that always draws the same number. */
 function drawing(number: number) {
@@ -87,7 +91,7 @@ Deno.test("retryDelay() stays 0 when it began so, however many attempts there we
 });
 
 Deno.test("retryAfter() is what an error says, in whole milliseconds", () => {
-  const told = [0, 1, 1_500, 0.2].map((ms) => retryAfter(Object.assign(new Error("busy"), { retryAfter: ms })));
+  const told = [0, 1, 1_500, 0.2].map((ms) => retryAfter(Object.assign(new Error("busy"), { retryAfter: ms }), CLOCK));
 
   assert.deepEqual(told, [0, 1, 1_500, 1]);
 });
@@ -95,7 +99,7 @@ Deno.test("retryAfter() is what an error says, in whole milliseconds", () => {
 Deno.test("retryAfter() is null for whatever is no delay", () => {
   const oddities = [undefined, null, "120", -1, NaN, 5n, new Date(), {}, [7], true];
 
-  const told = oddities.map((value) => retryAfter({ retryAfter: value }));
+  const told = oddities.map((value) => retryAfter({ retryAfter: value }, CLOCK));
 
   assert.deepEqual(told, oddities.map(() => null));
 });
@@ -109,14 +113,16 @@ Deno.test("retryAfter() is null for whatever has no such member, or throws when 
   const { proxy, revoke } = Proxy.revocable({}, {});
   revoke();
 
-  const told = [undefined, null, "busy", 7, Symbol("s"), new Error("busy"), broken, proxy].map(retryAfter);
+  const told = [undefined, null, "busy", 7, Symbol("s"), new Error("busy"), broken, proxy].map((thrown) =>
+    retryAfter(thrown, CLOCK)
+  );
 
   assert.deepEqual(told, [null, null, null, null, null, null, null, null]);
 });
 
 Deno.test("retryAfter() is a delay after which a date can be shown, whatever an error says", () => {
   for (const retryAfterMs of [Infinity, Number.MAX_VALUE, 1e18]) {
-    const told = retryAfter({ retryAfter: retryAfterMs });
+    const told = retryAfter({ retryAfter: retryAfterMs }, CLOCK);
 
     assert.doesNotThrow(() => new Date(Date.now() + told!).toISOString());
   }
@@ -156,4 +162,52 @@ Deno.test("checkRetryPolicy() refuses by name what is out of range", () => {
   for (const [policy, message] of refused) {
     assert.throws(() => checkRetryPolicy(policy), { name: "RangeError", message }, JSON.stringify(policy));
   }
+});
+
+const DELAYS: [delay: number | Date | string, ms: number | null][] = [
+  [0, 0],
+  [1_500.2, 1_501],
+  [Infinity, 2 ** 42],
+  [new Date(NOW + 90_000), 90_000],
+  [new Date(NOW - 1), 0],
+  ["120", 120_000],
+  [" 0 ", 0],
+  ["Sun, 01 Jan 2040 00:01:00 GMT", 60_000],
+  ["Sunday, 01-Jan-40 00:01:00 GMT", 60_000],
+  ["Sun Jan  1 00:01:00 2040", 60_000],
+  ["Sat, 31 Dec 2039 23:59:00 GMT", 0],
+  [-1, null],
+  [NaN, null],
+  [new Date(NaN), null],
+  ["", null],
+  ["soon", null],
+  ["2d", null],
+  ["1.5", null],
+  ["-1", null],
+  ["2040-01-01T00:01:00Z", null],
+  ["Sun, 01 Jan 2040 00:01:00 +0100", null],
+  ["Sun, 99 Jan 2040 00:01:00 GMT", null],
+  [undefined as unknown as number, null],
+  [5n as unknown as number, null],
+];
+
+for (const [delay, ms] of DELAYS) {
+  Deno.test(`retryAfter() of a RetryAfterError with ${typeof delay} ${String(delay)} is ${ms}`, () => {
+    const told = retryAfter(new RetryAfterError(delay), CLOCK);
+
+    assert.equal(told, ms);
+  });
+}
+
+Deno.test("RetryAfterError tells its delay in milliseconds, and is a HoldfastError", () => {
+  const cause = new Error("429");
+
+  const error = new RetryAfterError("7", "The service is busy", { cause });
+  const dated = new RetryAfterError(new Date(Date.now() + 60_000));
+
+  assert.deepEqual([error.retryAfter, error.message, error.cause], [7_000, "The service is busy", cause]);
+  assert.deepEqual([error.name, error.code], ["RetryAfterError", "retry_after"]);
+  assert.ok(error instanceof HoldfastError);
+  assert.ok(dated.retryAfter! > 50_000 && dated.retryAfter! <= 60_000);
+  assert.equal(new RetryAfterError("soon").retryAfter, null);
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { aFailure } from "./support/fixtures.ts";
 import { isLeased, isTerminal, type Run, RUN_STATUSES, toClientRun } from "../src/run.ts";
 
 function aStoredRun(overrides: Partial<Run> = {}): Run {
@@ -9,6 +10,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     payload: { n: 1 },
     output: null,
     error: null,
+    failedStepName: null,
+    failure: null,
     progress: null,
     labels: { a: "b" },
     idempotencyKey: "secret",
@@ -20,6 +23,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     updatedAt: "2026-01-01T00:00:01.000Z",
     startedAt: null,
     completedAt: null,
+    retriggerOf: null,
+    retriggeredAs: null,
     ...overrides,
   };
 }
@@ -65,6 +70,24 @@ Deno.test("toClientRun() shows all that is known of a run that has ended", () =>
     isActive: false,
     isWaiting: false,
   });
+});
+
+Deno.test("toClientRun() shows in which step a run failed, and no stack", () => {
+  const client = toClientRun(aStoredRun({
+    status: "failed",
+    error: "no",
+    failedStepName: "read",
+    failure: aFailure({ stack: "Error: no\n    at secret.ts:1:1" }),
+  }));
+
+  assert.deepEqual([client.error, client.failedStepName], ["no", "read"]);
+  assert.ok(!JSON.stringify(client).includes("secret"));
+});
+
+Deno.test("toClientRun() shows of which run it is a retry, and its newest retry", () => {
+  const client = toClientRun(aStoredRun({ retriggerOf: "old", retriggeredAs: "new" }));
+
+  assert.deepEqual([client.retriggerOf, client.retriggeredAs], ["old", "new"]);
 });
 
 Deno.test("toClientRun() shows an error, even an empty one, and falsy values", () => {

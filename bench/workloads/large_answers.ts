@@ -90,7 +90,7 @@ async function fill(setting: Setting, kind: Kind, runs: number): Promise<string>
       idempotencyKey: null,
       concurrencyKey: null,
       coalesce: null,
-      copyStepsOf: null,
+      retriggerOf: null,
     }]);
   }
   return path;

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { checkDuration } from "../duration.ts";
 import {
   ConflictError,
   NotFoundError,
@@ -13,43 +14,67 @@ import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
-import { isTerminal, type Run, type RunFilter, type RunPage } from "../run.ts";
+import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from "../run.ts";
+import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
-import type { Engine, EngineOptions, JobHandle, JobHandles, Jobs, RetriggerOptions, WaitOptions } from "./engine.ts";
+import type {
+  Engine,
+  EngineOptions,
+  IdleOptions,
+  JobHandle,
+  JobHandles,
+  Jobs,
+  RetriggerOptions,
+  WaitOptions,
+} from "./engine.ts";
+import { checkEngineOptions } from "./engine_options.ts";
 import type { ExecutionDeps } from "./execution.ts";
-import { followRun } from "./follow.ts";
+import { endedStream, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
 import { type EngineInternals, INTERNALS } from "./internals.ts";
+import { logProblems } from "./log_problems.ts";
+import { toLogger } from "./logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { Pulse } from "./pulse.ts";
 import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { RunWatches } from "./run_watches.ts";
-import { newRun, type TriggerGuard, type TriggerOptions, type TriggerResult } from "./trigger.ts";
-import { keepUp } from "./upkeep.ts";
+import {
+  newRun,
+  parseLabels,
+  type SchemaLabels,
+  type TriggerGuard,
+  type TriggerOptions,
+  type TriggerResult,
+} from "./trigger.ts";
+import { UnknownJobError } from "./unknown_job_error.ts";
+import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./upkeep.ts";
 import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
-const DEFAULT_STOP_TIMEOUT_MS = 30_000;
+// A container is often killed 10 s after it was asked to stop: leases are released before that.
+const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 
 /**
  * Makes an engine.
  *
- * @throws {TypeError} Two jobs have the same name.
+ * @throws {TypeError} An option is unknown, the store is no store, a job is no job, two jobs have the same name, or the
+ * logger lacks a function.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
-export function createEngine<const J extends Jobs>(options: EngineOptions<J>): Engine<J> {
+export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
   return new JobEngine(options);
 }
 
-class JobEngine<J extends Jobs> implements Engine<J> {
-  readonly jobs: JobHandles<J>;
+class JobEngine<J extends Jobs, L> implements Engine<J, L> {
+  readonly jobs: JobHandles<J, L>;
   readonly on: Hub["on"];
   readonly #store: Store;
   readonly #jobs: ReadonlyMap<string, Job>;
   readonly #retention: Retention;
+  readonly #labels: Schema<unknown, SchemaLabels> | undefined;
   readonly #settings: Required<WorkerOptions>;
   readonly #deps: ExecutionDeps;
   readonly #pulse: Pulse;
@@ -61,22 +86,28 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   /** Ends what `start()` began; `null` while the engine is not started. */
   #stopStarted: (() => Promise<void>) | null = null;
   #stopping: Promise<unknown> = Promise.resolve();
+  /** Whether event streams have ended, and new ones end at once. */
+  #isStopped = false;
   /** How often it was stopped: a `start()` that is under way then starts nothing. */
   #stopCount = 0;
 
-  constructor(options: EngineOptions<J>) {
+  constructor(options: EngineOptions<J, L>) {
+    checkEngineOptions(options);
     const host = options.host ?? systemHost;
-    const hub = new Hub(host);
+    const logger = toLogger(options.logger);
+    const hub = new Hub(host, logger);
+    logProblems(hub, logger);
     this.#store = options.store;
-    this.#jobs = byName(options.jobs);
-    this.#retention = checkRetention(options.retention ?? {});
+    this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
+    this.#retention = options.retention ?? {};
+    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // it is given what callers gave
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
       hub,
       host,
       currentStep: new AsyncLocalStorage(),
-      maxValueBytes: checkMaxValueBytes(options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES),
+      maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
     };
     this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
@@ -87,18 +118,20 @@ class JobEngine<J extends Jobs> implements Engine<J> {
       pulse: this.#pulse,
       host,
       claimHere: (runId: string) => this.#worker.claimOf(runId),
+      progressHere: (runId: string) => this.#worker.progressOf(runId),
     };
     this[INTERNALS] = {
       watches: new RunWatches(watching),
       feed: new RunFeed(watching),
       store: () => this.migrate().then(() => options.store),
+      isStopped: () => this.#isStopped,
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);
     // Each handle passes on what it is given, so it has the types of its job.
     this.jobs = Object.freeze(
       Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, this.#handle(job)])),
-    ) as JobHandles<J>;
+    ) as JobHandles<J, L>;
   }
 
   migrate(): Promise<void> {
@@ -114,6 +147,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     await this.#stopping;
     await this.migrate();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
+    this.#isStopped = false;
     const worker = this.#worker;
     const wake = () => worker.wake();
     const upkeep = new AbortController();
@@ -128,6 +162,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async stop({ timeout = DEFAULT_STOP_TIMEOUT_MS }: { timeout?: number } = {}): Promise<void> {
+    checkDuration(timeout, "The timeout of stop()");
     this.#stopCount += 1;
     const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
     this.#stopStarted = null;
@@ -135,6 +170,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), stopStarted()]);
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
+    this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
     this[INTERNALS].watches.endAll();
     this[INTERNALS].feed.endAll();
     await Promise.all(this.#pending);
@@ -146,7 +182,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return this.stop();
   }
 
-  trigger(job: string | Job, input: unknown, options: TriggerOptions = {}): Promise<TriggerResult> {
+  trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
     return this.#trigger(job, input, options, null);
   }
 
@@ -177,10 +213,17 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked));
+    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked))
+      .catch((error) => this.#explainUnknownWait(waitId, error));
     this.#worker.nudge(run.id);
     this.#worker.wake();
     return receipt;
+  }
+
+  /** Says what else an id is that is no wait's. Throws the error otherwise. */
+  async #explainUnknownWait(id: string, error: unknown): Promise<never> {
+    if (!(error instanceof NotFoundError) || await this.#store.getRun(id) === null) throw error;
+    throw new NotFoundError(`"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`);
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {
@@ -198,11 +241,12 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     }
     const run = await this.#newRun(this.#findJob(old.jobName), decode(state.payload), {
       labels: old.labels,
-      ...(old.concurrencyKey === null ? {} : { concurrencyKey: old.concurrencyKey }),
-      copyStepsOf: from === "failure" ? runId : null,
+      retriggerOf: { runId, from },
     });
-    const [result] = await this.#enqueue([run]);
-    this.#deps.hub.publish(old, { type: "run:retry", newRunId: result!.id });
+    // A stored key was checked when it was given, and may be longer since: it has the tenant before it.
+    const [result] = await this.#enqueue([{ ...run, concurrencyKey: old.concurrencyKey }]);
+    const { id, disposition } = result!;
+    if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
     return result!;
   }
 
@@ -242,6 +286,7 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   }
 
   async waitForRun(runId: string, { timeout }: WaitOptions = {}): Promise<Run> {
+    if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};
     let isTimedOut = false;
@@ -261,9 +306,12 @@ class JobEngine<J extends Jobs> implements Engine<J> {
         const changed = new Promise<void>((resolve) => look = resolve);
         const run = await this.#runOf(runId);
         if (run.status === "completed") return run;
-        if (run.status === "failed") throw new RunFailedError(runId, run.error ?? "The run failed");
+        if (run.status === "failed") {
+          const { jobName, failedStepName: stepName, failure } = run;
+          throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a run that failed has one
+        }
         if (run.status === "cancelled") throw new RunCancelledError(runId);
-        if (isTimedOut) throw new TimeoutError(`Run "${runId}" has not completed within ${timeout} ms`);
+        if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
         await changed;
       }
     } finally {
@@ -271,8 +319,15 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     }
   }
 
+  /** Says why a run has not completed in time: most often because no worker is there to execute it. */
+  async #explainTimeout({ id, jobName, status }: Run, timeout: number): Promise<string> {
+    const hasWorker = await this.#store.hasWorker(jobName);
+    return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
+      (hasWorker ? "" : `, and no worker of job "${jobName}" lives. Call start() on an engine that has this job`);
+  }
+
   subscribe(runId: string): ReadableStream<RunEvent> {
-    return followRun(runId, this[INTERNALS].watches);
+    return this.#isStopped ? endedStream() : followRun(runId, this[INTERNALS].watches);
   }
 
   use(plugin: Plugin): this {
@@ -286,25 +341,46 @@ class JobEngine<J extends Jobs> implements Engine<J> {
     return this;
   }
 
-  async runUntilIdle(): Promise<{ executed: number }> {
+  async runUntilIdle({ maxRuns, timeout }: IdleOptions = {}): Promise<{ executed: number }> {
+    if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
+      throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
+    }
+    if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
     await this.migrate();
-    return { executed: await this.#worker.drain() };
+    const enough = new AbortController();
+    const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
+    try {
+      const stopCount = this.#stopCount;
+      const executed = await this.#worker.drain(maxRuns, enough.signal);
+      const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
+      await purgeInSlices(this.#store, this.#retention, this.#deps, { mayGoOn });
+      return { executed };
+    } finally {
+      cancel();
+    }
+  }
+
+  async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
+    const { retention, limit } = checkPurge(options);
+    await this.migrate();
+    return { deleted: await purgeInSlices(this.#store, retention, this.#deps, { limit }) };
   }
 
   #newWorker(): Worker {
-    return new Worker(this.#jobs, this.#settings, this.#deps);
+    return new Worker(this.#jobs, this.#settings, this.#deps, this.#pulse);
   }
 
-  #handle(job: Job): JobHandle<unknown, unknown> {
+  #handle(job: Job): JobHandle<unknown, unknown, unknown> {
     return {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
-        const { id } = await this.trigger(job, input, options);
-        return await this.waitForRun(id, timeout === undefined ? {} : { timeout });
+        if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
+        const { id, disposition } = await this.trigger(job, input, options);
+        return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
       batchTrigger: async (items) =>
         await this.#enqueue(
-          await Promise.all(items.map(({ input, ...options }) => this.#newRun(job, input, options))),
+          await Promise.all(items.map(({ input, ...options }) => this.#requestedRun(job, input, options))),
         ),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
@@ -317,29 +393,42 @@ class JobEngine<J extends Jobs> implements Engine<J> {
   #findJob(job: string | Job): Job {
     const name = typeof job === "string" ? job : job.name;
     const found = this.#jobs.get(name);
-    if (found === undefined) throw new NotFoundError(`There is no job "${name}"`);
+    if (found === undefined) throw new UnknownJobError(name, this.#jobs.keys());
     return found;
   }
 
-  async #newRun(job: Job, input: unknown, options: TriggerOptions & { copyStepsOf?: string | null }): Promise<NewRun> {
+  /** The run that a trigger asks for. Labels that were stored already, as those of a retrigger, are not checked again. */
+  async #requestedRun(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+    const { labels = {}, ...rest } = options;
+    const schema = this.#labels;
+    // Without a schema, newRun() checks them.
+    const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, this.#deps.host);
+    return await this.#newRun(job, input, { ...rest, labels: checked });
+  }
+
+  async #newRun(
+    job: Job,
+    input: unknown,
+    options: TriggerOptions & Partial<Pick<NewRun, "retriggerOf">>,
+  ): Promise<NewRun> {
     const { host, maxValueBytes } = this.#deps;
-    return await newRun(job, input, options, { newId: () => host.newId(), maxValueBytes });
+    return await newRun(job, input, options, { host, maxValueBytes });
   }
 
   async #trigger(
     job: string | Job,
     input: unknown,
-    options: TriggerOptions,
+    options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const asked = await this.#newRun(this.#findJob(job), input, options);
-    await guard?.beforeAdding(asked);
+    const checked = await this.#requestedRun(this.#findJob(job), input, options);
+    const asked = await guard?.beforeAdding(checked) ?? checked;
     await this.migrate();
     let joinable: string | null = null;
     while (true) {
       const [enqueued] = await surely(() => this.#store.enqueue([asked]));
       const { run, disposition } = enqueued!;
-      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run, asked);
+      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run);
       if (!mayBeGone) return this.#tellTrigger(enqueued!, asked);
       joinable = run.id; // it joins this run if it is still there
     }
@@ -375,8 +464,13 @@ class JobEngine<J extends Jobs> implements Engine<J> {
 
   async #runOf(runId: string): Promise<Run> {
     const run = await this.getRun(runId);
-    if (run === null) throw new NotFoundError(`There is no run "${runId}"`);
-    return run;
+    if (run !== null) return run;
+    const wait = await this.#store.getWait(runId);
+    throw new NotFoundError(
+      wait === null
+        ? `There is no run "${runId}"`
+        : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
+    );
   }
 
   #inBackground(work: Promise<unknown>): void {
@@ -398,27 +492,4 @@ async function surely<T>(call: () => Promise<T>): Promise<T> {
       if (!(error instanceof StoreError && error.outcomeUnknown) || repeats === MAX_REPEATS) throw error;
     }
   }
-}
-
-function checkRetention(retention: Retention): Retention {
-  for (const [status, ms] of Object.entries(retention)) {
-    if (ms !== undefined && !(ms >= 0)) throw new RangeError(`retention.${status} must be 0 or more ms, not ${ms}`);
-  }
-  return retention;
-}
-
-function checkMaxValueBytes(bytes: number): number {
-  if (!Number.isInteger(bytes) || bytes < 1) {
-    throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
-  }
-  return bytes;
-}
-
-function byName(jobs: Jobs): Map<string, Job> {
-  const byName = new Map<string, Job>();
-  for (const job of Object.values(jobs)) {
-    if (byName.has(job.name)) throw new TypeError(`Two jobs have the name "${job.name}"`);
-    byName.set(job.name, job);
-  }
-  return byName;
 }

@@ -2,20 +2,23 @@ import type { RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import type { Run, RunFilter, RunPage } from "../run.ts";
+import type { Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
+import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "./hub.ts";
+import type { Logger } from "./logger.ts";
 import type { Plugin } from "./plugin.ts";
-import type { TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { PurgeOptions } from "./upkeep.ts";
 import type { WorkerOptions } from "./worker.ts";
 
 /** The jobs of an engine, by the names that its handles get. */
 export type Jobs = { readonly [key: string]: Job };
 
 /** What {@linkcode createEngine} takes. */
-export interface EngineOptions<J extends Jobs> {
+export interface EngineOptions<J extends Jobs, L = Labels> {
   /** Keeps everything. It stays yours: the engine does not close it. */
   store: Store;
   /** The jobs that this engine knows. */
@@ -24,8 +27,18 @@ export interface EngineOptions<J extends Jobs> {
   worker?: WorkerOptions;
   /** How long finished runs are kept, in milliseconds since they ended. Default: for ever. */
   retention?: Retention;
+  /**
+   * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. What it
+   * answers is stored, and must be labels. Default: any labels.
+   */
+  labels?: Schema<L, SchemaLabels>;
   /** The most bytes of JSON that an input, a step's result, an output or a payload may take. Default 1 MiB. */
   maxValueBytes?: number;
+  /**
+   * Gets runs that failed in this process, with their stack, errors of listeners and plugins, and `worker:error`.
+   * Default: the console, warnings and errors only. `null`: nothing is written.
+   */
+  logger?: Logger | null;
   /** Time, timers, chance and ids. Default: the real ones. */
   host?: Host;
 }
@@ -42,20 +55,38 @@ export interface WaitOptions {
   timeout?: number;
 }
 
+/** How much {@linkcode Engine.runUntilIdle} does at most. */
+export interface IdleOptions {
+  /** How many runs it claims at most; one that paused and is claimed again counts again. Default: all that are due. */
+  maxRuns?: number;
+  /**
+   * After how many milliseconds it claims and deletes nothing more. What is being executed then is waited for. Default:
+   * never.
+   */
+  timeout?: number;
+}
+
 /** A run to trigger, among others. */
-export type BatchItem<Input> = TriggerOptions & {
+export type BatchItem<Input, L = Labels> = TriggerOptions<L> & {
   /** The input. */
   input: Input;
 };
 
 /** What an engine can do with the runs of one of its jobs. */
-export interface JobHandle<Input, Output> {
+export interface JobHandle<Input, Output, L = Labels> {
   /** Asks for a run. See {@linkcode Engine.trigger}. */
-  trigger(input: Input, options?: TriggerOptions): Promise<TriggerResult>;
-  /** Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}. */
-  triggerAndWait(input: Input, options?: TriggerOptions & WaitOptions): Promise<CompletedRun<Output>>;
+  trigger(input: Input, options?: TriggerOptions<L>): Promise<TriggerResult>;
+  /**
+   * Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}.
+   *
+   * @returns The completed run, and whether it is new (`disposition`).
+   */
+  triggerAndWait(
+    input: Input,
+    options?: TriggerOptions<L> & WaitOptions,
+  ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
   /** Asks for several runs: all of them or none. */
-  batchTrigger(items: readonly BatchItem<Input>[]): Promise<TriggerResult[]>;
+  batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
   /** A run of this job, or `null`. */
   getRun(runId: string): Promise<Run | null>;
   /** Runs of this job, newest first. */
@@ -63,14 +94,18 @@ export interface JobHandle<Input, Output> {
 }
 
 /** The handles of an engine's jobs, by the names that they were given. */
-export type JobHandles<J extends Jobs> = {
-  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output> : never;
+export type JobHandles<J extends Jobs, L = Labels> = {
+  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output, L> : never;
 };
 
 /** How a run is triggered again. */
 export interface RetriggerOptions {
-  /** `start` (default): with nothing done. `failure`: with the completed steps of the old run. */
-  from?: "start" | "failure";
+  /**
+   * `start` (default): with nothing done. `failure`: with the completed steps, finished sleeps and resolved waits of the
+   * old run; a wait that timed out is asked for again if nothing was recorded after it. The steps keep their
+   * `idempotencyKey`.
+   */
+  from?: RetriggerFrom;
 }
 
 /**
@@ -78,19 +113,23 @@ export interface RetriggerOptions {
  *
  * Whatever concerns one run throws {@linkcode NotFoundError} if there is no such run, and anything may throw
  * {@linkcode StoreError} when the store cannot answer.
+ *
+ * `J` are its jobs, and `L` is what its `labels` schema takes.
  */
-export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
+export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposable {
   /** What can be done with each job. */
-  readonly jobs: JobHandles<J>;
+  readonly jobs: JobHandles<J, L>;
   /** Migrates the store and starts the worker. */
   start(): Promise<void>;
   /** Migrates the store: enough for a process that only triggers, lists and shows runs. */
   migrate(): Promise<void>;
   /**
-   * Claims nothing more, lets steps that are being executed end, then aborts them, hands the leases back and ends
-   * every event stream. Safe to call twice, or before `start()`.
+   * Claims nothing more, lets every running job come to its next checkpoint (a step, a pause or its end), then aborts
+   * what still runs, releases the leases and ends every event stream, also those that are opened afterwards. Safe to
+   * call twice, or before `start()`.
    *
-   * @param options `timeout`: how long steps may go on, in milliseconds. Default 30,000.
+   * @param options `timeout`: how long jobs may go on, in milliseconds. Default 8,000: less than the 10 seconds after
+   * which a container is often killed.
    */
   stop(options?: { timeout?: number }): Promise<void>;
   /**
@@ -98,11 +137,12 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
    *
    * @returns The run, and whether it is new (`disposition`).
    * @throws {NotFoundError} This engine knows no job of that name.
-   * @throws {ValidationError} The input does not fit, or an option is wrong.
+   * @throws {ValidationError} The input does not fit, as the JSON that is stored, or an option is wrong.
+   * @throws {TimeoutError} The job's schema has not settled after 30 seconds.
    */
-  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /** Asks for a run of the job with this name. */
-  trigger(jobName: string, input: unknown, options?: TriggerOptions): Promise<TriggerResult>;
+  trigger(jobName: string, input: unknown, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
   /**
@@ -129,7 +169,8 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
-   * Makes a new run with the job, input, labels and concurrency key of one that has ended.
+   * Makes a new run with the job, input, labels and concurrency key of one that has ended, and links the two
+   * (`retriggerOf`, `retriggeredAs`). While the newest retry of a run has not ended, that one is answered instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine does not know its job any more.
@@ -167,9 +208,20 @@ export interface Engine<J extends Jobs = Jobs> extends AsyncDisposable {
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Works off everything that is due now, but not what sleeps or waits: for tests, cron and serverless.
+   * Works off everything that is due now, but not what sleeps or waits, and then deletes what `retention` asks for: for
+   * tests, cron and serverless.
    *
-   * @returns How many runs it took up.
+   * @returns `executed`: how many runs it executed. One that paused and was resumed meanwhile counts once.
+   * @throws {RangeError} `maxRuns` is no positive integer, or `timeout` is negative.
    */
-  runUntilIdle(): Promise<{ executed: number }>;
+  runUntilIdle(options?: IdleOptions): Promise<{ executed: number }>;
+  /**
+   * Deletes runs that ended at least so long ago, of any job, the oldest first. It does so in small slices, as
+   * `retention` does, and publishes `run:delete` for each of them.
+   *
+   * @returns `deleted`: how many runs it deleted.
+   * @throws {TypeError} An option is unknown, or `olderThan` is no number.
+   * @throws {RangeError} An option has no such value.
+   */
+  purgeRuns(options: PurgeOptions): Promise<{ deleted: number }>;
 }

@@ -1,17 +1,17 @@
 import { ValidationError } from "../error.ts";
+import { failureText } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import { parse } from "../schema.ts";
 import { type Execution, failedOutcome, type Outcome } from "./execution.ts";
 import { persist } from "./persist.ts";
 import { stepContext } from "./step_context.ts";
-import { describeIssues } from "./trigger.ts";
 
 /** What an execution leaves behind. */
 export interface Executed {
   /** How it ended. */
   outcome: Outcome;
-  /** Resolves when no function of a step runs any more; after an interruption that may be never. */
+  /** Resolves when no code of the job runs any more, in steps or outside; after an interruption that may be never. */
   bodyEnded: Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export async function execute(execution: Execution, job: Job): Promise<Executed>
     execution.parked.then((): Outcome => ({ kind: "waiting" })),
     execution.interrupted.then((): Outcome => ({ kind: "interrupted" })),
   ]);
-  const bodyEnded = execution.attemptsSettled();
+  const bodyEnded = execution.bodyEnded();
   return { outcome: await settle(execution, outcome), bodyEnded };
 }
 
@@ -34,8 +34,8 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     const output = await execution.begin(async () =>
       await job.run(stepContext(execution), decode(execution.claim.input))
     );
-    await execution.track(checkOutput(job, output)); // the run does not park meanwhile
-    outcome = { kind: "completed", text: execution.encode(output, "The output") };
+    await execution.track(checkOutput(execution, job, output)); // the run does not park meanwhile
+    outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
     outcome = failedOutcome(error);
   }
@@ -45,14 +45,14 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
   return outcome;
 }
 
-async function checkOutput(job: Job, output: unknown): Promise<void> {
+async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: unknown): Promise<void> {
   if (job.output === null) return;
-  const parsed = await parse(job.output, output);
+  const subject = `The schema of the output of job "${job.name}"`;
+  const parsed = await parse(job.output, output, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return;
-  throw new ValidationError(`The output does not fit its schema: ${describeIssues(parsed.issues)}`, {
-    code: "invalid_input",
-    issues: parsed.issues,
-  });
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The output of job "${job.name}" does not fit its schema`, options);
 }
 
 /** The only place where an ending is saved and told. Answers how the run really ended. */
@@ -62,18 +62,23 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   try {
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text }
-      : { status: "failed" as const, error: outcome.error, failedStepName: outcome.failedStepName };
-    const finishing = persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
+      : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
+    const finishing = persist(
+      () => execution.write((progress) => deps.store.finish(claim.lease, ending, progress)),
+      deps,
+      abortSignal,
+    );
     await execution.leave(finishing, () => true);
   } catch (error) {
     execution.noteRefusal(error);
     return { kind: "interrupted" };
   }
   if (outcome.kind === "completed") {
-    const duration = Math.max(0, deps.host.now() - claim.startedAt);
+    const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
-    execution.publish({ type: "run:fail", error: outcome.error, failedStepName: outcome.failedStepName });
+    const { failure, failedStepName, thrown } = outcome;
+    execution.publish({ type: "run:fail", error: failureText(failure), failedStepName, thrown });
   }
   return outcome;
 }

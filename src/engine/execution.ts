@@ -1,6 +1,7 @@
 import type { AsyncLocalStorage } from "node:async_hooks";
 import { describeFailure, isInstance, LeaseLostError, StepError } from "../error.ts";
 import type { RunHappening } from "../event.ts";
+import type { Failure } from "../failure.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Progress } from "../run.ts";
@@ -32,6 +33,8 @@ export interface ExecutionOptions {
   leaseSureUntil: number;
   /** Renews the lease, or interrupts the execution. */
   renewLease: () => Promise<void>;
+  /** Is called when the job reports progress: the next write may come late. */
+  onProgress: () => void;
 }
 
 /**
@@ -45,8 +48,10 @@ export class Execution {
   readonly retry: RetryPolicy;
   /** What executions share. */
   readonly deps: ExecutionDeps;
+  /** When the claim was answered, on the monotonic clock. */
+  readonly claimedAt: number;
   /** The steps that are being executed, by name. */
-  readonly executing = new Map<string, ExecutingStep>();
+  readonly executing = new Map<string, () => ExecutingStep>();
   readonly #interruption = new AbortController();
   readonly #attempts = new Set<Promise<unknown>>();
   /** Orders the results that reach the job. */
@@ -54,9 +59,12 @@ export class Execution {
   /** Until when the lease is surely ours, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
+  readonly #onProgress: () => void;
   readonly #listeners = new Set<() => void>();
   readonly #interrupted = Promise.withResolvers<void>();
   readonly #parked = Promise.withResolvers<void>();
+  /** Resolves when the job has come to a checkpoint that it does not pass, or has returned. */
+  readonly #checkpoint = Promise.withResolvers<void>();
   #parking: Promise<unknown> | null = null;
   #isParked = false;
   #hasReturned = false;
@@ -66,6 +74,7 @@ export class Execution {
   #leaving = 0;
   #isLostUnlessLeft = false;
   #progress: JsonText | null = null;
+  #savedProgress: JsonText | null = null;
 
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
@@ -74,7 +83,9 @@ export class Execution {
     this.retry = options.retry;
     this.leaseSureUntil = options.leaseSureUntil;
     this.#renewLease = options.renewLease;
+    this.#onProgress = options.onProgress;
     this.deps = deps;
+    this.claimedAt = deps.host.monotonic();
   }
 
   /** Fires when the execution is interrupted; its reason says why. */
@@ -132,11 +143,11 @@ export class Execution {
     return this.#interrupted.promise;
   }
 
-  /** Ends the execution as soon as no step is being executed: what runs may end, nothing new begins. */
+  /** Ends the execution at the job's next checkpoint, a step or a pause: what runs may end, nothing new begins. */
   stop(reason: Error): void {
     if (this.#isStopping) return;
     this.#isStopping = true;
-    this.#interruptWhenQuiet(reason);
+    this.#interruptAtCheckpoint(reason);
   }
 
   /** Calls back when something may have changed for what the job pauses on. */
@@ -156,7 +167,25 @@ export class Execution {
   /** Notes that the job's function has returned or thrown: what it left behind begins nothing more. */
   noteReturn(): void {
     this.#hasReturned = true;
+    this.#checkpoint.resolve();
     this.#tellChange();
+  }
+
+  /** Notes that the job waits for something that never comes: it executes no code of its own any more. */
+  noteCheckpoint(): void {
+    this.#checkpoint.resolve();
+  }
+
+  /** Resolves when no code of the job runs here any more. After an interruption that may be never. */
+  async bodyEnded(): Promise<void> {
+    await this.#checkpoint.promise;
+    await this.attemptsSettled();
+  }
+
+  /** A promise for the job that never settles. */
+  #never(): Promise<never> {
+    this.noteCheckpoint();
+    return new Promise<never>(() => {});
   }
 
   /** Whether the job's function has returned, or nothing that it does counts any more. */
@@ -203,13 +232,13 @@ export class Execution {
     } catch (error) {
       if (!this.isOver) throw error;
     }
-    return await new Promise<never>(() => {});
+    return await this.#never();
   }
 
   /** Resolves when the store may be asked about something that is known: never, if the job is over. */
   async mayAsk(): Promise<void> {
     while (this.#parking !== null) await this.#parking;
-    if (this.isOver) await new Promise<never>(() => {});
+    if (this.isOver) await this.#never();
   }
 
   /**
@@ -219,7 +248,7 @@ export class Execution {
   async begin<T>(what: () => Promise<T>): Promise<T> {
     while (true) {
       await this.mayAsk();
-      if (this.isOver || this.#isStopping) await new Promise<never>(() => {});
+      if (this.isOver || this.#isStopping) await this.#never();
       if (this.#parking !== null) continue;
       if (this.deps.host.monotonic() < this.leaseSureUntil) return await what();
       // After the event loop was blocked, or the process suspended, the run may be another worker's.
@@ -227,18 +256,14 @@ export class Execution {
     }
   }
 
-  /** Whether the engine stops. */
-  get isStopping(): boolean {
-    return this.#isStopping;
-  }
-
-  async #interruptWhenQuiet(reason: Error): Promise<void> {
+  async #interruptAtCheckpoint(reason: Error): Promise<void> {
+    await this.#checkpoint.promise;
     do {
       await this.attemptsSettled();
-      // The job may have been waiting for just this, and return now.
+      // Another branch of the job may have been waiting for just this, and the job may return now.
       await new Promise<void>((resolve) => this.deps.host.defer(resolve));
     } while (this.#attempts.size > 0);
-    this.interrupt(reason);
+    if (!this.#hasReturned) this.interrupt(reason);
   }
 
   /** Keeps track of an attempt at a step until it has settled. */
@@ -266,15 +291,34 @@ export class Execution {
     this.deps.hub.publish(this.claim.run, happening, this.claim.lease);
   }
 
-  /** The latest progress: every write of the run keeps it. */
+  /** The latest progress. */
   get progress(): JsonText | null {
     return this.#progress;
   }
 
-  /** Keeps progress for the run's next write, and tells it. */
+  /** Whether no write has kept the latest progress yet. */
+  get hasUnsavedProgress(): boolean {
+    return this.#progress !== this.#savedProgress;
+  }
+
+  /** Publishes progress, which the run's next write keeps. */
   setProgress(progress: Progress): void {
     this.#progress = JSON.stringify(progress);
     this.publish({ type: "run:progress", progress });
+    this.#onProgress();
+  }
+
+  /** Makes a write under the lease: each keeps the latest progress. */
+  async write<T>(call: (progress: JsonText | null) => Promise<T>): Promise<T> {
+    const progress = this.#progress;
+    const answer = await call(progress);
+    this.#savedProgress = progress;
+    return answer;
+  }
+
+  /** Notes that a renewal of the lease has kept progress. */
+  noteSavedProgress(progress: JsonText | null): void {
+    this.#savedProgress = progress;
   }
 
   /** Writes a value as JSON, within the limits of this engine. */
@@ -299,16 +343,17 @@ function recordedNos({ steps, pauses }: Claim): number[] {
 /** How an execution of a run ended. */
 export type Outcome =
   | { kind: "completed"; text: JsonText | null }
-  | { kind: "failed"; error: string; failedStepName: string | null }
+  | { kind: "failed"; failure: Failure; failedStepName: string | null; thrown: unknown }
   | { kind: "waiting" }
   | { kind: "interrupted" };
 
 /** The failure of a run whose function threw. */
 export function failedOutcome(thrown: unknown): Outcome {
-  const { name, message } = describeFailure(thrown);
   return {
     kind: "failed",
-    error: message === "" ? name : message,
+    // A step that took too long made an error of it: the run itself was not out of time.
+    failure: { ...describeFailure(thrown), kind: "error" },
     failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
+    thrown,
   };
 }

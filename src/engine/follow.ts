@@ -27,3 +27,8 @@ export function followRun(runId: string, watches: RunWatches): ReadableStream<Ru
     cancel: () => stop(),
   }, { highWaterMark: 0 });
 }
+
+/** The stream of an engine that has stopped. */
+export function endedStream(): ReadableStream<RunEvent> {
+  return new ReadableStream({ start: (controller) => controller.close() });
+}

@@ -1,10 +1,13 @@
 import { isoTime } from "../time.ts";
 import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
+import { describeFailure } from "../error.ts";
+import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
+import { type Logger, toLogger } from "./logger.ts";
 
-/** Hears events of one type. What it throws is printed and harms nothing. */
+/** Hears events of one type. What it throws goes to the engine's logger and harms nothing. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 
 /** How to listen: to events of one type, or to all (`"*"`), until the returned function is called. */
@@ -21,14 +24,16 @@ export type RunListener = (event: RunEvent, lease: Lease | null) => void;
 /** Tells everybody in this process what has happened. The one place where events are built. */
 export class Hub {
   readonly #host: Host;
+  readonly #logger: Logger;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
   readonly #runListeners = new Map<string, Set<RunListener>>();
   readonly #allRunsListeners = new Set<RunListener>();
   #sequence = 0;
 
-  /** Makes a hub without listeners. */
-  constructor(host: Host) {
+  /** Makes a hub without listeners; `logger` gets what they throw. */
+  constructor(host: Host, logger: Logger = toLogger(undefined)) {
     this.#host = host;
+    this.#logger = logger;
   }
 
   /** Hears events of one type, or all (`"*"`), until the returned function is called. */
@@ -67,7 +72,7 @@ export class Hub {
     const event = this.runEvent(run, happening);
     this.#tell(event);
     for (const listener of [...ofRun ?? [], ...this.#allRunsListeners]) {
-      tellOne((event) => listener(event as RunEvent, lease), event);
+      this.#tellOne((event) => listener(event as RunEvent, lease), event);
     }
   }
 
@@ -100,15 +105,15 @@ export class Hub {
 
   #tell(event: EngineEvent): void {
     for (const type of [event.type, "*"] as const) {
-      for (const listener of [...this.#listeners.get(type) ?? []]) tellOne(listener, event);
+      for (const listener of [...this.#listeners.get(type) ?? []]) this.#tellOne(listener, event);
     }
   }
-}
 
-async function tellOne(listener: Listener, event: EngineEvent): Promise<void> {
-  try {
-    await listener(event);
-  } catch (error) {
-    console.error(`A listener of "${event.type}" failed:`, error);
+  async #tellOne(listener: Listener, event: EngineEvent): Promise<void> {
+    try {
+      await listener(event);
+    } catch (error) {
+      this.#logger.error(`A listener of "${event.type}" failed: ${failureReport(describeFailure(error))}`);
+    }
   }
 }

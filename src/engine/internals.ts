@@ -11,6 +11,8 @@ export interface EngineInternals {
   feed: RunFeed;
   /** The store with its tables made, for lists that are read in parts. */
   store(): Promise<Store>;
+  /** Whether the engine has stopped: event streams that are opened now end at once. */
+  isStopped(): boolean;
   /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }

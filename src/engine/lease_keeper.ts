@@ -1,6 +1,8 @@
 import type { Renewal } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
+import { Lookout } from "./lookout.ts";
+import type { Pulse } from "./pulse.ts";
 
 /** How long leases last and how often they are renewed, in milliseconds. */
 export interface LeaseTiming {
@@ -10,22 +12,33 @@ export interface LeaseTiming {
   staleThreshold: number;
 }
 
-/** Renews the leases of everything that is executed, and interrupts what has lost its lease. */
+// Progress that no other write has kept is kept so long after it was reported, in milliseconds.
+const PROGRESS_DELAY_MS = 100;
+const PROGRESS_RETRY_MS = 1_000;
+
+/**
+ * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
+ * soon after another process has cancelled the run. A renewal keeps progress, so one comes early when a job has reported
+ * some.
+ */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
   readonly #timing: LeaseTiming;
   readonly #owner: string;
+  readonly #lookout: Lookout;
   readonly #kept = new Map<string, Execution>();
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
+  #cancelProgressTimer: (() => void) | null = null;
   #renewing: Promise<void> | null = null;
   #sentAt = 0;
 
   /** Keeps nothing yet. */
-  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string) {
+  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string, pulse: Pulse) {
     this.#deps = deps;
     this.#timing = timing;
     this.#owner = owner;
+    this.#lookout = new Lookout(() => this.#lookForLost(), { pulse, hub: deps.hub });
   }
 
   /** Keeps the lease of an execution until {@linkcode LeaseKeeper.drop}. */
@@ -33,6 +46,7 @@ export class LeaseKeeper {
     this.#kept.set(execution.claim.run.id, execution);
     this.#clockOffset = this.#readClockOffset();
     if (this.#cancelTimer === null) this.#beatIn(this.#timing.heartbeatInterval);
+    this.#lookout.start();
   }
 
   /** Keeps the lease of a run no longer. */
@@ -41,6 +55,40 @@ export class LeaseKeeper {
     if (this.#kept.size > 0) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
+    this.#cancelProgressTimer?.();
+    this.#cancelProgressTimer = null;
+    this.#lookout.stop();
+  }
+
+  /** Another process has written something: it may have cancelled runs that are executed here. */
+  async #lookForLost(): Promise<void> {
+    const leases = [...this.#kept.values()].map(({ claim }) => claim.lease);
+    for (const { runId, generation } of await this.#deps.store.getLostLeases(leases)) {
+      const execution = this.#kept.get(runId);
+      if (execution?.claim.lease.generation === generation) execution.noteLostLease();
+    }
+  }
+
+  /** Keeps the progress that jobs have reported, soon: unless a step or a pause does so before. */
+  keepProgress(): void {
+    if (this.#kept.size > 0) this.#keepProgressIn(PROGRESS_DELAY_MS);
+  }
+
+  #keepProgressIn(ms: number): void {
+    this.#cancelProgressTimer ??= this.#deps.host.schedule(ms, async () => {
+      this.#cancelProgressTimer = null;
+      const unsaved = [...this.#kept.values()].filter(({ hasUnsavedProgress }) => hasUnsavedProgress);
+      if (unsaved.length === 0) return;
+      try {
+        await this.#renewSome(unsaved);
+      } catch (error) {
+        this.#deps.hub.publishError(error);
+      }
+      // What the store could not take now, and what was reported meanwhile.
+      if (unsaved.some((execution) => execution.hasUnsavedProgress && this.#kept.has(execution.claim.run.id))) {
+        this.#keepProgressIn(PROGRESS_RETRY_MS);
+      }
+    });
   }
 
   /**
@@ -84,19 +132,12 @@ export class LeaseKeeper {
   }
 
   async #renewAll(): Promise<void> {
-    const { host, hub, store } = this.#deps;
-    const kept = [...this.#kept.values()];
-    const sentAt = host.monotonic();
-    this.#sentAt = sentAt;
+    const { host, hub } = this.#deps;
+    this.#sentAt = host.monotonic();
     const clockOffset = this.#readClockOffset();
     try {
-      const renewals = kept.map((execution): Renewal => ({
-        lease: execution.claim.lease,
-        progress: execution.progress,
-      }));
-      const ends = await store.renew(renewals, this.#timing.staleThreshold);
+      await this.#renewSome([...this.#kept.values()]);
       this.#clockOffset = clockOffset;
-      kept.forEach((execution, position) => this.#note(execution, ends[position] ?? null, sentAt));
     } catch (error) {
       hub.publishError(error);
       this.#giveUpExpired();
@@ -104,10 +145,21 @@ export class LeaseKeeper {
     }
   }
 
-  #note(execution: Execution, leaseExpiresAt: number | null, sentAt: number): void {
-    if (leaseExpiresAt === null) return execution.noteLostLease();
+  async #renewSome(executions: readonly Execution[]): Promise<void> {
+    const sentAt = this.#deps.host.monotonic();
+    const renewals = executions.map(({ claim: { lease }, progress }): Renewal => ({ lease, progress }));
+    const ends = await this.#deps.store.renew(renewals, this.#timing.staleThreshold);
+    executions.forEach((execution, at) => {
+      const leaseExpiresAt = ends[at] ?? null;
+      if (leaseExpiresAt === null) return execution.noteLostLease();
+      execution.noteSavedProgress(renewals[at]!.progress);
+      this.#noteRenewal(execution, leaseExpiresAt, sentAt);
+    });
+  }
+
+  #noteRenewal(execution: Execution, leaseExpiresAt: number, sentAt: number): void {
     // Counted from before the call was sent: the store's own time began later.
-    execution.leaseSureUntil = sentAt + this.#timing.staleThreshold;
+    execution.leaseSureUntil = Math.max(execution.leaseSureUntil, sentAt + this.#timing.staleThreshold);
     execution.publish({
       type: "run:lease-renewed",
       leaseOwner: this.#owner,

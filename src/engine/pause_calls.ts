@@ -1,3 +1,4 @@
+import { checkDuration } from "../duration.ts";
 import { ValidationError } from "../error.ts";
 import type { WaitForSignalOptions } from "../job.ts";
 import { decode } from "../json.ts";
@@ -5,9 +6,8 @@ import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
-import { isOver, type OverPause, Pauses } from "./pauses.ts";
+import { type DueRetry, isOver, type OverPause, Pauses } from "./pauses.ts";
 import { StepNames } from "./step_names.ts";
-import { describeIssues } from "./trigger.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
@@ -31,6 +31,7 @@ export class PauseCalls {
   /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
   async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
     this.#check();
+    if ("afterMs" in until) checkDuration(until.afterMs, `The length of sleep "${givenName}"`, -Infinity);
     const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
@@ -91,14 +92,16 @@ export class PauseCalls {
   }
 
   /** Resolves when it is time for another attempt at a step. */
-  untilRetry(stepName: string, retryAt: number): Promise<void> {
-    return this.#pauses.askRetry(stepName, retryAt);
+  untilRetry(stepName: string, retry: DueRetry): Promise<void> {
+    return this.#pauses.askRetry(stepName, retry);
   }
 
   /** What ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
     const over = await this.#over(pause);
-    return schema === undefined ? toResult(over) : await this.#execution.track(toCheckedResult(over, schema));
+    return schema === undefined
+      ? toResult(over)
+      : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
   /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
@@ -154,6 +157,7 @@ export class PauseCalls {
       throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
     }
     if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    if (timeout !== undefined) checkDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
     return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
   }
 
@@ -197,13 +201,17 @@ function toResult({ resolution }: OverPause): WaitResult {
   return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
 }
 
-async function toCheckedResult(over: OverPause, schema: Schema): Promise<WaitResult<unknown>> {
+async function toCheckedResult(
+  over: OverPause,
+  schema: Schema,
+  { claim, deps, abortSignal }: Execution,
+): Promise<WaitResult<unknown>> {
   const result = toResult(over);
   if (result.outcome === "timeout") return result;
-  const parsed = await parse(schema, result.payload);
+  const subject = `The schema of wait "${over.name}" of job "${claim.run.jobName}"`;
+  const parsed = await parse(schema, result.payload, { host: deps.host, subject, abortSignal });
   if (parsed.ok) return { ...result, payload: parsed.value };
-  throw new ValidationError(
-    `The payload of wait "${over.name}" does not fit its schema: ${describeIssues(parsed.issues)}`,
-    { code: "invalid_input", issues: parsed.issues },
-  );
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The payload of wait "${over.name}" does not fit its schema`, options);
 }

@@ -1,4 +1,4 @@
-import type { JsonText } from "../json.ts";
+import type { PauseResult } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
@@ -19,8 +19,15 @@ interface Asked {
   resolve: (over: OverPause) => void;
 }
 
-interface AskedRetry {
-  retryAt: number;
+/** Another attempt at a step, and when it may begin. */
+export interface DueRetry {
+  /** An instant of the store's clock: to show, and to hand back to the store. */
+  at: number;
+  /** The same instant on the monotonic clock of this process, which is what counts here. */
+  dueAt: number;
+}
+
+interface AskedRetry extends DueRetry {
   resolve: () => void;
 }
 
@@ -36,6 +43,8 @@ export class Pauses {
   readonly #asked = new Map<string, Asked>();
   readonly #retries = new Map<string, AskedRetry>();
   readonly #nap: Nap;
+  /** When the first deadline of what was asked for in the last look passes, on the monotonic clock. */
+  #nextDeadlineAt = Infinity;
   #isAttending = false;
   #looking: Promise<unknown> = Promise.resolve();
   /** A look that is still to be sent: whoever wants one until then shares it. */
@@ -77,9 +86,9 @@ export class Pauses {
   }
 
   /** Resolves when it is time for another attempt at a step; never, if the run parks before. */
-  askRetry(stepName: string, retryAt: number): Promise<void> {
+  askRetry(stepName: string, retry: DueRetry): Promise<void> {
     return new Promise((resolve) => {
-      this.#retries.set(stepName, { retryAt, resolve });
+      this.#retries.set(stepName, { ...retry, resolve });
       this.#attend();
     });
   }
@@ -99,6 +108,8 @@ export class Pauses {
       // Refused, or interrupted: the job is over.
     } finally {
       this.#isAttending = false;
+      // The job still waits for them, and for ever.
+      if (this.#execution.isOver && this.#asked.size + this.#retries.size > 0) this.#execution.noteCheckpoint();
     }
   }
 
@@ -125,29 +136,28 @@ export class Pauses {
     const execution = this.#execution;
     const asked = [...this.#asked.values()].map(({ pause }) => pause);
     const retries = [...this.#retries];
-    const retryAt = retries.length === 0 ? null : Math.min(...retries.map(([, retry]) => retry.retryAt));
+    const retryAt = retries.length === 0 ? null : Math.min(...retries.map(([, retry]) => retry.at));
     const isLast = execution.isQuiet;
     const saving = this.#save(asked, retryAt, isLast);
-    const { parked, pauses } =
+    const { parked, pauses, nextDeadlineInMs } =
       await (isLast ? execution.park(execution.leave(saving, ({ parked }) => parked)) : execution.track(saving));
     if (parked) {
       if (execution.isSuperseded) return true;
       for (const { id, kind, name, deadlineAt } of pauses) {
         this.#announce(kind === "wait" ? id : null, name, deadlineAt);
       }
-      for (const [name, retry] of retries) this.#announce(null, name, retry.retryAt);
+      for (const [name, retry] of retries) this.#announce(null, name, retry.at);
       return true;
     }
+    this.#nextDeadlineAt = execution.deps.host.monotonic() + (nextDeadlineInMs ?? Infinity);
     for (const pause of pauses) {
       const asked = this.#asked.get(pause.id);
-      if (asked === undefined) continue;
-      if (isOver(pause)) {
-        this.#asked.delete(pause.id);
-        execution.turns.wait(pause.resolution.recordedNo).then(() => {
-          asked.resolve(pause);
-          this.#nap.wake(); // it may have been the last thing that kept the run from parking
-        });
-      } else if (pause.deadlineAt !== null) asked.pause = { ...asked.pause, deadline: { at: pause.deadlineAt } };
+      if (asked === undefined || !isOver(pause)) continue;
+      this.#asked.delete(pause.id);
+      execution.turns.wait(pause.resolution.recordedNo).then(() => {
+        asked.resolve(pause);
+        this.#nap.wake(); // it may have been the last thing that kept the run from parking
+      });
     }
     // What the job has asked for meanwhile may be over, too, and that recorded before.
     const answered = new Set(pauses.map(({ id }) => id));
@@ -156,8 +166,8 @@ export class Pauses {
   }
 
   #resumeRetries(): boolean {
-    const { host } = this.#execution.deps;
-    const due = [...this.#retries].filter(([, { retryAt }]) => retryAt <= host.now());
+    const now = this.#execution.deps.host.monotonic();
+    const due = [...this.#retries].filter(([, { dueAt }]) => dueAt <= now);
     for (const [stepName, { resolve }] of due) {
       this.#retries.delete(stepName);
       resolve();
@@ -169,11 +179,12 @@ export class Pauses {
     pauses: readonly NewPause[],
     retryAt: number | null,
     park: boolean,
-  ): Promise<{ parked: boolean; pauses: PauseRecord[] }> {
+  ): Promise<PauseResult> {
     const { claim, deps, abortSignal } = this.#execution;
-    const progress: JsonText | null = this.#execution.progress;
+    const save = () =>
+      this.#execution.write((progress) => deps.store.pause(claim.lease, { pauses, retryAt, park, progress }));
     try {
-      return await persist(() => deps.store.pause(claim.lease, { pauses, retryAt, park, progress }), deps, abortSignal);
+      return await persist(save, deps, abortSignal);
     } catch (error) {
       this.#execution.noteRefusal(error);
       throw error;
@@ -185,11 +196,7 @@ export class Pauses {
   }
 
   #msToNext(): number {
-    const deadlines = [...this.#asked.values()].map(({ pause: { deadline } }) =>
-      deadline !== null && "at" in deadline ? deadline.at : null
-    );
-    const instants = [...deadlines, ...[...this.#retries.values()].map(({ retryAt }) => retryAt)];
-    const next = Math.min(...instants.filter((at) => at !== null));
-    return Math.min(LOOK_EVERY_MS, Math.max(1, next - this.#execution.deps.host.now()));
+    const next = Math.min(this.#nextDeadlineAt, ...[...this.#retries.values()].map(({ dueAt }) => dueAt));
+    return Math.min(LOOK_EVERY_MS, Math.max(1, next - this.#execution.deps.host.monotonic()));
   }
 }

@@ -1,6 +1,7 @@
+import { ACTIVITY_LASTS_MS } from "../activity.ts";
 import { isToldToClients, type RunEvent } from "../event.ts";
 import { isLeased } from "../run.ts";
-import { type Activity, ACTIVITY_LASTS_MS, type ActivityCursor } from "../store.ts";
+import type { Activity, ActivityCursor } from "../store.ts";
 import { type Heard, keepEarly } from "./early_events.ts";
 import { Lookout } from "./lookout.ts";
 import { RunTeller } from "./run_teller.ts";

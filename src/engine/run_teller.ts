@@ -129,7 +129,7 @@ export class RunTeller {
   }
 
   /** Sees how the run stands in the store, without its steps, and tells what is news. */
-  seeRun({ run, execution, pauses, failedStepName }: RunState): void {
+  seeRun({ run, execution, pauses }: RunState): void {
     if (isTerminal(this.#status)) return;
     this.#overGeneration = isLeased(run.status) ? run.leaseGeneration - 1 : run.leaseGeneration;
     const isOtherLease = run.leaseGeneration !== this.#generation;
@@ -137,7 +137,7 @@ export class RunTeller {
     if (isLeased(run.status)) this.#seeLeased(run, { execution, isOtherLease });
     this.#seeProgress(run); // after the lease under which it was made, before the pause or the end that followed
     if (run.status === "waiting") this.#seeWaiting(run, { pauses, isOtherLease });
-    else if (isTerminal(run.status)) this.#tell(run, lastHappening(run, failedStepName));
+    else if (isTerminal(run.status)) this.#tell(run, lastHappening(run));
     else if (run.status === "pending") this.#standing = [];
     this.#status = run.status;
   }
@@ -302,9 +302,10 @@ function pauseOf(happening: RunHappening): string | null {
 }
 
 /** The last event of a run that has ended. */
-function lastHappening(run: Run, failedStepName: string | null): RunHappening {
+function lastHappening(run: Run): RunHappening {
   if (run.status === "cancelled") return { type: "run:cancel" };
-  if (run.status === "failed") return { type: "run:fail", error: run.error ?? "", failedStepName };
+  const { error, failedStepName } = run;
+  if (run.status === "failed") return { type: "run:fail", error: error ?? "", failedStepName };
   return { type: "run:complete", output: run.output, duration: msBetween(run.startedAt!, run.completedAt!) };
 }
 

@@ -1,6 +1,7 @@
 import { NotFoundError, StoreError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { Claim, RunState, Store } from "../store.ts";
 import { type Heard, keepEarly } from "./early_events.ts";
@@ -24,6 +25,8 @@ export interface WatchDeps {
   host: Host;
   /** The claim with which this process took a run up, while it executes it: then the hub tells everything. */
   claimHere(runId: string): Claim | null;
+  /** The latest progress that a run has reported in this process, while it is executed here: the store may not have it. */
+  progressHere(runId: string): JsonText | null;
 }
 
 /** Hears of a run. */
@@ -184,7 +187,11 @@ class RunWatch {
     await this.#deps.migrate();
     const state = await this.#deps.store.getRunState(this.runId);
     if (state === null) throw new NotFoundError(`There is no run "${this.runId}"`);
-    return state;
+    // Progress that was reported while the run was read follows as an event.
+    const progress = this.#early?.some(({ event }) => event.type === "run:progress")
+      ? null
+      : this.#deps.progressHere(this.runId);
+    return progress === null ? state : { ...state, run: { ...state.run, progress: JSON.parse(progress) } };
   }
 
   #hear(event: RunEvent, lease: Lease | null): void {

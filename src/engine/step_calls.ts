@@ -1,4 +1,6 @@
-import { describeFailure, type Failure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { checkDuration } from "../duration.ts";
+import { describeFailure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import type { Failure } from "../failure.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
@@ -7,6 +9,7 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../time.ts";
 import type { Execution } from "./execution.ts";
 import type { PauseCalls } from "./pause_calls.ts";
+import type { DueRetry } from "./pauses.ts";
 import { persist } from "./persist.ts";
 import { StepNames } from "./step_names.ts";
 
@@ -21,8 +24,8 @@ interface Attempted {
   timeout: number | undefined;
 }
 
-/** How an attempt at a step ended; after a failure with a `retryAt` another one follows. */
-type Ended = { text: JsonText | null } | { failure: Failure; retryAt: number | null };
+/** How an attempt at a step ended; after a failure with a `retry` another one follows. */
+type Ended = { text: JsonText | null } | { failure: Failure; retry: DueRetry | null };
 
 // A shorter delay is waited for where the run is: parking it would take longer than it brings.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
@@ -52,7 +55,7 @@ export class StepCalls {
     }
     const { retry = this.#execution.retry, timeout } = options;
     checkRetryPolicy(retry);
-    checkTimeout(timeout);
+    checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
     try {
       const recorded = this.#recorded.get(name);
@@ -76,24 +79,27 @@ export class StepCalls {
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
     execution.turns.noteNew();
-    let retryAt = recorded?.result.status === "retrying" ? recorded.result.retryAt : null;
+    // How much of a delay was left when the run was claimed: counted from the beginning of this execution.
+    let retry = recorded?.result.status === "retrying"
+      ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
+      : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
-      if (retryAt !== null) await this.#untilRetry(step.name, retryAt);
+      if (retry !== null) await this.#untilRetry(step.name, retry);
       const ended = await execution.begin(() => execution.track(this.#attempt(step, attempt)));
       if ("text" in ended) return decode(ended.text);
-      if (ended.retryAt === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
-      retryAt = ended.retryAt;
+      if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
+      retry = ended.retry;
     }
   }
 
-  async #untilRetry(stepName: string, retryAt: number): Promise<void> {
+  async #untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     const execution = this.#execution;
     const { host } = execution.deps;
-    const leftMs = retryAt - host.now();
+    const leftMs = retry.dueAt - host.monotonic();
     if (leftMs <= 0) return;
     await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
       ? execution.track(pause(host, leftMs, execution.abortSignal))
-      : this.#pauses.untilRetry(stepName, retryAt));
+      : this.#pauses.untilRetry(stepName, retry));
   }
 
   /** Makes one attempt and records how it ended. Goes on when the run is interrupted: its result may still count. */
@@ -101,34 +107,35 @@ export class StepCalls {
     const execution = this.#execution;
     const { claim, deps } = execution;
     const { name, index } = step;
-    const executing = { name, index, attempts: attempt, startedAt: deps.host.now() };
     const since = deps.host.monotonic();
-    execution.executing.set(name, executing);
+    const msSinceStart = () => Math.round(deps.host.monotonic() - since);
+    const executing = { name, index, attempts: attempt };
+    execution.executing.set(name, () => ({ ...executing, startedAgoMs: msSinceStart() }));
     execution.publish({ type: "step:start", stepName: name, stepIndex: index, attempt });
     try {
       const ended = await this.#perform(step, attempt);
+      const duration = msSinceStart();
       const delayMs = "delayMs" in ended ? ended.delayMs : null;
       const result = "text" in ended
         ? { status: "completed" as const, output: ended.text }
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      const { recordedNo, retryAt } = await execution.turns.expect(persist(
-        () => deps.store.saveStep(claim.lease, { ...executing, result }, execution.progress),
-        deps,
-        execution.abortSignal,
-      ));
+      const save = () =>
+        execution.write((progress) =>
+          deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, progress)
+        );
+      const { recordedNo, retry } = await execution.turns.expect(persist(save, deps, execution.abortSignal));
       const told = { stepName: name, stepIndex: index };
       if ("text" in ended) {
-        const duration = Math.round(deps.host.monotonic() - since);
         execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
-      const { message: error } = ended.failure;
-      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retryAt) });
-      if (retryAt === null) await this.#pauses.untilTurn(recordedNo);
-      return { failure: ended.failure, retryAt };
+      const { failure: { message: error }, thrown } = ended;
+      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null), thrown });
+      if (retry === null) await this.#pauses.untilTurn(recordedNo);
+      return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } catch (error) {
       execution.noteRefusal(error);
       throw error;
@@ -141,30 +148,33 @@ export class StepCalls {
   async #perform(
     step: Attempted,
     attempt: number,
-  ): Promise<{ text: JsonText | null } | { failure: Failure; delayMs: number | null }> {
+  ): Promise<{ text: JsonText | null } | { failure: Failure; thrown: unknown; delayMs: number | null }> {
     const { abortSignal } = this.#execution;
+    const late = new AbortController();
     let value: unknown;
     try {
-      value = await this.#call(step, attempt);
+      value = await this.#call(step, attempt, late);
     } catch (error) {
       if (abortSignal.aborted) throw abortSignal.reason;
-      return { failure: describeFailure(error), delayMs: this.#delayAfter(error, step.retry, attempt) };
+      const kind = late.signal.aborted && error === late.signal.reason ? "timeout" : "error";
+      const delayMs = this.#delayAfter(error, step.retry, attempt);
+      return { failure: describeFailure(error, kind), thrown: error, delayMs };
     }
     try {
       return { text: this.#execution.encode(value, `The result of step "${step.name}"`) };
     } catch (error) {
-      return { failure: describeFailure(error), delayMs: null };
+      return { failure: describeFailure(error), thrown: error, delayMs: null };
     }
   }
 
-  async #call({ name, work, timeout }: Attempted, attempt: number): Promise<unknown> {
+  /** @param late Fires when the attempt has taken longer than it may. */
+  async #call({ name, work, timeout }: Attempted, attempt: number, late: AbortController): Promise<unknown> {
     const { claim, deps, abortSignal } = this.#execution;
-    const tools = { idempotencyKey: stepId(claim.run.id, name), attempt };
+    const tools = { idempotencyKey: stepId(claim.originId, name), attempt };
     const call = (abortSignal: AbortSignal) =>
       deps.currentStep.run(name, async () => await work({ ...tools, abortSignal }));
     if (timeout === undefined) return await call(abortSignal);
 
-    const late = new AbortController();
     const { promise: timedOut, reject } = Promise.withResolvers<never>();
     const cancel = deps.host.schedule(timeout, () => {
       const error = new TimeoutError(`Step "${name}" took longer than ${timeout} ms`);
@@ -180,12 +190,14 @@ export class StepCalls {
 
   #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
     if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
-    return retryAfter(thrown) ?? retryDelay(policy, attempts, this.#execution.deps.host);
+    return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
 }
 
-function checkTimeout(timeout: number | undefined): void {
-  if (timeout !== undefined && !(timeout > 0 && timeout < Infinity)) {
-    throw new RangeError(`The timeout of a step must be a positive number of milliseconds, not ${timeout}`);
+function checkTimeout(timeout: number | undefined, name: string): void {
+  if (timeout === undefined) return;
+  checkDuration(timeout, `The timeout of step "${name}"`);
+  if (timeout === 0 || timeout === Infinity) {
+    throw new RangeError(`The timeout of step "${name}" must be positive and finite, not ${timeout}`);
   }
 }

@@ -1,6 +1,8 @@
 import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
 import { pause } from "../host.ts";
 import type { Job } from "../job.ts";
+import type { JsonText } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
 import { isoTime } from "../time.ts";
@@ -10,6 +12,7 @@ import { LeaseKeeper } from "./lease_keeper.ts";
 import { LeaseWatch } from "./lease_watch.ts";
 import { Nap } from "./nap.ts";
 import { persist } from "./persist.ts";
+import type { Pulse } from "./pulse.ts";
 
 /** How a worker works. Durations are in milliseconds. */
 export interface WorkerOptions {
@@ -33,14 +36,24 @@ const DEFAULTS: Required<WorkerOptions> = {
   maxAbandonments: 10,
 };
 
+const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
+  pollingInterval: true,
+  heartbeatInterval: true,
+  staleThreshold: true,
+  concurrency: true,
+  maxAbandonments: true,
+};
+
 const LONGEST_MS = 2 ** 30;
 
 /**
  * Fills in the defaults.
  *
+ * @throws {TypeError} There is no such setting.
  * @throws {RangeError} A setting is not a positive integer, or leaves a lease no time for being renewed twice.
  */
 export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
+  checkOptionNames(options, WORKER_OPTIONS, "worker");
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   const settings: Required<WorkerOptions> = { ...DEFAULTS, ...Object.fromEntries(given) };
   for (const [name, value] of Object.entries(settings)) {
@@ -71,11 +84,14 @@ export class Worker {
   readonly #executions = new Map<string, Execution>();
   /** What is not over yet: executions, and interrupted ones that are still letting go of their leases. */
   readonly #running = new Set<Promise<void>>();
+  /** Resolves when the next execution has ended; its lease may still be held. */
+  #slotFreed = Promise.withResolvers<void>();
   readonly #nap: Nap;
   readonly #keeper: LeaseKeeper;
   readonly #watch: LeaseWatch;
   readonly #stopping = new AbortController();
-  readonly #stopped = new Promise<void>((resolve) => this.#stopping.signal.addEventListener("abort", () => resolve()));
+  /** Resolves when everything that still runs was interrupted: from then on, no lease is kept for it. */
+  readonly #stopped = Promise.withResolvers<void>();
   /** Runs that were cancelled here while a claim was under way, which may still bring them. */
   readonly #cancelled = new Set<string>();
   #hasStopped = false;
@@ -85,13 +101,13 @@ export class Worker {
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   /** Makes a worker that does nothing yet. */
-  constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps) {
+  constructor(jobs: ReadonlyMap<string, Job>, settings: Required<WorkerOptions>, deps: ExecutionDeps, pulse: Pulse) {
     this.id = deps.host.newId();
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
     this.#nap = new Nap(deps.host);
-    this.#keeper = new LeaseKeeper(deps, settings, this.id);
+    this.#keeper = new LeaseKeeper(deps, settings, this.id, pulse);
     this.#watch = new LeaseWatch(deps.store, settings.staleThreshold, deps.host);
   }
 
@@ -110,6 +126,11 @@ export class Worker {
     return this.#executions.get(runId)?.claim ?? null;
   }
 
+  /** The latest progress of a run that it executes, whether it was kept or not; `null` if there is none. */
+  progressOf(runId: string): JsonText | null {
+    return this.#executions.get(runId)?.progress ?? null;
+  }
+
   /** Looks at once whether a run that it executes can go on. */
   nudge(runId: string): void {
     this.#executions.get(runId)?.nudge();
@@ -117,7 +138,7 @@ export class Worker {
 
   /** The steps of a run that it executes at this moment. */
   executingSteps(runId: string): ExecutingStep[] {
-    return [...this.#executions.get(runId)?.executing.values() ?? []];
+    return [...this.#executions.get(runId)?.executing.values() ?? []].map((step) => step());
   }
 
   /** Ends the execution of a run that was cancelled. */
@@ -126,15 +147,23 @@ export class Worker {
     this.#executions.get(runId)?.supersede(new RunCancelledError(runId));
   }
 
-  /** Works off everything that is due, and resolves with how many runs it took up. */
-  async drain(): Promise<number> {
-    let executed = 0;
+  /**
+   * Works off everything that is due, and resolves with how many runs it executed.
+   *
+   * @param maxRuns How many runs it claims at most; one that is claimed again, after a pause, counts again.
+   * @param enough When it fires, nothing more is claimed. What is being executed is waited for.
+   */
+  async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+    const executed = new Set<string>();
+    const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
+    let claimed = 0;
     let isLastLook = false;
-    while (!this.#stopping.signal.aborted) {
-      const { claims, hasMore } = await persist(() => this.#claim(), this.#deps, this.#stopping.signal);
-      executed += claims.length;
+    while (!ends.aborted && claimed < maxRuns) {
+      const { claims, hasMore } = await persist(() => this.#claim(maxRuns - claimed), this.#deps, ends);
+      claimed += claims.length;
+      for (const { run } of claims) executed.add(run.id);
       if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) isLastLook = false;
-      else if (this.#executions.size > 0) await Promise.race(this.#running);
+      else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
         // What an interrupted run still holds may be let go of in a moment.
@@ -142,26 +171,29 @@ export class Worker {
         await this.#within(GRACE_MS, this.#allEnded());
       }
     }
-    return executed;
+    const isExecuting = (runId: string) => this.#executions.has(runId);
+    while (!this.#stopping.signal.aborted && [...executed].some(isExecuting)) await this.#slotFreed.promise;
+    return executed.size;
   }
 
   /**
-   * Claims nothing more, lets steps that are being executed end, then interrupts what is left, and hands all leases
-   * back. Safe to call twice.
+   * Claims nothing more, lets every job come to its next checkpoint (a step, a pause or its end), then interrupts what
+   * is left, and releases all leases. Safe to call twice.
    *
-   * @param timeout How long steps may go on, in milliseconds.
+   * @param timeout How long jobs may go on, in milliseconds.
    */
   async stop(timeout: number): Promise<void> {
     const reason = new HoldfastError("unavailable", "The engine is stopping");
     this.#stopping.abort(reason);
     this.#nap.wake();
-    await this.#within(timeout, this.#endSteps(reason));
+    await this.#within(timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.interrupt(reason);
+    this.#stopped.resolve();
     await this.#within(2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
   }
 
-  async #endSteps(reason: Error): Promise<void> {
+  async #reachCheckpoints(reason: Error): Promise<void> {
     await this.#loop;
     await this.#claiming.catch(() => {});
     for (const execution of this.#executions.values()) execution.stop(reason);
@@ -209,17 +241,17 @@ export class Worker {
   }
 
   /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
-  #claim(): Promise<ClaimResult> {
-    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow());
+  #claim(most = Infinity): Promise<ClaimResult> {
+    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow(most));
     this.#claiming = claiming;
     return claiming;
   }
 
-  async #claimNow(): Promise<ClaimResult> {
+  async #claimNow(most: number): Promise<ClaimResult> {
     const { store, hub, host } = this.#deps;
     await this.#keeper.renewOverdue();
     // A claim that was not answered is repeated as it was: it may have brought runs.
-    this.#unanswered ??= { request: this.#newRequest(), sentAt: host.monotonic() };
+    this.#unanswered ??= { request: this.#newRequest(most), sentAt: host.monotonic() };
     this.#hasClaimed = true;
     // The leases of a claim that is repeated began when it was first sent.
     const { request, sentAt } = this.#unanswered;
@@ -236,14 +268,14 @@ export class Worker {
     return result;
   }
 
-  #newRequest(): ClaimRequest {
+  #newRequest(most: number): ClaimRequest {
     const holding = [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted);
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
       jobNames: [...this.#jobs.keys()],
       holding: holding.map(({ claim }) => claim.lease),
-      limit: Math.min(MAX_CLAIMS, Math.max(0, this.#freeSlots())),
+      limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };
@@ -264,6 +296,7 @@ export class Worker {
       retry: this.#jobs.get(run.jobName)!.retry,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
+      onProgress: () => this.#keeper.keepProgress(),
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
@@ -282,17 +315,19 @@ export class Worker {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
     }
+    this.#slotFreed.resolve();
+    this.#slotFreed = Promise.withResolvers();
     this.#nap.wake();
     if (outcome.kind === "interrupted") await this.#handBack(execution, bodyEnded);
   }
 
   /**
-   * Lets go of the lease. Unless the engine stops, the functions of its steps have to end first: a run that was
-   * cancelled keeps its concurrency key as long as they still run here and its lease lasts.
+   * Releases the lease, when no code of the job runs here any more or the worker has stopped: until then, and while the
+   * lease lasts, no other body of the run begins, and a run that was cancelled keeps its concurrency key.
    */
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
-    if (!execution.isStopping) await Promise.race([bodyEnded, this.#stopped]);
+    await Promise.race([bodyEnded, this.#stopped.promise]);
     await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
     this.#nap.wake();
   }

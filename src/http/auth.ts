@@ -9,13 +9,18 @@ export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cance
 export interface RequestedTrigger {
   /** The name of the job: there is one. */
   readonly jobName: string;
-  /** The input as it was given: it fits the job's schema. */
+  /** The input as it was given: what is stored and shown. It fits the job's schema. */
   readonly input: Json;
+  /**
+   * What the job receives: the input as the schema parsed it. Check `parsed` when the rule is about what the job does
+   * (a schema may fill in, rename and leave out fields), and `input` when it is about what is stored and shown.
+   */
+  readonly parsed: Json;
   /** The labels; none were given if it is empty. */
   readonly labels: Labels;
-  /** If it was given. */
+  /** If it was given, as it was given. */
   readonly idempotencyKey?: string;
-  /** If it was given. Runs of all tenants with one key wait for each other: a key may have to begin with the tenant's. */
+  /** If it was given, as it was given. Without `tenant`, runs of all callers with one key wait for each other. */
   readonly concurrencyKey?: string;
   /** If it was given. */
   readonly coalesce?: Coalesce;
@@ -26,7 +31,7 @@ export interface RequestedTrigger {
  *
  * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook throws
  * is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an `Error`, or
- * `false`); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
+ * `false`, by `authenticate` as well); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
  */
 export interface HandlerAuth<Context> {
   /**
@@ -35,14 +40,21 @@ export interface HandlerAuth<Context> {
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
   /**
+   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is opened,
+   * when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is stored as
+   * `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted against
+   * `limits.maxStreamsPerTenant`. Without it, everybody shares keys, and nobody's streams are counted.
+   */
+  readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
+  /**
    * Called before a run is triggered, when everything else about the request has been found right. Without it, everybody
    * who was authenticated may trigger every job with any labels.
    */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
-   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists and
-   * has other labels (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`,
-   * `/wait` and `/signal` are refused.
+   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists
+   * (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`, `/wait` and `/signal`
+   * are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
@@ -76,7 +88,16 @@ export interface HandlerAuth<Context> {
   ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
 }
 
-const HOOKS = ["authenticate", "onTrigger", "onRunAccess", "onSignal", "scopeRuns", "scopeRunsSubscribe"] as const;
+/** The names of all hooks. */
+export const HOOKS = [
+  "authenticate",
+  "tenant",
+  "onTrigger",
+  "onRunAccess",
+  "onSignal",
+  "scopeRuns",
+  "scopeRunsSubscribe",
+] as const satisfies readonly (keyof HandlerAuth<unknown>)[];
 
 /**
  * Checks hooks, and copies them, so that none can be taken away later.
@@ -98,7 +119,6 @@ export function checkAuth(auth: unknown): HandlerAuth<unknown> {
 export function describeGaps(
   { onTrigger, onRunAccess, scopeRuns, scopeRunsSubscribe }: HandlerAuth<unknown>,
 ): string | null {
-  if (onRunAccess !== undefined && scopeRuns !== undefined) return null;
   const gaps = [
     onRunAccess === undefined &&
     "onRunAccess (may read, follow, retrigger, cancel and delete every run; waits and signals are refused)",
@@ -107,6 +127,7 @@ export function describeGaps(
     scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",
     onTrigger === undefined && "onTrigger (may trigger every job, with any labels)",
   ].filter((gap) => gap !== false);
+  if (gaps.length === 0) return null;
   return `createHandler(): hooks are missing in auth. Without them, whoever was authenticated is let through: ${
     gaps.join("; ")
   }`;

@@ -15,18 +15,26 @@ const labels = z.unknown().transform((value, context): Labels => {
   }
 });
 
-/** The body of `POST /trigger`. Other fields are left out. */
-export const triggerBody = z.object({
+const triggerFields = z.object({
   jobName: name,
   input: z.custom<Json>(isObject, "must be an object"),
   idempotencyKey: name.optional(),
   concurrencyKey: name.optional(),
   coalesce: z.enum(COALESCE_MODES).optional(),
   labels: labels.optional(),
-}).refine(({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined, {
-  path: ["coalesce"],
-  message: "needs a concurrencyKey",
 });
+
+/** The fields of the body of `POST /trigger`. */
+export const TRIGGER_FIELDS: readonly string[] = Object.keys(triggerFields.shape);
+
+/** The body of `POST /trigger`. Other fields are left out. */
+export const triggerBody = triggerFields.refine(
+  ({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined,
+  {
+    path: ["coalesce"],
+    message: "needs a concurrencyKey",
+  },
+);
 
 /** The body of `POST /signal`. Other fields are left out. */
 export const signalBody = z.object({

@@ -4,7 +4,8 @@ import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
 import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
 import type { Host } from "../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../json.ts";
-import { hasSameLabels, type ListFilter, type Run, type RunFilter, type RunText } from "../run.ts";
+import { isName, NAME_RULE } from "../name.ts";
+import type { ListFilter, Run, RunFilter, RunText } from "../run.ts";
 import type { NewRun, RunQuery } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
@@ -13,7 +14,8 @@ import { given } from "./given.ts";
 import { callHook } from "./hook.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./scope.ts";
-import type { Streams } from "./streams.ts";
+import { noSuchRun } from "./response.ts";
+import type { Streams, Subscriber } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
 export interface CallerDeps {
@@ -47,8 +49,9 @@ export class Caller {
    */
   static async of(request: Request, deps: CallerDeps): Promise<Caller> {
     const { auth, host } = deps;
-    const authenticate = () => auth?.authenticate(request);
-    return new Caller(auth === null ? null : await callAuthHook("authenticate", authenticate, host), deps);
+    if (auth === null) return new Caller(null, deps);
+    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
+    return new Caller(context, deps);
   }
 
   /**
@@ -59,9 +62,11 @@ export class Caller {
   async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
-        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))));
+        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
+        const tenant = await this.#tenant();
+        return tenant === null ? run : withKeysOf(tenant, run);
       },
-      beforeJoining: (found, asked) => this.#checkFound(found, asked),
+      beforeJoining: (found) => this.#checkFound(found),
     });
   }
 
@@ -95,7 +100,7 @@ export class Caller {
     const run = await this.#findRun("signal", runId);
     const wait = await this.#findWait(run, waitId);
     if (!isEndedBy(wait, signal)) {
-      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)));
+      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
     }
     return await this.#deps.engine.signal(waitId, signal);
   }
@@ -121,7 +126,7 @@ export class Caller {
   /** Streams what happens to a run. */
   async followRun(runId: string): Promise<Response> {
     const { id } = await this.#findRun("subscribe", runId);
-    return this.#deps.streams.openRun(id);
+    return this.#deps.streams.openRun(id, await this.#subscriber());
   }
 
   /** Lists the runs that match a filter, as far as the caller may see them. */
@@ -136,14 +141,15 @@ export class Caller {
   async followRuns(filter: ListFilter): Promise<Response> {
     const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
     const scope = await this.#scope(name, filter);
-    return this.#deps.streams.openList(scope === null ? filter : narrowList(filter, scope));
+    const narrowed = scope === null ? filter : narrowList(filter, scope);
+    return this.#deps.streams.openList(narrowed, await this.#subscriber());
   }
 
   /** The run, if there is one and the caller may do this with it. */
   async #findRun(operation: RunOperation, runId: string): Promise<Run> {
     this.#checkServed(operation);
     const run = await this.#deps.engine.getRun(runId);
-    if (run === null) throw new NotFoundError("There is no such run");
+    if (run === null) throw noSuchRun();
     await this.#checkAccess(() => deepFreeze(run), operation);
     return run;
   }
@@ -153,7 +159,7 @@ export class Caller {
     this.#checkServed(operation);
     const lists = await this.#lists();
     const [run] = await lists.store.readRuns([runId], this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity);
-    if (run === undefined || run === null) throw new NotFoundError("There is no such run");
+    if (run === undefined || run === null) throw noSuchRun();
     await this.#checkAccess(() => toSeenRun(run), operation);
     return lists;
   }
@@ -191,16 +197,16 @@ export class Caller {
 
   /** Asks whether the caller may do this with a run, which is shown frozen. */
   async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
-    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })));
+    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })), nothing);
   }
 
   /**
-   * Labels say whose a run is: one that has others may be somebody else's.
+   * A key leads to whatever run has it, which may be one that the caller may not read.
    *
    * @returns Whether a hook was asked.
    */
-  async #checkFound(found: Run, { labels }: NewRun): Promise<boolean> {
-    if (this.#deps.auth?.onRunAccess === undefined || hasSameLabels(found.labels, labels)) return false;
+  async #checkFound(found: Run): Promise<boolean> {
+    if (this.#deps.auth?.onRunAccess === undefined) return false;
     try {
       await this.#checkAccess(() => deepFreeze(found), "read");
       return true;
@@ -210,36 +216,52 @@ export class Caller {
     }
   }
 
-  async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
-    return await this.#ask(name, async (hook) => {
-      const copy = copyFilter(filter);
-      const answer = await hook(this.#context, copy);
-      const isUnchanged = answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
-      return isUnchanged ? null : readScope(answer);
-    });
+  async #subscriber(): Promise<Subscriber> {
+    return { context: this.#context, tenant: await this.#tenant() };
   }
 
-  /** Calls a hook; without it, answers `null`. */
+  /** The tenant of the caller; `null` if tenants have no names here. */
+  async #tenant(): Promise<string | null> {
+    return await this.#ask("tenant", (hook) => hook(this.#context), readTenant);
+  }
+
+  async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
+    const copy = copyFilter(filter);
+    const isUnchanged = (answer: unknown) =>
+      answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
+    return await this.#ask(
+      name,
+      (hook) => hook(this.#context, copy),
+      (answer) => isUnchanged(answer) ? null : readScope(answer),
+    );
+  }
+
+  /** Calls a hook, and reads what it returned; without the hook, answers `null`. */
   async #ask<Name extends Exclude<keyof HandlerAuth<unknown>, "authenticate">, T>(
     name: Name,
-    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => T | Promise<T>,
+    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => unknown,
+    read: (returned: unknown) => T,
   ): Promise<T | null> {
     const hook = this.#deps.auth?.[name] ?? null;
-    if (hook === null) return null;
-    return await callAuthHook(name, async () => {
-      const answer = await call(hook);
-      // Whoever takes a hook for a question would let everybody pass.
-      if (answer === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
-      return answer;
-    }, this.#deps.host);
+    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#deps.host);
   }
 }
 
+/** What a hook returned that can only refuse is of no interest. */
+function nothing(): void {}
+
 /** Calls a hook that may refuse. Whoever writes `return` for `throw` would let everybody in: that is a mistake. */
-async function callAuthHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
+async function callAuthHook<T>(
+  name: string,
+  hook: () => unknown,
+  read: (returned: unknown) => T,
+  host: Host,
+): Promise<T> {
   return await callHook(name, async () => {
     const returned = await hook();
-    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return returned;
+    // A hook that is written as a question would let everybody pass.
+    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
+    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
   }, host);
 }
@@ -255,11 +277,24 @@ function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
 
+function readTenant(name: unknown): string {
+  if (isName(name)) return name;
+  throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
+}
+
+/** Keys that no other tenant can have. The name ends at the first "/". */
+function withKeysOf(tenant: string, run: NewRun): NewRun {
+  const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  const own = (key: string | null) => key === null ? null : prefix + key;
+  return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
+}
+
 function toRequested(run: NewRun): RequestedTrigger {
   const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
   return {
     jobName,
     input: decode(run.payload) ?? null,
+    parsed: decode(run.input) ?? null,
     labels,
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),

@@ -1,3 +1,5 @@
+import { PROTECTIVE_HEADERS } from "./response.ts";
+
 // What waits for a reader who does not read may take so many bytes; then the stream ends, and the client comes back.
 const MAX_QUEUED_BYTES = 262_144;
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
@@ -39,14 +41,7 @@ export class EventStream {
 
   /** The response that carries the stream. */
   toResponse(): Response {
-    return new Response(this.#body, {
-      headers: {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache, no-transform",
-        "x-accel-buffering": "no",
-        "x-content-type-options": "nosniff",
-      },
-    });
+    return streamResponse(this.#body);
   }
 
   /** Sends a message as soon as the reader takes it. */
@@ -119,6 +114,22 @@ export class EventStream {
     this.#clear();
     this.#onClose();
   }
+}
+
+/** The stream of an engine that has stopped: it asks the client to come back soon (`retry`), and ends. */
+export function endedStream(): Response {
+  return streamResponse("retry: 1000\n\n");
+}
+
+function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
+  return new Response(body, {
+    headers: {
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache, no-transform",
+      "x-accel-buffering": "no",
+      ...PROTECTIVE_HEADERS,
+    },
+  });
 }
 
 function join(messages: readonly Message[], length: number): Uint8Array {

@@ -1,5 +1,6 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/internals.ts";
+import { checkHost } from "./allowed_hosts.ts";
 import { describeGaps } from "./auth.ts";
 import { Caller, type CallerDeps } from "./caller.ts";
 import { checkCrossSite } from "./cross_site.ts";
@@ -8,14 +9,28 @@ import { checkOptions, type HandlerOptions, type Settings } from "./options.ts";
 import { readUrl } from "./request.ts";
 import { refuse } from "./response.ts";
 import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
-import { Streams } from "./streams.ts";
+import { type OpenStream, Streams } from "./streams.ts";
 
-/** Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. */
-export interface Handler extends RouteFunctions {
+/**
+ * Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. `Context` is what
+ * `auth.authenticate` returns.
+ */
+export interface Handler<Context = unknown> extends RouteFunctions {
   /** Answers a request whose path is `basePath` and a route: `Deno.serve(handler.fetch)`. */
   readonly fetch: Respond;
   /** Answers a request whose path is this prefix and a route. */
   readonly handle: (request: Request, basePath: string) => Promise<Response>;
+  /**
+   * Ends the event streams for which a predicate returns `true`, at once: those of a user who has lost a right, for
+   * example. Their clients connect and are authorised again. A stream whose request is still being authorised is not
+   * open yet: change what the hooks decide by before you call this.
+   *
+   * If the predicate throws, no stream is ended.
+   *
+   * @returns How many were ended.
+   * @throws {TypeError} The predicate returns something else than a boolean, such as a promise.
+   */
+  readonly closeStreams: (predicate: (stream: OpenStream<Context>) => boolean) => number;
 }
 
 /**
@@ -46,12 +61,12 @@ export interface Handler extends RouteFunctions {
  * @throws {TypeError} An option is not of its kind, or the engine is none of `createEngine()`.
  * @throws {RangeError} A number is out of range.
  */
-export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler {
+export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler<Context> {
   const settings = checkOptions(options);
-  const { host, auth, limits: { maxStreams }, sseThrottleMs: throttleMs } = settings;
+  const { host, auth, limits, sseThrottleMs: throttleMs } = settings;
   const gaps = auth === null ? null : describeGaps(auth);
   if (gaps !== null) console.warn(gaps);
-  const streams = new Streams(internalsOf(engine), { maxStreams, throttleMs, host });
+  const streams = new Streams(internalsOf(engine), { ...limits, throttleMs, host });
   const deps = { engine, streams, auth, host };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
@@ -60,12 +75,15 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
       return refuseRequest(thrown, request, settings);
     }
   };
+  // Each context is what authenticate() returned.
+  const closeStreams: Handler<Context>["closeStreams"] = (predicate) =>
+    streams.close((stream) => predicate(stream as OpenStream<Context>));
   const handle: Handler["handle"] = (request, basePath) =>
     respond(request, ({ pathname }) => routesAt(withoutPrefix(pathname, basePath)));
   const functions = Object.fromEntries(
     Object.entries(routes).map(([name, route]) => [name, (request: Request) => respond(request, () => [route])]),
   ) as { [Name in keyof RouteFunctions]: Respond }; // one for each route
-  return { ...functions, handle, fetch: (request) => handle(request, settings.basePath) };
+  return { ...functions, handle, closeStreams, fetch: (request) => handle(request, settings.basePath) };
 }
 
 /** The routes that a request can mean by its URL, one for each method. */
@@ -82,6 +100,7 @@ async function answer(
   deps: CallerDeps,
 ): Promise<Response> {
   const url = readUrl(request); // before any hook is given a request that has none
+  if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
   const caller = await Caller.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);

@@ -1,7 +1,7 @@
 import type { JsonPieces } from "./list_json.ts";
-import { RESPONSE_HEADERS } from "./response.ts";
+import { JSON_HEADERS } from "./response.ts";
 
-const HEADERS = { ...RESPONSE_HEADERS, "content-type": "application/json" };
+const HEADERS = { ...JSON_HEADERS, "content-type": "application/json" };
 const encoder = new TextEncoder();
 
 // How many bytes are sent at once. Each chunk is garbage afterwards, in memory that V8 does not count when it decides to

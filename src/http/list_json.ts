@@ -2,9 +2,10 @@ import { NotFoundError } from "../error.ts";
 import type { JsonText, StoredValue } from "../json.ts";
 import type { LogText } from "../log.ts";
 import { isOneOf, type RunFilter, type RunText, toClientRun } from "../run.ts";
-import type { StepText } from "../step.ts";
+import { type StepText, toClientStep } from "../step.ts";
 import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../store.ts";
 import type { WaitText } from "../wait.ts";
+import { noSuchRun } from "./response.ts";
 
 /**
  * An answer in JSON, piece by piece: as text, or as bytes of UTF-8. Nothing is read from the store before it is asked
@@ -137,7 +138,7 @@ async function* listParts<T>(
   for (let after: string | null = null;;) {
     const part: Part<T> | null = await read(after);
     // Half of a list would look like all of it.
-    if (part === null) throw new NotFoundError("There is no such run");
+    if (part === null) throw noSuchRun();
     yield part.items;
     if (!part.hasMore) return;
     after = nameOf(part.items.at(-1)!);
@@ -155,7 +156,7 @@ function writeRun({ payload, output, ...run }: RunText): Written {
 
 function writeStep(step: StepText): Written {
   const place: ValuePlace = { of: "step", runId: step.runId, stepName: step.name, value: "output" };
-  return writeRecord(step, { output: toWritten(step.output, place) });
+  return writeRecord(toClientStep({ ...step, output: null }), { output: toWritten(step.output, place) });
 }
 
 function writeWait(wait: WaitText): Written {

@@ -1,14 +1,17 @@
 import { checkRunFilter, checkSize } from "../engine/run_filter.ts";
-import { describeIssues, type TriggerOptions } from "../engine/trigger.ts";
+import type { TriggerOptions } from "../engine/trigger.ts";
 import type { RetriggerOptions } from "../engine/engine.ts";
 import { ValidationError } from "../error.ts";
+import type { Host } from "../host.ts";
 import type { Json } from "../json.ts";
 import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
+import { tidyText } from "../text.ts";
 import type { Signal } from "../wait.ts";
 import type { Call } from "./call.ts";
 import { given } from "./given.ts";
 import { readJson } from "./read_json.ts";
+import { findSimilar } from "./similar_name.ts";
 
 /** What `POST /trigger` asks for. */
 export interface TriggerRequest extends TriggerOptions {
@@ -89,8 +92,9 @@ export function readListFilter(query: URLSearchParams): ListFilter {
  */
 export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
-  const { triggerBody } = await import("./bodies.ts"); // only a process that is asked loads zod
-  return await check(body, triggerBody);
+  const { triggerBody, TRIGGER_FIELDS } = await import("./bodies.ts"); // only a process that is asked loads zod
+  checkFieldNames(body, TRIGGER_FIELDS);
+  return await check(body, triggerBody, settings.host);
 }
 
 /**
@@ -101,14 +105,27 @@ export async function readTrigger({ request, settings }: Call): Promise<TriggerR
 export async function readSignal({ request, settings }: Call): Promise<Signal> {
   const body = await readJson(request, settings);
   const { signalBody } = await import("./bodies.ts");
-  return await check(body, signalBody);
+  return await check(body, signalBody, settings.host);
 }
 
-async function check<T>(body: Json, schema: Schema<unknown, T>): Promise<T> {
-  const parsed = await parse(schema, body);
+/** Fields that nobody knows are ignored, but a key that is misspelled would be ignored, too, and make a second run. */
+function checkFieldNames(body: Json, known: readonly string[]): void {
+  if (typeof body !== "object" || body === null) return;
+  for (const name of Object.keys(body)) {
+    const similar = known.includes(name) ? null : findSimilar(name, known);
+    if (similar === null) continue;
+    const shown = tidyText(name, MAX_SHOWN_LENGTH);
+    throw new ValidationError(`The body has a field "${shown}": did you mean "${similar}"?`);
+  }
+}
+
+const MAX_SHOWN_LENGTH = 64;
+
+async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
+  const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
   if (parsed.ok) return parsed.value as T; // it is what the schema answered
-  const { issues } = parsed;
-  throw new ValidationError(`The body does not have the form that is asked for: ${describeIssues(issues)}`, { issues });
+  const { issues, issuesLeftOut } = parsed;
+  throw new ValidationError("The body does not have the form that is asked for", { issues, issuesLeftOut });
 }
 
 function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {

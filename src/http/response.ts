@@ -1,4 +1,13 @@
-import { type ErrorCode, HoldfastError, isInstance, type Issue, StoreError, ValidationError } from "../error.ts";
+import { UnknownJobError } from "../engine/unknown_job_error.ts";
+import {
+  type ErrorCode,
+  HoldfastError,
+  isInstance,
+  type Issue,
+  NotFoundError,
+  StoreError,
+  ValidationError,
+} from "../error.ts";
 import { HookError } from "./hook.ts";
 
 /** The path is known, but not with this method. */
@@ -35,6 +44,8 @@ const STATUS: Record<ErrorCode, number> = {
   wait_expired: 410,
   body_too_large: 413,
   unsupported_encoding: 415,
+  unknown_host: 421,
+  too_many_streams: 429,
   internal: 500,
   unavailable: 503,
   lease_lost: 500,
@@ -43,19 +54,48 @@ const STATUS: Record<ErrorCode, number> = {
   run_cancelled: 500,
   timeout: 500,
   non_retryable: 500,
+  retry_after: 500,
 };
 
 const RETRY_AFTER_SECONDS = 1;
 
+/** What every answer says to browsers: no page of another origin may embed it, and it is what it says it is. */
+export const PROTECTIVE_HEADERS: Readonly<Record<string, string>> = {
+  "cross-origin-resource-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+};
+
 /** What every answer in JSON has among its headers. */
-export const RESPONSE_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" } as const;
+export const JSON_HEADERS: Readonly<Record<string, string>> = { "cache-control": "no-store", ...PROTECTIVE_HEADERS };
 
 /** Answers with JSON. */
 export function jsonResponse(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
-  return Response.json(body, {
-    status,
-    headers: { ...RESPONSE_HEADERS, ...headers },
-  });
+  return Response.json(body, { status, headers: { ...JSON_HEADERS, ...headers } });
+}
+
+/** The refusal of a run that does not exist. */
+export function noSuchRun(): NotFoundError {
+  return new NotFoundError("There is no such run");
+}
+
+/**
+ * Makes the very `Response` that the handler gives for an unknown run, a new one each time. A hook that throws it hides
+ * a run from the caller: nobody can tell it from one that does not exist.
+ *
+ * @example
+ * ```ts
+ * import { type HandlerAuth, notFound } from "@holdfast/jobs";
+ *
+ * const auth: HandlerAuth<{ org: string }> = {
+ *   authenticate: (request) => ({ org: request.headers.get("x-org") ?? "" }), // a session, in earnest
+ *   onRunAccess({ org }, run) {
+ *     if (run.labels.org !== org) throw notFound();
+ *   },
+ * };
+ * ```
+ */
+export function notFound(): Response {
+  return refuse(noSuchRun()).response;
 }
 
 /** Makes an answer of whatever was thrown. The one place where a code becomes a status. */
@@ -68,7 +108,17 @@ export function refuse(thrown: unknown): Refusal {
   if (!isInstance(thrown, HoldfastError) || STATUS[thrown.code] === 500) {
     return hide(thrown, "internal", "Internal error");
   }
-  return { response: errorResponse(thrown.code, thrown.message, detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
+  return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
+}
+
+/** What the client is told in words. Issues are sent once, as data: here they are only counted. */
+function textOf(error: HoldfastError): string {
+  if (isInstance(error, UnknownJobError)) return `There is no job "${error.jobName}"`;
+  if (!(error instanceof ValidationError) || error.issues.length === 0) return error.message;
+  const { summary, issues, issuesLeftOut } = error;
+  const count = issues.length + issuesLeftOut;
+  const leftOut = issuesLeftOut === 0 ? "" : `, of which ${issuesLeftOut} are left out`;
+  return `${summary}: ${count} ${count === 1 ? "issue" : "issues"}${leftOut}`;
 }
 
 /** The texts of other people's errors may tell of paths, statements and secrets. */
@@ -78,12 +128,15 @@ function hide(error: unknown, code: ErrorCode, message: string): Refusal {
 
 interface Details {
   issues?: readonly Issue[];
+  issuesLeftOut?: number;
   headers?: Record<string, string>;
 }
 
 function detailsOf(error: HoldfastError): Details {
   if (error instanceof MethodNotAllowedError) return { headers: { allow: error.allowed.join(", ") } };
-  return error instanceof ValidationError && error.issues.length > 0 ? { issues: error.issues } : {};
+  if (!(error instanceof ValidationError) || error.issues.length === 0) return {};
+  const { issues, issuesLeftOut } = error;
+  return issuesLeftOut === 0 ? { issues } : { issues, issuesLeftOut };
 }
 
 /** A schema that threw has refused an input; only the host can be told why. */
@@ -92,9 +145,11 @@ function hiddenCauseOf(error: HoldfastError): Refusal["hidden"] {
   return isThrownBySchema ? { error: error.cause } : null;
 }
 
-function errorResponse(code: ErrorCode, message: string, { issues, headers }: Details = {}): Response {
-  const body = { error: message, code, ...(issues === undefined ? {} : { issues }) };
+function errorResponse(code: ErrorCode, message: string, { headers, ...details }: Details = {}): Response {
+  const body = { error: message, code, ...details };
   const response = jsonResponse(body, STATUS[code], headers);
-  if (response.status === 503) response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
+  if (response.status === 503 || response.status === 429) {
+    response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
+  }
   return response;
 }

@@ -48,3 +48,29 @@ export class DatabaseFile {
     return stat === undefined ? null : `${stat.dev}:${stat.ino}`;
   }
 }
+
+/**
+ * Makes the file of a new database, which only its owner can read and write: SQLite gives the files beside it the same
+ * mode. An existing file is left as it is.
+ *
+ * To be called before SQLite opens the file: to close a file drops all locks that the process has on it.
+ *
+ * @param refusal What cannot be done if the file cannot be made: the beginning of the message.
+ * @returns Whether the file was made.
+ */
+export async function createDatabaseFile(path: string, refusal: string): Promise<boolean> {
+  const { closeSync, openSync, statSync } = await import("node:fs");
+  try {
+    const existing = statSync(path, { throwIfNoEntry: false });
+    if (existing?.isDirectory()) throw new StoreError(`${refusal}: it is a directory; name a file in it`);
+    if (existing !== undefined) return false;
+    closeSync(openSync(path, "ax", 0o600)); // `x`: of several processes one makes it
+    return true;
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const { code, message } = error as Error & { code?: unknown };
+    if (code === "EEXIST") return false;
+    const reason = code === "ENOENT" || code === "ENOTDIR" ? "its directory does not exist; make it first" : message;
+    throw new StoreError(`${refusal}: ${reason}`, { cause: error });
+  }
+}

@@ -1,4 +1,5 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import { abandonedFailure } from "./abandoned_failure.ts";
 import { wakesAt } from "./memory_pauses.ts";
 import { earliest, type KeptRun, toClaim, toIdentity } from "./memory_records.ts";
 import type { MemoryRuns } from "./memory_runs.ts";
@@ -23,7 +24,7 @@ export function claimRuns(
   if (workers.get(workerId)?.claimId === claimId) {
     const claims = runs.open
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
-      .map(toClaim);
+      .map((run) => toClaim(run, now));
     // Whether there is more is for the next call to see: this one is a repetition and does nothing.
     return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
@@ -70,13 +71,13 @@ function doWhatTimeBrought(
 }
 
 function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
-  const error = `Abandoned ${run.abandonments} times in a row without recording anything: ` +
-    "its worker keeps dying or stalling";
-  runs.end(run, { status: "failed", error, failedStepName: null }, now);
-  return { run: toIdentity(run), error };
+  const failure = abandonedFailure(run.abandonments);
+  runs.end(run, { status: "failed", failure, failedStepName: null }, now);
+  return { run: toIdentity(run), error: failure.message };
 }
 
-function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+/** The jobs that live workers know: those that claimed within the length of their leases. */
+export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
   // A worker that was seen in the future tells of a clock that jumped back: nothing is known of it.
   const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
   return new Set(live.flatMap(({ jobNames }) => jobNames));
@@ -104,7 +105,7 @@ function takeDueRuns(
     if (!jobNames.has(run.jobName)) continue;
     if (claims.length >= request.limit) return { claims, hasMoreRuns: true };
     runs.take(run, request, now);
-    claims.push(toClaim(run));
+    claims.push(toClaim(run, now));
   }
   return { claims, hasMoreRuns: false };
 }

@@ -1,20 +1,26 @@
-import type { Failure } from "../error.ts";
+import { type Failure, failureText } from "../failure.ts";
 import { decode, type JsonText } from "../json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../log.ts";
 import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
-import { parseStep, stepId, type StepRecord, type StepText } from "../step.ts";
+import { parseStep, retryTime, stepId, type StepRecord, type StepText } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
 import { parseWait, type PauseRecord, type Wait, type WaitText } from "../wait.ts";
 
 /** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
-export interface KeptRun extends NewRun {
+export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
+  /** The run of which it is a retry. */
+  retriggerOf: string | null;
+  /** Its newest retry. */
+  retriggeredAs: string | null;
+  /** The first run of its chain of retries from the failure. */
+  originId: string;
   /** How it stands; `leased` is never used, since a claimed run is entered at once. */
   status: RunStatus;
   /** What its function returned. */
   output: JsonText | null;
-  /** Why it failed. */
-  error: string | null;
+  /** What it failed of. */
+  failure: Failure | null;
   /** The step that made it fail. */
   failedStepName: string | null;
   /** The latest progress that was kept. */
@@ -70,7 +76,10 @@ export interface Parking {
 /** A recorded step. */
 export interface KeptStep extends Omit<StepRecord, "result"> {
   /** How its last attempt ended. */
-  result: StepRecord["result"] | { status: "cancelled"; failure: Failure | null };
+  result:
+    | Exclude<StepRecord["result"], { status: "retrying" }>
+    | { status: "retrying"; failure: Failure; retryAt: number }
+    | { status: "cancelled"; failure: Failure | null };
   /** When its first recorded attempt began. */
   startedAt: number;
   /** When it ended. */
@@ -94,9 +103,12 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
   return {
     ...request,
     labels: { ...request.labels },
+    retriggerOf: request.retriggerOf?.runId ?? null,
+    retriggeredAs: null,
+    originId: request.id,
     status: "pending",
     output: null,
-    error: null,
+    failure: null,
     failedStepName: null,
     progress: null,
     lease: null,
@@ -142,7 +154,9 @@ export function toRunText(run: KeptRun): RunText {
     status: run.status,
     payload: run.payload,
     output: run.output,
-    error: run.error,
+    error: run.failure === null ? null : failureText(run.failure),
+    failedStepName: run.failedStepName,
+    failure: structuredClone(run.failure),
     progress: (decode(run.progress) ?? null) as Run["progress"],
     idempotencyKey: run.idempotencyKey,
     concurrencyKey: run.concurrencyKey,
@@ -153,6 +167,8 @@ export function toRunText(run: KeptRun): RunText {
     updatedAt: isoTime(run.updatedAt),
     startedAt: isoTime(run.startedAt),
     completedAt: isoTime(run.completedAt),
+    retriggerOf: run.retriggerOf,
+    retriggeredAs: run.retriggeredAs,
   };
 }
 
@@ -162,7 +178,6 @@ export function toRunState(run: KeptRun): RunState {
     run: toRun(run),
     payload: run.payload,
     execution: run.interruptions + 1,
-    failedStepName: run.failedStepName,
     steps: toSteps(run).map(parseStep),
     pauses: toAwaitedPauses(run),
   };
@@ -189,22 +204,26 @@ export function toIdentity(run: KeptRun): RunIdentity {
 }
 
 /** A running run with all that a replay needs. */
-export function toClaim(run: KeptRun): Claim {
+export function toClaim(run: KeptRun, now: number): Claim {
   return {
     run: toIdentity(run),
     lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
     leaseExpiresAt: run.lease!.expiresAt,
     input: run.input,
     execution: run.interruptions + 1,
-    startedAt: run.startedAt!,
-    steps: [...run.steps.values()].map(toStepRecord),
+    startedAgoMs: Math.max(0, now - run.startedAt!),
+    originId: run.originId,
+    steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };
 }
 
-function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep): StepRecord {
+function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, now: number): StepRecord {
   if (result.status === "cancelled") throw new TypeError("Only runs that have ended have cancelled steps");
-  return { name, index, attempts, result: structuredClone(result), recordedNo };
+  const record = { name, index, attempts, recordedNo };
+  if (result.status !== "retrying") return { ...record, result: structuredClone(result) };
+  const { status, failure, retryAt } = result;
+  return { ...record, result: { status, failure: structuredClone(failure), retry: retryTime(retryAt, now) } };
 }
 
 /** The recorded steps of a run for the outside, in the order of their index, their outputs as they are kept. */
@@ -218,6 +237,7 @@ function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
 
 function toStep(runId: string, step: KeptStep): StepText {
   const { result } = step;
+  const failure = result.status === "completed" ? null : result.failure;
   return {
     id: stepId(runId, step.name),
     runId,
@@ -225,7 +245,8 @@ function toStep(runId: string, step: KeptStep): StepText {
     index: step.index,
     status: result.status === "retrying" ? "failed" : result.status,
     output: result.status === "completed" ? result.output : null,
-    error: result.status === "completed" ? null : result.failure?.message ?? null,
+    error: failure?.message ?? null,
+    failure: structuredClone(failure),
     attempts: step.attempts,
     startedAt: isoTime(step.startedAt),
     completedAt: isoTime(step.completedAt),

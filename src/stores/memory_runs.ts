@@ -2,10 +2,11 @@ import { LeaseLostError } from "../error.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
-import { DELETED_RUNS_KNOWN_MS, type Ending, type NewRun } from "../store.ts";
+import type { Ending, NewRun } from "../store.ts";
+import { DELETED_RUNS_KNOWN_MS } from "./deleted_runs.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./memory_pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, toIdentity } from "./memory_records.ts";
-import { copyCompletedSteps } from "./memory_steps.ts";
+import { copyHistory } from "./memory_retrigger.ts";
 
 /** Who holds a concurrency key. */
 export interface KeyHolder {
@@ -59,6 +60,11 @@ export class MemoryRuns {
     return this.#all.get(runId);
   }
 
+  /** Whether there is such a run. */
+  has(runId: string): boolean {
+    return this.#all.has(runId);
+  }
+
   /** Finds the run of a job that has an idempotency key. */
   findIdempotent(request: NewRun): KeptRun | undefined {
     return request.idempotencyKey === null ? undefined : this.#byIdempotency.get(idempotencyIndex(request));
@@ -88,16 +94,27 @@ export class MemoryRuns {
     return isKept ? holder : undefined;
   }
 
-  /** Adds a run. */
-  add(request: NewRun, now: number): KeptRun {
+  /** The newest retry of the run that a request is to retrigger, unless it has ended. */
+  findOpenRetry({ retriggerOf }: NewRun): KeptRun | undefined {
+    const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
+    return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
+  }
+
+  /** Adds a run; `newId` makes the ids of the pauses that a retry begins with. */
+  add(request: NewRun, newId: () => string, now: number): KeptRun {
     const run = newKeptRun(request, ++this.#lastSeq, now);
-    const source = request.copyStepsOf === null ? undefined : this.#all.get(request.copyStepsOf);
-    if (source !== undefined) copyCompletedSteps(source, run);
     this.#all.set(run.id, run);
     this.#open.set(run.id, run);
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
+    if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
     this.touch(run, now);
     return run;
+  }
+
+  #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>, newId: () => string): void {
+    const old = this.#all.get(runId)!; // the caller has looked
+    old.retriggeredAs = run.id;
+    if (from === "failure") copyHistory(old, run, newId);
   }
 
   /** Gives a run to a worker, with its concurrency key. */
@@ -153,7 +170,7 @@ export class MemoryRuns {
     if (ending.status === "cancelled") this.#keepKey(run, now);
     run.status = ending.status;
     run.output = ending.status === "completed" ? ending.output : null;
-    run.error = ending.status === "failed" ? ending.error : null;
+    run.failure = ending.status === "failed" ? structuredClone(ending.failure) : null;
     run.failedStepName = ending.status === "failed" ? ending.failedStepName : null;
     run.lease = null;
     run.parking = null;
@@ -218,6 +235,6 @@ export class MemoryRuns {
   }
 }
 
-function idempotencyIndex({ jobName, idempotencyKey }: NewRun): string {
+function idempotencyIndex({ jobName, idempotencyKey }: Pick<NewRun, "jobName" | "idempotencyKey">): string {
   return JSON.stringify([jobName, idempotencyKey]);
 }

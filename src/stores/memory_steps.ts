@@ -1,4 +1,4 @@
-import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import { type KeptRun, type KeptStep, nextRecordedNo } from "./memory_records.ts";
 
 /**
@@ -7,7 +7,7 @@ import { type KeptRun, type KeptStep, nextRecordedNo } from "./memory_records.ts
 export function recordAttempt(run: KeptRun, step: StepWrite, now: number): SavedStep {
   const earlier = run.steps.get(step.name);
   if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
-    return toSaved(earlier);
+    return toSaved(earlier, now);
   }
   const { result } = step;
   const recordedNo = nextRecordedNo(run);
@@ -16,39 +16,40 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): Saved
     index: earlier?.index ?? step.index,
     attempts: step.attempts,
     result: result.status === "retrying"
-      ? { status: "retrying", failure: { ...result.failure }, retryAt: now + result.delayMs }
+      ? { status: "retrying", failure: structuredClone(result.failure), retryAt: now + result.delayMs }
       : structuredClone(result),
     recordedNo,
-    startedAt: earlier?.startedAt ?? step.startedAt,
+    startedAt: earlier?.startedAt ?? startedAt(step, now),
     completedAt: result.status === "retrying" ? null : now,
   };
   run.steps.set(step.name, kept);
-  return toSaved(kept);
+  return toSaved(kept, now);
 }
 
-function toSaved({ recordedNo, result }: KeptStep): SavedStep {
-  return { recordedNo, retryAt: result.status === "retrying" ? result.retryAt : null };
+function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
+  return { recordedNo, retry: result.status === "retrying" ? retryTime(result.retryAt, now) : null };
 }
 
 /** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
 export function cancelSteps(run: KeptRun, executing: readonly ExecutingStep[], now: number): void {
-  for (const { name, index, attempts, startedAt } of executing) {
+  for (const step of executing) {
+    const { name, index, attempts } = step;
     if (run.steps.has(name)) continue;
     const result = { status: "cancelled", failure: null } as const;
     // No place among what was recorded: nothing is replayed in a run that was cancelled.
-    run.steps.set(name, { name, index, attempts, result, recordedNo: 0, startedAt, completedAt: now });
+    run.steps.set(name, {
+      name,
+      index,
+      attempts,
+      result,
+      recordedNo: 0,
+      startedAt: startedAt(step, now),
+      completedAt: now,
+    });
   }
   for (const step of run.steps.values()) {
     if (step.result.status !== "retrying") continue;
     step.result = { status: "cancelled", failure: step.result.failure };
     step.completedAt = now;
   }
-}
-
-/** Gives a new run the completed steps of another one, and their order. */
-export function copyCompletedSteps(source: KeptRun, run: KeptRun): void {
-  for (const step of source.steps.values()) {
-    if (step.result.status === "completed") run.steps.set(step.name, { ...step });
-  }
-  run.lastRecordedNo = source.lastRecordedNo;
 }

@@ -1,3 +1,4 @@
+import { newsSpans } from "../activity.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
 import type { JsonText, StoredValue } from "../json.ts";
@@ -45,9 +46,16 @@ import type {
   ValuePart,
   ValuePlace,
 } from "../store.ts";
-import { newsSpans } from "../store.ts";
-import { type NewPause, parseWait, type Signal, type Wait, WAIT_VALUES, type WaitText } from "../wait.ts";
-import { claimRuns, type KnownWorker } from "./memory_claim.ts";
+import {
+  type NewPause,
+  nextDeadlineInMs,
+  parseWait,
+  type Signal,
+  type Wait,
+  WAIT_VALUES,
+  type WaitText,
+} from "../wait.ts";
+import { claimRuns, findLiveJobNames, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
   addLine,
@@ -107,13 +115,11 @@ export class MemoryStore implements Store {
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#perform((now) => {
-      for (const { id, copyStepsOf } of runs) {
+      for (const { id, retriggerOf } of runs) {
         if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
-        // A run that is known has its steps already: its source may be gone when the call is repeated.
-        if (copyStepsOf === null || this.#runs.get(copyStepsOf) !== undefined || this.#runs.get(id) !== undefined) {
-          continue;
-        }
-        throw new NotFoundError(`Cannot copy the steps of run "${copyStepsOf}": there is no such run`);
+        // When the call is repeated, the old run may be gone.
+        if (retriggerOf === null || this.#runs.has(retriggerOf.runId) || this.#runs.has(id)) continue;
+        throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
       }
       return runs.map((run) => this.#enqueueOne(run, now));
     });
@@ -122,11 +128,13 @@ export class MemoryStore implements Store {
   #enqueueOne(request: NewRun, now: number): Enqueued {
     const known = this.#runs.get(request.id);
     if (known !== undefined) return { run: toRun(known), disposition: "created" };
-    const same = this.#runs.findIdempotent(request);
+    const same = this.#runs.findOpenRetry(request) ?? this.#runs.findIdempotent(request);
     if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
     const joined = this.#findCoalescable(request, now);
     if (joined !== undefined) return { run: toRun(joined), disposition: "coalesced" };
-    return { run: toRun(this.#runs.add(request, now)), disposition: "created" };
+    const run = this.#runs.add(request, () => this.#host.newId(), now);
+    for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });
+    return { run: toRun(run), disposition: "created" };
   }
 
   #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
@@ -182,6 +190,11 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#perform(() => leases.filter((lease) => this.#runs.findUnder(lease) === undefined));
+  }
+
   /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#perform((now) => {
@@ -198,6 +211,11 @@ export class MemoryStore implements Store {
     return this.#perform(() => {
       if (this.#workers.delete(workerId)) this.#runs.countChange();
     });
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#perform((now) => findLiveJobNames(this.#workers, now).has(jobName));
   }
 
   /** Records how an attempt at a step ended. */
@@ -219,7 +237,7 @@ export class MemoryStore implements Store {
         throw new TypeError(`Cannot park run "${lease.runId}": there is nothing that it would wait for`);
       }
       const repeated = this.#findParked(lease, request);
-      if (repeated !== null) return { parked: true, pauses: repeated.map(toPauseRecord) };
+      if (repeated !== null) return toPauseResult(true, repeated, now);
 
       const run = this.#runs.getUnder(lease);
       const pauses = request.pauses.map((pause) => findPause(run, pause) ?? this.#prepare(run, pause, now));
@@ -231,7 +249,7 @@ export class MemoryStore implements Store {
         this.#runs.park(run, pauses, retryAt, now);
       }
       this.#runs.touch(run, now, request.progress);
-      return { parked, pauses: pauses.map(toPauseRecord) };
+      return toPauseResult(parked, pauses, now);
     });
   }
 
@@ -497,6 +515,11 @@ export class MemoryStore implements Store {
   #perform<T>(work: (now: number) => T): Promise<T> {
     return new Promise((resolve) => resolve(work(this.#host.now())));
   }
+}
+
+function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
+  const records = pauses.map(toPauseRecord);
+  return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
 }
 
 function toMark({ seq, changes, lease }: KeptRun): string {

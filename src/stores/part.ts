@@ -1,5 +1,8 @@
 import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
-import { LARGE_VALUE_BYTES, type Part } from "../store.ts";
+import type { Part } from "../store.ts";
+
+/** A value whose JSON takes more bytes is not read with its record. */
+export const LARGE_VALUE_BYTES = 32_768;
 
 /** How much of a value is read at once, about. */
 export const VALUE_PART_LENGTH = 65_536;

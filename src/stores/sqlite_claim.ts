@@ -1,5 +1,6 @@
 import type { RunIdentity, RunStatus } from "../run.ts";
 import type { ClaimRequest, ClaimResult } from "../store.ts";
+import { abandonedFailure } from "./abandoned_failure.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
@@ -12,7 +13,7 @@ const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
-  has_pauses, started_at, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+  has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
 
 /** What a claim brought, before the histories are read. */
@@ -123,15 +124,15 @@ export function takeAway(
 ): string | null {
   const runSeq = Number(row.seq);
   const abandonments = Number(row.abandonments) + 1;
-  const error = abandonments < maxAbandonments
-    ? null
-    : `Abandoned ${abandonments} times in a row without recording anything: its worker keeps dying or stalling`;
+  const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
+  const error = failure?.message ?? null;
   db.run(
-    `UPDATE holdfast_runs SET status = ?, error = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
+    `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
        lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
        abandonments = ? WHERE seq = ?`,
     error === null ? "pending" : "failed",
     error,
+    failure === null ? null : JSON.stringify(failure),
     error === null ? null : now,
     now,
     abandonments,
@@ -224,18 +225,23 @@ function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: Reado
 /** The jobs that live workers know and this one does not: those that claimed within the length of their leases. */
 function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
   const own = new Set(request.jobNames);
-  const others = new Set<string>();
+  return new Set(liveJobs(db, now, request.workerId).filter((job) => !own.has(job)));
+}
+
+/** Whether a worker that knows a job lives. See `Store.hasWorker()`. */
+export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
+  return liveJobs(db, now).includes(jobName);
+}
+
+function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
   // A worker whose claim lies in the future shows that a clock has jumped: nothing is known of it.
   const workers = db.all(
     "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
-    request.workerId,
+    exceptWorkerId,
     now,
     now,
   );
-  for (const { jobs } of workers) {
-    for (const job of JSON.parse(jobs as string) as string[]) if (!own.has(job)) others.add(job);
-  }
-  return others;
+  return workers.flatMap(({ jobs }) => JSON.parse(jobs as string) as string[]);
 }
 
 function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: ClaimRequest, now: number): SqliteRow[] {

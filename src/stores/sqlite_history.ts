@@ -10,7 +10,11 @@ const SLICE = 2_000;
  * Reads the histories of runs that were claimed. It yields wherever there is much to read, so that the event loop stays
  * free. Runs that are not held any more in the end are left out: their histories may be gone, or part of them.
  */
-export function* readClaims(db: SqliteDatabase, rows: readonly SqliteRow[]): Generator<void, Claim[]> {
+export function* readClaims(
+  db: SqliteDatabase,
+  rows: readonly SqliteRow[],
+  clock: () => number,
+): Generator<void, Claim[]> {
   const claims: Claim[] = [];
   const doubtful = new Set<SqliteRow>();
   let read = 0;
@@ -31,14 +35,14 @@ export function* readClaims(db: SqliteDatabase, rows: readonly SqliteRow[]): Gen
       ? []
       : db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq!);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(row, steps, pauses));
+    claims.push(toClaim(row, steps, pauses, clock()));
   }
   return claims.filter((_, at) => !doubtful.has(rows[at]!) || isHeld(db, rows[at]!));
 }
 
 function readSteps(db: SqliteDatabase, { seq }: SqliteRow, after: string): SqliteRow[] {
   return db.all(
-    `SELECT name, position, status, output, error_name, error_message, attempts, retry_at, recorded_no
+    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
      FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?`,
     seq!,
     after,
@@ -64,15 +68,16 @@ export function toLease(row: SqliteRow): Lease {
   };
 }
 
-function toClaim(row: SqliteRow, steps: readonly SqliteRow[], pauses: readonly SqliteRow[]): Claim {
+function toClaim(row: SqliteRow, steps: readonly SqliteRow[], pauses: readonly SqliteRow[], now: number): Claim {
   return {
     run: toRunIdentity(row),
     lease: toLease(row),
     leaseExpiresAt: Number(row.lease_expires_at),
     input: toInput(row),
     execution: Number(row.interruptions) + 1,
-    startedAt: Number(row.started_at),
-    steps: steps.map(toStepRecord),
+    startedAgoMs: Math.max(0, now - Number(row.started_at)),
+    originId: (row.origin_id ?? row.id) as string,
+    steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
   };
 }

@@ -1,9 +1,9 @@
 import { droppedLines, type LogText, MAX_LOG_LINES } from "../log.ts";
 import { RUN_VALUES, type RunText } from "../run.ts";
 import { STEP_VALUES, type StepText } from "../step.ts";
-import { LARGE_VALUE_BYTES, type Part, type ValuePart, type ValuePlace } from "../store.ts";
+import type { Part, ValuePart, ValuePlace } from "../store.ts";
 import { WAIT_VALUES, type WaitText } from "../wait.ts";
-import { LARGE, PartBuilder, VALUE_PART_LENGTH } from "./part.ts";
+import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "./part.ts";
 import type { SqliteDatabase, SqliteRow, SqliteValue } from "./sqlite_database.ts";
 import { toLogText, toRunText, toStepText, toWaitText } from "./sqlite_rows.ts";
 
@@ -36,7 +36,7 @@ const FROM_RUNS = "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.
   "WHERE r.id IN (SELECT value FROM json_each(?))";
 
 function runSizes(db: SqliteDatabase, runIds: readonly string[]): number[] {
-  const size = bytesOf("i.payload", "r.output", "r.labels", "r.error");
+  const size = bytesOf("i.payload", "r.output", "r.labels", "r.error", "r.failure");
   const rows = byId(db.all(`SELECT r.id, ${size} AS size ${FROM_RUNS}`, JSON.stringify(runIds)));
   return runIds.map((id) => Number(rows.get(id)?.size ?? 0));
 }
@@ -114,7 +114,7 @@ const STEPS: List = {
   values: STEP_VALUES,
   more: [],
   rows: "WHERE run_seq = ? AND (position, seq) > (?, ?) ORDER BY position, seq",
-  size: bytesOf("output", "error_message"),
+  size: bytesOf("output", "failure"),
   start: [-1, -1],
   place: ["position", "seq"],
   called: "run_seq = ? AND name = ?",

@@ -3,7 +3,7 @@ import { decode, isSameJson, type Json, type JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { PauseRequest, PauseResult, SignalOutcome } from "../store.ts";
-import { deadlineAt, type NewPause, type Signal } from "../wait.ts";
+import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../wait.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo } from "./sqlite_line.ts";
@@ -19,7 +19,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     lease.runId,
     lease.generation,
   );
-  if (run === undefined) return answerAgain(db, lease, request);
+  if (run === undefined) return answerAgain(db, lease, request, now);
 
   const runSeq = Number(run.seq);
   for (const pause of request.pauses) insertPause(db, runSeq, pause, now);
@@ -27,7 +27,8 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
   const pauses = request.pauses.map((pause) => toPauseRecord(findPause(db, runSeq, pause)!));
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
-  if (!request.park || isOver) return { parked: false, pauses };
+  const result = { pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  if (!request.park || isOver) return { parked: false, ...result };
 
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
   db.run(
@@ -49,11 +50,11 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
   if (lease.concurrencyKey !== null && request.retryAt === null) {
     letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
   }
-  return { parked: true, pauses };
+  return { parked: true, ...result };
 }
 
 /** A call that is repeated after it parked the run gets its answer once more. */
-function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest): PauseResult {
+function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const run = db.get(
     "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'waiting'",
     lease.runId,
@@ -65,7 +66,7 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest): P
     if (row === undefined) throw new LeaseLostError(lease);
     return toPauseRecord(row);
   });
-  return { parked: true, pauses };
+  return { parked: true, pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {

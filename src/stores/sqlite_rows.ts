@@ -1,7 +1,8 @@
+import type { Failure } from "../failure.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
 import type { LogLevel, LogText } from "../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
-import { parseStep, type Step, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
+import { parseStep, retryTime, type Step, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
 import type { AwaitedPause } from "../store.ts";
 import { isoTime } from "../time.ts";
 import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../wait.ts";
@@ -24,6 +25,8 @@ export function toRunText(row: SqliteRow): RunText {
     payload: text(row.payload),
     output: text(row.output),
     error: text(row.error),
+    failedStepName: text(row.failed_step),
+    failure: failure(row.failure),
     progress: json(row.progress) as Run["progress"],
     idempotencyKey: text(row.idempotency_key),
     concurrencyKey: text(row.concurrency_key),
@@ -34,6 +37,8 @@ export function toRunText(row: SqliteRow): RunText {
     updatedAt: isoTime(Number(row.updated_at)),
     startedAt: isoTime(integer(row.started_at)),
     completedAt: isoTime(integer(row.completed_at)),
+    retriggerOf: text(row.retrigger_of),
+    retriggeredAs: text(row.retriggered_as),
   };
 }
 
@@ -68,6 +73,7 @@ export function toStep(runId: string, row: SqliteRow): Step {
 
 /** The same, its output as it is stored. */
 export function toStepText(runId: string, row: SqliteRow): StepText {
+  const failed = failure(row.failure);
   return {
     id: stepId(runId, row.name as string),
     runId,
@@ -75,7 +81,8 @@ export function toStepText(runId: string, row: SqliteRow): StepText {
     index: Number(row.position),
     status: (row.status === "retrying" ? "failed" : row.status) as StepStatus,
     output: text(row.output),
-    error: text(row.error_message),
+    error: failed?.message ?? null,
+    failure: failed,
     attempts: Number(row.attempts),
     startedAt: isoTime(Number(row.started_at)),
     completedAt: isoTime(integer(row.completed_at)),
@@ -83,8 +90,7 @@ export function toStepText(runId: string, row: SqliteRow): StepText {
 }
 
 /** A row of `holdfast_steps` as a replay needs it. */
-export function toStepRecord(row: SqliteRow): StepRecord {
-  const failure = { name: row.error_name as string, message: row.error_message as string };
+export function toStepRecord(row: SqliteRow, now: number): StepRecord {
   return {
     name: row.name as string,
     index: Number(row.position),
@@ -92,8 +98,8 @@ export function toStepRecord(row: SqliteRow): StepRecord {
     result: row.status === "completed"
       ? { status: "completed", output: text(row.output) }
       : row.status === "failed"
-      ? { status: "failed", failure }
-      : { status: "retrying", failure, retryAt: Number(row.retry_at) },
+      ? { status: "failed", failure: failure(row.failure)! }
+      : { status: "retrying", failure: failure(row.failure)!, retry: retryTime(Number(row.retry_at), now) },
     recordedNo: Number(row.recorded_no),
   };
 }
@@ -187,6 +193,10 @@ export function toInput(row: SqliteRow): JsonText | null {
 
 function json(column: SqliteRow[string] | undefined): Json {
   return decode((column ?? null) as JsonText | null) ?? null;
+}
+
+function failure(column: SqliteRow[string] | undefined): Failure | null {
+  return typeof column === "string" ? JSON.parse(column) : null;
 }
 
 function text(column: SqliteRow[string] | undefined): string | null {

@@ -1,42 +1,46 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
+import { failureText } from "../failure.ts";
+import type { Host } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
-import {
-  DELETED_RUNS_KNOWN_MS,
-  type Ending,
-  type Enqueued,
-  type NewRun,
-  type Renewal,
-  type Retention,
-} from "../store.ts";
-import type { ExecutingStep, SavedStep, StepWrite } from "../step.ts";
+import type { Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
+import { DELETED_RUNS_KNOWN_MS } from "./deleted_runs.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
 import { closePauses } from "./sqlite_pauses.ts";
 import type { HeldRun } from "./sqlite_held.ts";
+import { findRetry, linkRetry } from "./sqlite_retrigger.ts";
 import { fromInput, SELECT_RUN, toHeldRun, toRun, toRunIdentity } from "./sqlite_rows.ts";
 
 /** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
-export function enqueueRuns(db: SqliteDatabase, runs: readonly NewRun[], now: number): Enqueued[] {
+export function enqueueRuns(
+  db: SqliteDatabase,
+  runs: readonly NewRun[],
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued[] {
   const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
-  for (const { id, copyStepsOf: source } of runs) {
+  for (const { id, retriggerOf } of runs) {
     if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
       throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
     }
-    // A call that is repeated has copied them already.
-    if (source !== null && !exists(source) && !exists(id)) {
-      throw new NotFoundError(`There is no run "${source}"`);
+    // When the call is repeated, the old run may be gone.
+    if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
+      throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
   }
-  return runs.map((run) => enqueueRun(db, run, now));
+  return runs.map((run) => enqueueRun(db, run, host, now));
 }
 
-function enqueueRun(db: SqliteDatabase, run: NewRun, now: number): Enqueued {
+function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+  const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
+  if (retry !== null) return retry;
   const coalescable = findCoalescable(db, run, now);
-  const found = coalescable === null ? insertRun(db, run, now) : null;
+  const found = coalescable === null ? insertRun(db, run, host, now) : null;
   if (found !== null) return { run: found, disposition: "created" };
   return findRun(db, run) ?? { run: toRun(coalescable!), disposition: "coalesced" };
 }
@@ -77,7 +81,7 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
 }
 
 /** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
-function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
+function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const row = {
     id: run.id,
     job: run.jobName,
@@ -86,13 +90,14 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
     place: run.concurrencyKey === null ? "R" : "B",
+    retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (id, job, status, labels, idempotency_key, concurrency_key, place, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;
   if (!isAdded) return null;
@@ -111,26 +116,9 @@ function insertRun(db: SqliteDatabase, run: NewRun, now: number): Run | null {
       run.id,
     );
   }
-  if (run.copyStepsOf !== null) copySteps(db, run.copyStepsOf, run.id);
+  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
   return toRun({ ...row, lease_generation: 0, payload: run.payload });
-}
-
-function copySteps(db: SqliteDatabase, sourceId: string, runId: string): void {
-  db.run(
-    `INSERT INTO holdfast_steps
-       (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
-     SELECT r.seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
-     FROM holdfast_runs o JOIN holdfast_steps s ON s.run_seq = o.seq JOIN holdfast_runs r ON r.id = ?
-     WHERE o.id = ? AND s.status = 'completed' ORDER BY s.seq`,
-    runId,
-    sourceId,
-  );
-  db.run(
-    "UPDATE holdfast_runs SET recorded = (SELECT recorded FROM holdfast_runs WHERE id = ?) WHERE id = ?",
-    sourceId,
-    runId,
-  );
 }
 
 /** Extends leases. See `Store.renew()`. */
@@ -171,19 +159,29 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): voi
     moveRun(db, row.job as string, "running", "pending");
     enterLine(db, Number(row.seq), key);
     if (key !== null) letGo(db, key, runId, generation);
-  } else if (key !== null && isKeptAfterCancel(db, key, runId)) {
-    letGo(db, key, runId, generation);
+  } else {
+    letGoAfterCancel(db, lease, null);
   }
 }
 
-/** Whether a cancelled run still holds its key. One that waits for a retry holds it too, but without an end. */
-function isKeptAfterCancel(db: SqliteDatabase, key: string, runId: string): boolean {
+/**
+ * Frees the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
+ * without an end.
+ *
+ * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ */
+function letGoAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  if (key === null) return;
   const kept = db.get(
-    "SELECT 1 FROM holdfast_keys WHERE concurrency_key = ? AND run_id = ? AND expires_at IS NOT NULL",
+    `SELECT 1 FROM holdfast_keys
+     WHERE concurrency_key = ? AND run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)`,
     key,
     runId,
+    generation,
+    expiresAt,
   );
-  return kept !== undefined;
+  if (kept !== undefined) letGo(db, key, runId, generation);
 }
 
 /** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
@@ -203,17 +201,28 @@ export function readLeases(db: SqliteDatabase): SeenLease[] {
   }));
 }
 
-/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
-export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
-  for (const { runId, generation, concurrencyKey: key, expiresAt } of leases) {
-    const row = db.get(
-      "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
+/** Which leases are no longer current. See `Store.getLostLeases()`. */
+export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Lease[] {
+  return leases.filter(({ runId, generation }) =>
+    db.get(
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
       runId,
       generation,
-      expiresAt,
+    ) === undefined
+  );
+}
+
+/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
+export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
+  for (const lease of leases) {
+    const row = db.get(
+      "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
+      lease.runId,
+      lease.generation,
+      lease.expiresAt,
     );
     if (row !== undefined) takeAway(db, row, Infinity, now);
-    else if (key !== null && isKeptAfterCancel(db, key, runId)) letGo(db, key, runId, generation);
+    else letGoAfterCancel(db, lease, lease.expiresAt);
   }
 }
 
@@ -231,11 +240,11 @@ export function recordStep(
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
   const isRecorded = db.run(
-    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, error_name, error_message, attempts,
+    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, failure, attempts,
        retry_at, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
-       error_name = excluded.error_name, error_message = excluded.error_message, attempts = excluded.attempts,
+       failure = excluded.failure, attempts = excluded.attempts,
        retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
      WHERE status = 'retrying' AND excluded.attempts > attempts`,
     run.seq,
@@ -243,15 +252,14 @@ export function recordStep(
     step.index,
     result.status,
     result.status === "completed" ? result.output : null,
-    failure?.name ?? null,
-    failure?.message ?? null,
+    failure === null ? null : JSON.stringify(failure),
     step.attempts,
     retryAt,
     run.recorded,
-    step.startedAt,
+    startedAt(step, now),
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (isRecorded) return { recordedNo: run.recorded, retryAt };
+  if (isRecorded) return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
   db.held.forget(lease.runId);
   const earlier = db.get(
@@ -261,7 +269,7 @@ export function recordStep(
   )!;
   return {
     recordedNo: Number(earlier.recorded_no),
-    retryAt: earlier.retry_at === null ? null : Number(earlier.retry_at),
+    retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
   };
 }
 
@@ -318,7 +326,8 @@ export function finishRun(
   const columns = [
     ending.status,
     ending.status === "completed" ? ending.output : null,
-    ending.status === "failed" ? ending.error : null,
+    ending.status === "failed" ? failureText(ending.failure) : null,
+    ending.status === "failed" ? JSON.stringify(ending.failure) : null,
     ending.status === "failed" ? ending.failedStepName : null,
     progress,
     now,
@@ -355,7 +364,7 @@ export function finishRun(
   if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
 
-const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failed_step = ?,
+const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
   progress = coalesce(?, progress), lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
 
 /** Cancels a run that has not ended. See `Store.cancel()`. */
@@ -408,7 +417,7 @@ function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: Executing
     step.name,
     step.index,
     step.attempts,
-    step.startedAt,
+    startedAt(step, now),
     now,
   );
 }

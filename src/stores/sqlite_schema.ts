@@ -5,7 +5,9 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 //
 // `place` says whether a run can be claimed: 'R' (ready), 'B' (behind others of its concurrency key), NULL (neither).
 // `timer_at` is when time will wake a waiting run. Both are NULL for most runs, and their indexes are partial: runs
-// that are finished, asleep or blocked cost a claim nothing. `no` counts the log lines of a run, from 1.
+// that are finished, asleep or blocked cost a claim nothing.
+// `origin_id` is that of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
+// `no` counts the log lines of a run, from 1.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -25,9 +27,13 @@ CREATE TABLE holdfast_runs (
   interruptions INTEGER NOT NULL DEFAULT 0,
   abandonments INTEGER NOT NULL DEFAULT 0,
   ended_by TEXT,
+  retrigger_of TEXT,
+  retriggered_as TEXT,
+  origin_id TEXT,
   progress TEXT,
   output TEXT,
   error TEXT,
+  failure TEXT,
   failed_step TEXT,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -86,8 +92,7 @@ CREATE TABLE holdfast_steps (
   position INTEGER NOT NULL,
   status TEXT NOT NULL,
   output TEXT,
-  error_name TEXT,
-  error_message TEXT,
+  failure TEXT,
   attempts INTEGER NOT NULL,
   retry_at INTEGER,
   recorded_no INTEGER NOT NULL,

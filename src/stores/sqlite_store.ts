@@ -27,8 +27,9 @@ import type {
   ValuePlace,
 } from "../store.ts";
 import { parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
-import { claimRuns, forgetDeadWorkers, hasWork, readNextTimer } from "./sqlite_claim.ts";
-import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { backUp } from "./backup.ts";
+import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./sqlite_claim.ts";
+import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { findRuns, listRuns } from "./sqlite_list.ts";
 import { appendLines } from "./sqlite_logs.ts";
@@ -39,6 +40,7 @@ import {
   cancelRun,
   deleteRun,
   enqueueRuns,
+  findLostLeases,
   finishRun,
   purgeRuns,
   readLeases,
@@ -49,7 +51,8 @@ import {
 } from "./sqlite_runs.ts";
 import { migrateTables } from "./sqlite_schema.ts";
 import { readActivity, readMarks, readRunState } from "./sqlite_watch.ts";
-import { DatabaseFile } from "./database_file.ts";
+import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
+import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
 
 /** How a {@linkcode SqliteStore} keeps its data. */
@@ -59,6 +62,15 @@ export interface SqliteStoreOptions {
    * a crash of the process cannot.
    */
   synchronous?: "full" | "normal";
+  /**
+   * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
+   * the file; what was deleted without it stays until its space is used again.
+   *
+   * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
+   * page, and only `VACUUM` removes those (about one value in a thousand, where runs are deleted at random).
+   */
+  secureDelete?: boolean;
   /** Time, timers, chance and ids. Default: the real ones. */
   host?: Host;
 }
@@ -69,8 +81,6 @@ interface Connection {
   driver: SqliteDriver;
   /** Closes it, if the store has opened it. */
   close(): void;
-  /** Writes a consistent copy to a new file. */
-  backup(path: string): Promise<void>;
   /** The file behind it, if it is watched. */
   file: DatabaseFile | null;
 }
@@ -78,8 +88,7 @@ interface Connection {
 // SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
 const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
-// A copy that is made in several steps begins anew whenever another process commits in between.
-const ALL_PAGES = 2 ** 31 - 1;
+const MEMORY = ":memory:";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -93,41 +102,45 @@ export class SqliteStore implements Store {
   readonly #db: SqliteDatabase;
   readonly #host: Host;
   readonly #writes: WriteBatch;
+  readonly #secureDelete: SecureDelete | null;
   #isClosed = false;
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
-  private constructor(connection: Connection, host: Host) {
+  private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
     this.#connection = connection;
     this.#db = new SqliteDatabase(connection.driver);
     this.#host = host;
     this.#writes = new WriteBatch(this.#db, host);
+    this.#secureDelete = secureDelete ? new SecureDelete(this.#db, host) : null;
   }
 
   /**
-   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file.
+   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file, and
+   * those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
    *
    * @param path The path of the file, a `file:` URL, or `":memory:"`.
-   * @throws {StoreError} The file cannot be opened, or is not a database.
+   * @throws {StoreError} The file cannot be opened or made, or is not a database.
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
-    const { DatabaseSync, backup } = await import("node:sqlite");
+    const { DatabaseSync } = await import("node:sqlite");
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
       : path;
+    const refusal = `Cannot open the database "${name}"`;
+    if (name !== MEMORY) await createDatabaseFile(name, refusal);
     let driver: InstanceType<typeof DatabaseSync>;
     try {
       driver = new DatabaseSync(name);
     } catch (error) {
-      throw new StoreError(`Cannot open the database "${name}": ${(error as Error).message}`, { cause: error });
+      throw storeError(error, { refusal });
     }
     const store = new SqliteStore({
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
-      backup: async (target) => void await backup(driver, target, { rate: ALL_PAGES }),
-      file: name === ":memory:" ? null : await DatabaseFile.watch(name),
-    }, options.host ?? systemHost);
+      file: name === MEMORY ? null : await DatabaseFile.watch(name),
+    }, options);
     try {
-      await store.#configure(options.synchronous);
+      await store.#configure(options, refusal);
     } catch (error) {
       driver.close();
       throw error;
@@ -136,13 +149,18 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`) or `better-sqlite3`. All its
-   * tables begin with `holdfast_`. The database is yours to close, after the store. {@linkcode SqliteStore.backup}
-   * works if the database has such a method itself, as that of `better-sqlite3` has.
+   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
+   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
    *
-   * @throws {TypeError} The database cuts integers off at 32 bits.
+   * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
+   * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
+   * once, and when one closes the file the other loses its locks, which can damage the database
+   * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+   *
+   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
     const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
     if (Number(read) !== probe) {
@@ -151,20 +169,20 @@ export class SqliteStore implements Store {
     const store = new SqliteStore({
       driver: database,
       close: () => {},
-      backup: (target) => backUp(database, target),
       file: null,
-    }, options.host ?? systemHost);
-    await store.#configure(options.synchronous);
+    }, options);
+    await store.#configure(options);
     return store;
   }
 
-  async #configure(synchronous: "full" | "normal" = "full"): Promise<void> {
+  async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
     const db = this.#db;
     await this.#read(() => {
       db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
-    });
+      this.#secureDelete?.start();
+    }, refusal);
   }
 
   /** Makes or updates the tables; harmless in several processes at once. */
@@ -180,6 +198,7 @@ export class SqliteStore implements Store {
     if (this.#isClosed) return;
     this.#isClosed = true;
     await this.#writes.close();
+    this.#secureDelete?.close();
     this.#connection.close();
   }
 
@@ -189,21 +208,21 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Writes a consistent copy to a new file while the store is in use. It is made in one go, whoever writes meanwhile:
-   * this process does nothing else for some 3 ms for each megabyte. A large file is better copied by a process of its own.
+   * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
+   * one go, whoever writes meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
+   * better copied by a process of its own.
+   *
+   * @throws {StoreError} The file exists, or cannot be written.
    */
   async backup(path: string): Promise<void> {
+    if (this.#isClosed) throw new StoreError("The store is closed");
     this.#check();
-    try {
-      await this.#connection.backup(path);
-    } catch (error) {
-      throw storeError(error);
-    }
+    await backUp(this.#db.driver, path);
   }
 
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
-    return this.#write((now) => enqueueRuns(this.#db, runs, now));
+    return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
   }
 
   /** Claims the oldest due runs of the known jobs, each under a new lease. */
@@ -215,7 +234,7 @@ export class SqliteStore implements Store {
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
-    const claims = await this.#readInSlices(() => readClaims(this.#db, rows));
+    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
     for (const lease of rows.map(toLease)) {
       // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
       if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease);
@@ -238,6 +257,11 @@ export class SqliteStore implements Store {
     return this.#read(() => readLeases(this.#db));
   }
 
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#read(() => findLostLeases(this.#db, leases));
+  }
+
   /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#write((now) => revokeLeases(this.#db, leases, now));
@@ -246,6 +270,11 @@ export class SqliteStore implements Store {
   /** Forgets what a worker had said of itself. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
   }
 
   /** Records how an attempt at a step ended. */
@@ -281,12 +310,12 @@ export class SqliteStore implements Store {
 
   /** Deletes a run that has ended, with everything that belongs to it. */
   delete(runId: string): Promise<RunIdentity | null> {
-    return this.#write((now) => deleteRun(this.#db, runId, now));
+    return this.#delete((now) => deleteRun(this.#db, runId, now));
   }
 
   /** Deletes the oldest of the runs that ended at least so long ago. */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
-    return this.#write((now) => purgeRuns(this.#db, retention, limit, now));
+    return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
   }
 
   /** A run, or `null` if there is none. */
@@ -389,7 +418,17 @@ export class SqliteStore implements Store {
     }, options);
   }
 
-  async #read<T>(work: () => T): Promise<T> {
+  /** A write that deletes runs, or finds none to delete. */
+  async #delete<T>(work: (now: number) => T): Promise<T> {
+    try {
+      return await this.#write(work);
+    } finally {
+      // Even after an error: the outcome may be unknown.
+      if (!this.#isClosed) this.#secureDelete?.noteDeletion();
+    }
+  }
+
+  async #read<T>(work: () => T, refusal?: string): Promise<T> {
     const startedAt = this.#host.monotonic();
     while (true) {
       if (this.#isClosed) throw new StoreError("The store is closed");
@@ -397,7 +436,7 @@ export class SqliteStore implements Store {
       try {
         return work();
       } catch (error) {
-        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error);
+        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error, { refusal });
       }
       await pause(this.#host, 1 + this.#host.random() * 10);
     }
@@ -424,12 +463,4 @@ export class SqliteStore implements Store {
   #check(): void {
     this.#connection.file?.check(this.#host.monotonic());
   }
-}
-
-async function backUp(database: SqliteDriver, path: string): Promise<void> {
-  const { backup } = database as { backup?: (path: string, options: { progress: () => number }) => unknown };
-  if (typeof backup === "function") return void await backup.call(database, path, { progress: () => ALL_PAGES });
-  const sqlite = await import("node:sqlite");
-  if (!(database instanceof sqlite.DatabaseSync)) throw new TypeError("This database cannot make backups");
-  await sqlite.backup(database, path, { rate: ALL_PAGES });
 }

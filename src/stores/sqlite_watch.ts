@@ -1,5 +1,6 @@
+import { newsSpans } from "../activity.ts";
 import type { TerminalStatus } from "../run.ts";
-import { type Activity, type ActivityCursor, newsSpans, type RunState } from "../store.ts";
+import type { Activity, ActivityCursor, RunState } from "../store.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { SELECT_RUN, toAwaitedPause, toAwaitedRetry, toRun, toStep } from "./sqlite_rows.ts";
 
@@ -17,7 +18,6 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
     run: toRun(row),
     payload: row.payload as string | null,
     execution: Number(row.interruptions) + 1,
-    failedStepName: row.failed_step as string | null,
     steps: steps.map((step) => toStep(runId, step)),
     pauses: [...pauses.map(toAwaitedPause), ...retries.map(toAwaitedRetry)],
   };

@@ -80,7 +80,7 @@ export class WriteBatch {
   #commitBatch(): boolean {
     try {
       // Not a deferred transaction: its first write would fail at once if another process has written meanwhile.
-      this.#database.run("BEGIN IMMEDIATE");
+      this.#database.exec("BEGIN IMMEDIATE");
     } catch (error) {
       if (isBusy(error)) return false;
       this.#rejectAll(storeError(error));
@@ -97,7 +97,7 @@ export class WriteBatch {
         if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
       }
       writeCounts(this.#database);
-      this.#database.run("COMMIT");
+      this.#database.exec("COMMIT");
     } catch (error) {
       this.#rollBack();
       if (taken.length === 1) taken[0]!.reject(storeError(error, { outcomeUnknown: true }));

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import {
   ConflictError,
@@ -29,6 +28,7 @@ import {
   recordEvents,
   type StoreTest,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob<Output = unknown>(run: (step: StepContext, input: unknown) => Output | Promise<Output>, name = "job") {
   return defineJob({ name, input: anything, run });
@@ -88,6 +88,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     payload: { n: 1 },
     output: null,
     error: null,
+    failedStepName: null,
+    failure: null,
     progress: null,
     labels: { tenant: "a", __proto__x: "b" },
     idempotencyKey: "once",
@@ -99,6 +101,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     updatedAt: at,
     startedAt: null,
     completedAt: null,
+    retriggerOf: null,
+    retriggeredAs: null,
     disposition: "created",
   });
   const { disposition: _, ...stored } = run;
@@ -394,8 +398,9 @@ forEachStore("waitForRun() throws what became of the run", async (context) => {
   await Promise.all([
     assert.rejects(failing, (error: RunFailedError) => {
       assert.ok(error instanceof RunFailedError);
-      assert.deepEqual([error.runId, error.code], [failed.id, "run_failed"]);
-      assert.match(error.message, /broken/);
+      const { runId, jobName, stepName, code, message } = error;
+      assert.deepEqual([runId, jobName, stepName, code], [failed.id, "fail", null, "run_failed"]);
+      assert.equal(message, `Run "${failed.id}" of job "fail" failed: broken`);
       return true;
     }),
     assert.rejects(cancelling, RunCancelledError),
@@ -494,6 +499,8 @@ forEachStore("getRuns() filters by job, status and labels, newest first", async 
   assert.deepEqual(await ids({ jobName: "echo" }), [third.id, first.id]);
   assert.deepEqual(await ids({ jobName: ["echo", "fail"] }), [third.id, second.id, first.id]);
   assert.deepEqual(await ids({ jobName: "unknown" }), []);
+  assert.deepEqual(await ids({ jobName: [] }), []);
+  assert.deepEqual(await ids({ status: [] }), []);
   assert.deepEqual(await ids({ status: "completed" }), [first.id]);
   assert.deepEqual(await ids({ status: ["failed", "pending"] }), [third.id, second.id]);
   assert.deepEqual(await ids({ labels: { tenant: "a" } }), [second.id, first.id]);
@@ -572,7 +579,7 @@ forEachStore("getSteps() answers what was recorded, in order", async ({ store, h
 
   const [at, later] = [FAKE_START, FAKE_START + 5].map((instant) => new Date(instant).toISOString());
   const common = { runId: id, attempts: 1 };
-  assert.deepEqual(steps.map(({ id: _, ...step }) => step), [
+  assert.deepEqual(steps.map(({ id: _, failure: __, ...step }) => step), [
     {
       ...common,
       name: "first",
@@ -614,112 +621,6 @@ forEachStore("getSteps() and getLogs() refuse a run that is not there", async (c
   assert.deepEqual([await engine.getSteps(id), await engine.getLogs(id)], [[], []]);
   await assert.rejects(engine.getSteps("missing"), NotFoundError);
   await assert.rejects(engine.getLogs("missing"), NotFoundError);
-});
-
-forEachStore("retrigger() makes a new run of the same job, input, labels and concurrency key", async (context) => {
-  await using engine = anEngine(context);
-  const old = await engine.trigger("echo", { n: 1 }, {
-    idempotencyKey: "once",
-    concurrencyKey: "line",
-    labels: { a: "b" },
-  });
-  await engine.runUntilIdle();
-  const events = recordEvents(engine);
-
-  const run = await engine.retrigger(old.id);
-
-  assert.notEqual(run.id, old.id);
-  assert.partialDeepStrictEqual(run, {
-    jobName: "echo",
-    status: "pending",
-    payload: { n: 1 },
-    concurrencyKey: "line",
-    idempotencyKey: null,
-    labels: { a: "b" },
-    disposition: "created",
-  });
-  assert.partialDeepStrictEqual(events, [
-    { type: "run:trigger", runId: run.id, input: { n: 1 } },
-    { type: "run:retry", runId: old.id, newRunId: run.id },
-  ]);
-});
-
-for (const from of ["start", "failure"] as const) {
-  forEachStore(`retrigger() from ${from} executes what it is to`, async ({ store, host }) => {
-    const calls: string[] = [];
-    const job = aJob(async (step) => {
-      const first = await step.run("first", () => calls.push("first"));
-      await step.run("breaks", () => {
-        calls.push("breaks");
-        if (calls.length < 3) throw new Error("broken");
-      });
-      return first;
-    });
-    await using engine = createEngine({ store, host, jobs: { job } });
-    const old = await engine.trigger(job, null);
-    await engine.runUntilIdle();
-
-    const run = await engine.retrigger(old.id, { from });
-    await engine.runUntilIdle();
-
-    const again = from === "start" ? ["first", "breaks"] : ["breaks"];
-    assert.deepEqual(calls, ["first", "breaks", ...again]);
-    assert.equal((await engine.getRun(run.id))!.status, "completed");
-    const steps = (await engine.getSteps(run.id)).map(({ name, index, status }) => [name, index, status]);
-    assert.deepEqual(steps, [["first", 0, "completed"], ["breaks", 1, "completed"]]);
-    assert.equal((await engine.getRun(old.id))!.status, "failed");
-  });
-}
-
-forEachStore("retrigger() takes a cancelled run, also from its failure", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
-  await using engine = createEngine({ store, host, jobs: { job } });
-  const old = await engine.trigger(job, null);
-  const idle = engine.runUntilIdle();
-  await reached;
-  await engine.cancel(old.id);
-  letGo("late");
-  await idle;
-
-  const run = await engine.retrigger(old.id, { from: "failure" });
-  await engine.runUntilIdle();
-
-  assert.equal((await engine.getRun(run.id))!.status, "completed");
-  assert.equal((await engine.getRun(old.id))!.status, "cancelled");
-});
-
-forEachStore("retrigger() takes a run that was triggered without an input", async ({ store, host }) => {
-  const job = defineJob({ name: "job", input: z.string().optional(), run: (_step, input) => input ?? "nothing" });
-  await using engine = createEngine({ store, host, jobs: { job } });
-  const old = await engine.jobs.job.trigger(undefined);
-  await engine.runUntilIdle();
-
-  const run = await engine.retrigger(old.id);
-  await engine.runUntilIdle();
-
-  assert.equal((await engine.getRun(run.id))!.output, "nothing");
-});
-
-forEachStore("retrigger() refuses a run that has not ended, is not there, or fits no longer", async (context) => {
-  const { store, host } = context;
-  await using before = createEngine({ store, host, jobs: { echo, fail } });
-  const pending = await before.trigger("echo", 1);
-  const ended = await before.trigger("echo", 1);
-  const ofOldJob = await before.trigger("fail", 1);
-  await before.cancel(ended.id);
-  await before.cancel(ofOldJob.id);
-  const strict = defineJob({ name: "echo", input: z.string(), run: () => 1 });
-  await using engine = createEngine({ store, host, jobs: { strict } });
-
-  await assert.rejects(engine.retrigger(pending.id), (error: ConflictError) => {
-    assert.equal(error.code, "conflict");
-    assert.match(error.message, /pending/);
-    return true;
-  });
-  await assert.rejects(engine.retrigger("missing"), NotFoundError);
-  await assert.rejects(engine.retrigger(ofOldJob.id), NotFoundError);
-  await assert.rejects(engine.retrigger(ended.id), { code: "invalid_input" });
-  assert.equal((await engine.getRuns()).total, 3);
 });
 
 forEachStore("cancel() ends a pending run, which is then never executed", async (context) => {
@@ -907,10 +808,10 @@ forEachStore("on() stops telling once its answer is called", async (context) => 
 });
 
 forEachStore("on() does not let a listener that throws harm anything", async (context) => {
-  await using engine = anEngine(context);
-  const printed: unknown[][] = [];
-  const { error } = console;
-  console.error = (...line) => void printed.push(line);
+  const { store, host } = context;
+  const logged: string[] = [];
+  const logger = { info() {}, warn() {}, error: (text: string) => void logged.push(text) };
+  await using engine = createEngine({ store, host, jobs: { echo }, logger });
   const heard: string[] = [];
   engine.on("*", () => {
     throw new Error("broken listener");
@@ -918,17 +819,13 @@ forEachStore("on() does not let a listener that throws harm anything", async (co
   engine.on("*", (() => Promise.reject(new Error("broken async listener"))) as () => void);
   engine.on("*", ({ type }) => void heard.push(type));
 
-  try {
-    const { id } = await engine.trigger("echo", 1);
-    await engine.runUntilIdle();
-    await context.host.settle();
+  const { id } = await engine.trigger("echo", 1);
+  await engine.runUntilIdle();
+  await host.settle();
 
-    assert.equal((await engine.getRun(id))!.status, "completed");
-    assert.deepEqual(heard, ["run:trigger", "run:leased", "run:start", "run:complete"]);
-    assert.equal(printed.length, 8);
-  } finally {
-    console.error = error;
-  }
+  assert.equal((await engine.getRun(id))!.status, "completed");
+  assert.deepEqual(heard, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+  assert.equal(logged.length, 8);
 });
 
 forEachStore("subscribe() follows a pending run to its end", async ({ store, host }) => {

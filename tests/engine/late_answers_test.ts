@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
 import { anything, claimOne, forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob(run: (step: StepContext) => unknown) {
   return defineJob({ name: "job", input: anything, run });

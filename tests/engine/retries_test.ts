@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { NonRetryableError, StepError } from "../../src/error.ts";
+import { NonRetryableError, RetryAfterError, StepError } from "../../src/error.ts";
 import type { EngineEvent, EventOf } from "../../src/event.ts";
+import type { Host } from "../../src/host.ts";
+import type { Store } from "../../src/store.ts";
 import { defineJob, type Job, type StepContext, type StepOptions } from "../../src/job.ts";
+import type { Step } from "../../src/step.ts";
 import type { RetryPolicy } from "../../src/retry.ts";
 import { isoTime } from "../../src/time.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 
@@ -66,6 +69,78 @@ forEachStore("retry of a step makes attempts until one succeeds, with long delay
 
   assert.equal((await engine.getRun(id))!.output, "attempt 4");
   assert.deepEqual(calls, [0, 2_000, 6_000, 11_000]);
+});
+
+/** The same host, whose wall clock is ahead of all others, or behind. */
+function skewed(host: FakeHost, ms: number): Host {
+  return {
+    now: () => host.now() + ms,
+    monotonic: () => host.monotonic(),
+    schedule: (ms, callback) => host.schedule(ms, callback),
+    defer: (callback) => host.defer(callback),
+    random: () => host.random(),
+    newId: () => host.newId(),
+  };
+}
+
+for (const skewMs of [60_000, -60_000]) {
+  forEachStore(
+    `retry delays are kept by a worker whose clock is off by ${skewMs / 1_000} s`,
+    async ({ store, host }) => {
+      const { calls, work } = failsUntil(5, host);
+      const delays = [100, 3_000, 200, 2_000];
+      const error = (attempt: number) => Object.assign(new Error("not now"), { retryAfter: delays[attempt - 1] });
+      const { work: failing } = failsUntil(5, host, error);
+      const retry: RetryPolicy = { maxAttempts: 5 };
+      const job = aJob((step) => step.run("flaky", (tools) => (work({ attempt: 9 }), failing(tools)), { retry }));
+      await using engine = createEngine({ store, host: skewed(host, skewMs), jobs: { job } });
+      const { id } = await engine.trigger(job, null);
+
+      await workOff(engine, host, id, 50);
+
+      assert.deepEqual(calls, [0, 100, 3_100, 3_300, 5_300]);
+    },
+  );
+
+  forEachStore(
+    `durations are right in a process whose clock is off by ${skewMs / 1_000} s`,
+    async ({ store, host }) => {
+      const job = aJob((step) => step.run("slow", () => void host.advance(700)));
+      await using engine = createEngine({ store, host: skewed(host, skewMs), jobs: { job } });
+      const events = recordEvents(engine);
+      const { id } = await engine.trigger(job, null);
+
+      await engine.runUntilIdle();
+
+      const durations = events.flatMap((event) => "duration" in event ? [event.duration] : []);
+      assert.deepEqual(durations, [700, 700]);
+      const [step] = await engine.getSteps(id);
+      assert.deepEqual([step!.startedAt, step!.completedAt], [isoTime(FAKE_START), isoTime(FAKE_START + 700)]);
+    },
+  );
+}
+
+forEachStore("pauses beside a step are not asked for again and again by a clock that is ahead", async (context) => {
+  const { store, host } = context;
+  let looks = 0;
+  const counting = new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      if (key === "pause") looks += 1;
+      const value = target[key] as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((step) => Promise.all([step.sleep("nap", 30_000), step.run("slow", () => gate.promise)]));
+  await using engine = createEngine({ store: counting, host: skewed(host, 60_000), jobs: { job } });
+  await engine.trigger(job, null);
+  await engine.start();
+
+  await pass(host, 2_000, 10);
+  gate.resolve();
+  await host.settle();
+
+  assert.ok(looks <= 5, `${looks} looks in 2 s`);
 });
 
 forEachStore("retry of a step leaves part of the delay to the host's chance", async (context) => {
@@ -193,6 +268,26 @@ forEachStore("retryAfter of an error sets the next delay, whatever the policy", 
   assert.deepEqual(calls, [0, 300, 300, 350]);
 });
 
+forEachStore("RetryAfterError sets the next delay, by the clock of the worker", async ({ store, host }) => {
+  const errors = [
+    new RetryAfterError(300),
+    new RetryAfterError(new Date(host.now() + 1_000)),
+    new RetryAfterError("60"),
+    new RetryAfterError("no delay"), // then it is that of the policy
+  ];
+  const { calls, work } = failsUntil(5, host, (attempt) => errors[attempt - 1]!);
+  const job = aJob((step) => step.run("fails", work, { retry: { maxAttempts: 5, delay: 10 } }));
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const events = recordEvents(engine);
+  const { id } = await engine.trigger(job, null);
+
+  await workOff(engine, host, id, 100);
+
+  assert.equal((await engine.getRun(id))!.status, "completed");
+  const retries = failures(events).map(({ retryAt }) => Date.parse(retryAt!) - FAKE_START);
+  assert.deepEqual(retries, [calls[0]! + 300, 1_000, calls[2]! + 60_000, calls[3]! + 10]);
+});
+
 forEachStore("retryAfter parks the run when it is long, and gives no attempt more", async (context) => {
   const { store, host } = context;
   const { calls, work } = failsUntil(3, host, () => Object.assign(new Error("busy"), { retryAfter: 60_000 }));
@@ -315,13 +410,16 @@ forEachStore("getSteps() shows a step that stands between two attempts", async (
 
   const startedAt = isoTime(FAKE_START);
   const step = { id: `${id}/flaky`, runId: id, name: "flaky", index: 0, startedAt, completedAt: null, output: null };
-  assert.deepEqual(first, [{ ...step, status: "failed", error: "failure 1", attempts: 1 }]);
-  assert.deepEqual(second, [{ ...step, status: "failed", error: "failure 2", attempts: 2 }]);
+  const withoutFailure = ({ failure: _, ...step }: Step) => step;
+  assert.deepEqual(first.map(withoutFailure), [{ ...step, status: "failed", error: "failure 1", attempts: 1 }]);
+  assert.deepEqual(second.map(withoutFailure), [{ ...step, status: "failed", error: "failure 2", attempts: 2 }]);
+  assert.deepEqual([...first, ...second].map(({ failure }) => failure?.message), ["failure 1", "failure 2"]);
   assert.deepEqual(third, [{
     ...step,
     status: "completed",
     output: "attempt 3",
     error: null,
+    failure: null,
     attempts: 3,
     completedAt: isoTime(FAKE_START + 10_000),
   }]);

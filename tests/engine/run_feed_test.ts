@@ -4,7 +4,8 @@ import { Pulse } from "../../src/engine/pulse.ts";
 import { RunFeed } from "../../src/engine/run_feed.ts";
 import { StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
-import { ACTIVITY_LASTS_MS, type Claim, type NewRun, type RunState, type Store } from "../../src/store.ts";
+import { ACTIVITY_LASTS_MS } from "../../src/activity.ts";
+import type { Claim, NewRun, RunState, Store } from "../../src/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import type { FakeHost } from "../support/fake_host.ts";
 import { aPause, aRun } from "../support/fixtures.ts";
@@ -23,6 +24,7 @@ function aFeed({ store, host }: StoreTest) {
     pulse: new Pulse(changing(store), 1_000, { host, hub }),
     host,
     claimHere: (runId) => executing.get(runId) ?? null,
+    progressHere: () => null,
   });
   return { feed, hub, executing };
 }

@@ -44,6 +44,7 @@ async function aWorld() {
     pulse: new Pulse(store, 1_000, { host, hub }),
     host,
     claimHere: (runId) => executing.get(runId) ?? null,
+    progressHere: () => null,
   });
   const [added] = await store.enqueue([aRun()]);
   const run = added!.run;

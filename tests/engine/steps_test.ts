@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { RunFailedError, StepError } from "../../src/error.ts";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
@@ -17,6 +16,7 @@ import {
   recordEvents,
   type StoreTest,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 
@@ -539,7 +539,7 @@ forEachStore("run() fails a run whose output does not fit its schema", async ({ 
 
   const run = (await engine.getRun(id))!;
   assert.equal(run.status, "failed");
-  assert.match(run.error!, /output does not fit its schema: n: no number/);
+  assert.match(run.error!, /^The output of job "\w+" does not fit its schema: n: no number$/);
   assert.equal(run.output, null);
 });
 
@@ -560,7 +560,7 @@ forEachStore("run() fails a run whose output cannot be kept as JSON", async (con
   const run = await perform(context, () => ({ when: [new Set()] }));
 
   assert.equal(run.status, "failed");
-  assert.match(run.error!, /The output cannot be kept as JSON: a Set at \$\.when\[0\]/);
+  assert.match(run.error!, /The output of job "\w+" cannot be kept as JSON: a Set at \$\.when\[0\]/);
 });
 
 forEachStore("step.progress() is told at once and kept with the next write", async ({ store, host }) => {

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
@@ -18,6 +17,7 @@ import {
   pass,
   recordEvents,
 } from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
   return defineJob({ name, input: anything, run });
@@ -711,21 +711,234 @@ forEachStore("stop() keeps what a step returns when it is aborted, and not what 
   assert.deepEqual((await next.getRun(id))!.output, ["kept", "second"]);
 });
 
-forEachStore("stop() interrupts a job that waits for something outside of steps", async ({ store, host }) => {
+/** A job that does something outside of its steps, which goes on when it is let go. */
+function anOutsideJob(after: (step: StepContext) => unknown = () => "done") {
   const reached = Promise.withResolvers<AbortSignal>();
-  const job = aJob((step) => {
+  const gate = Promise.withResolvers<void>();
+  const bodies: number[] = [];
+  let active = 0;
+  const job = aJob(async (step) => {
+    bodies.push(++active);
     reached.resolve(step.abortSignal);
-    return new Promise((resolve) => step.abortSignal.addEventListener("abort", resolve));
+    await gate.promise;
+    active -= 1;
+    return await after(step);
   });
+  return { job, reached: reached.promise, letGo: gate.resolve, bodies };
+}
+
+forEachStore(
+  "stop() lets code outside of steps go on to the next step, then releases the run",
+  async ({ store, host }) => {
+    let calls = 0;
+    const { job, reached, letGo, bodies } = anOutsideJob((step) => step.run("after", () => ++calls));
+    const engine = createEngine({ store, host, jobs: { job } });
+    await using other = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger(job, 1, { concurrencyKey: "one" });
+    await engine.start();
+    const abortSignal = await reached;
+    await other.start();
+
+    const stopping = engine.stop();
+    await pass(host, 5_000, 500);
+    const before = { isAborted: abortSignal.aborted, status: (await store.getRun(id))!.status, bodies: [...bodies] };
+    letGo();
+    await stopping;
+    await pass(host, 2_000, 100);
+    await other.waitForRun(id);
+
+    assert.deepEqual(before, { isAborted: false, status: "running", bodies: [1] });
+    assert.deepEqual(bodies, [1, 1]); // never two at once
+    assert.equal(calls, 1);
+  },
+);
+
+forEachStore("stop() lets code outside of steps go on to the job's end", async ({ store, host }) => {
+  const { job, reached, letGo } = anOutsideJob();
   const engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
   await engine.start();
-  const abortSignal = await reached.promise;
+  await reached;
 
-  await engine.stop();
+  const stopping = engine.stop();
+  await pass(host, 2_000, 500);
+  letGo();
+  await stopping;
 
-  assert.equal(abortSignal.aborted, true);
-  assert.equal((await engine.getRun(id))!.status, "pending");
+  assert.equal((await store.getRun(id))!.output, "done");
+});
+
+forEachStore("stop() lets a job go on after a step that was being executed", async ({ store, host }) => {
+  const gate = Promise.withResolvers<void>();
+  const between = Promise.withResolvers<void>();
+  const { job, reached, letGo } = aGate();
+  const longer = aJob(async (step, input) => {
+    await job.run(step, input);
+    between.resolve();
+    await gate.promise;
+    return "done";
+  });
+  const engine = createEngine({ store, host, jobs: { longer } });
+  const { id } = await engine.trigger(longer, 1);
+  await engine.start();
+  await reached;
+
+  const stopping = engine.stop();
+  letGo("result");
+  await between.promise;
+  await pass(host, 2_000, 500);
+  gate.resolve();
+  await stopping;
+
+  assert.equal((await store.getRun(id))!.output, "done");
+});
+
+forEachStore(
+  "stop() aborts a job that comes to no checkpoint in time, by default after 8 s",
+  async ({ store, host }) => {
+    const reached = Promise.withResolvers<AbortSignal>();
+    const job = aJob((step) => {
+      reached.resolve(step.abortSignal);
+      return new Promise((resolve) => step.abortSignal.addEventListener("abort", resolve));
+    });
+    const engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger(job, 1);
+    await engine.start();
+    const abortSignal = await reached.promise;
+
+    const stopping = engine.stop();
+    await pass(host, 7_900, 100);
+    const before = abortSignal.aborted;
+    await pass(host, 1_000, 100);
+    await stopping;
+
+    assert.deepEqual([before, abortSignal.aborted], [false, true]);
+    assert.equal((await store.getRun(id))!.status, "pending");
+  },
+);
+
+forEachStore(
+  "stop() keeps the key of a cancelled run whose step does not end, until it is out of time",
+  async (context) => {
+    const { store, host } = context;
+    const { job, reached } = aGate();
+    const engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger(job, 1, { concurrencyKey: "one" });
+    await engine.start();
+    await reached;
+    await engine.cancel(id);
+    await pass(host, 1_000, 100);
+
+    const stopping = engine.stop({ timeout: 5_000 });
+    await pass(host, 4_000, 500);
+    const during = (await store.getLeases()).length;
+    await pass(host, 3_000, 500);
+    await stopping;
+
+    assert.deepEqual([during, (await store.getLeases()).length], [1, 0]);
+  },
+);
+
+forEachStore("a cancelled run keeps its key while code outside of steps goes on", async ({ store, host }) => {
+  const { job, reached, letGo, bodies } = anOutsideJob((step) => step.run("after", () => 1));
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1, { concurrencyKey: "one" });
+  await engine.start();
+  await reached;
+  const next = await engine.trigger(job, 2, { concurrencyKey: "one" });
+
+  await engine.cancel(id);
+  await pass(host, 2_000, 200);
+  const during = (await store.getRun(next.id))!.status;
+  letGo();
+  await pass(host, 2_000, 200);
+
+  assert.equal(during, "pending");
+  assert.equal((await store.getRun(next.id))!.status, "completed");
+  assert.deepEqual(bodies, [1, 1]);
+});
+
+forEachStore("a worker hears within 250 ms that another process has cancelled a run", async ({ store, host }) => {
+  const { job, reached, letGo } = aGate();
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await using other = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  const abortSignal = await reached;
+
+  await other.cancel(id);
+  await pass(host, 250, 10);
+  const isAborted = abortSignal.aborted;
+  letGo("late");
+  await host.settle();
+
+  assert.equal(isAborted, true);
+});
+
+forEachStore("a worker keeps progress soon, although nothing else is written", async ({ store, host }) => {
+  const { job, reached, letGo } = aGate();
+  const reporting = aJob(async (step, input) => {
+    step.progress(1, 3);
+    await job.run(step, input);
+  });
+  await using engine = createEngine({ store, host, jobs: { reporting } });
+  const { id } = await engine.trigger(reporting, 1);
+  await engine.start();
+  await reached;
+
+  await pass(host, 250, 50);
+  const { progress } = (await store.getRun(id))!;
+  letGo("done");
+  await engine.waitForRun(id);
+
+  assert.deepEqual(progress, { current: 1, total: 3 });
+});
+
+forEachStore("a worker keeps progress that the store could not take, as soon as it can", async ({ store, host }) => {
+  let isDown = true;
+  const flaky = failing(store, (method) => isDown && method === "renew" ? "before" : null);
+  const { job, reached, letGo } = aGate();
+  const reporting = aJob(async (step, input) => {
+    step.progress(1);
+    await job.run(step, input);
+  });
+  await using engine = createEngine({ store: flaky, host, jobs: { reporting } });
+  const { id } = await engine.trigger(reporting, 1);
+  await engine.start();
+  await reached;
+
+  await pass(host, 500, 50);
+  isDown = false;
+  await pass(host, 1_200, 100);
+  const { progress } = (await store.getRun(id))!;
+  letGo("done");
+  await engine.waitForRun(id);
+
+  assert.deepEqual(progress, { current: 1 });
+});
+
+forEachStore("a worker renews early only for progress that nothing else has kept", async ({ store, host }) => {
+  let renewals = 0;
+  const counting = failing(store, (method) => {
+    if (method === "renew") renewals += 1;
+    return null;
+  });
+  const { job, reached, letGo } = aGate();
+  const reporting = aJob(async (step, input) => {
+    step.progress(1);
+    await step.run("quick", () => 1);
+    await job.run(step, input);
+  });
+  await using engine = createEngine({ store: counting, host, jobs: { reporting } });
+  const { id } = await engine.trigger(reporting, 1);
+  await engine.start();
+  await reached;
+
+  await pass(host, 1_000, 50);
+  letGo("done");
+  await engine.waitForRun(id);
+
+  assert.equal(renewals, 0);
 });
 
 forEachStore("stop() ends although the store fails", async ({ store, host }) => {

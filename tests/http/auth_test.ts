@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { z } from "zod";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../src/http/auth.ts";
 import { createHandler } from "../../src/http/handler.ts";
+import { defineJob } from "../../src/job.ts";
 import type { ListFilter, Run, RunFilter } from "../../src/run.ts";
 import type { Signal, Wait } from "../../src/wait.ts";
 import { forEachStore } from "../support/for_each_store.ts";
@@ -62,8 +64,27 @@ Deno.test("onTrigger sees what is about to be stored, frozen, with the keys that
   await service.ask("POST", "/trigger", { body: plain });
   await service.ask("POST", "/trigger", { body: { ...plain, ...keys, labels: { org: "a" }, unknown: 1 } });
 
-  assert.deepEqual(seen, [{ ...plain, labels: {} }, { ...plain, ...keys, labels: { org: "a" } }]);
+  const parsed = plain.input;
+  assert.deepEqual(seen, [{ ...plain, parsed, labels: {} }, { ...plain, parsed, ...keys, labels: { org: "a" } }]);
   assert.ok(seen.flat().every(isFrozenThrough));
+});
+
+Deno.test("onTrigger sees what the job will receive beside what was given", async () => {
+  const seen: RequestedTrigger[] = [];
+  const received: unknown[] = [];
+  const schema = z.object({ amount: z.coerce.number(), limit: z.object({ of: z.number() }).default({ of: 9 }) });
+  const pay = defineJob({ name: "pay", input: schema, run: (_step, input) => void received.push(input) });
+  const auth: HandlerAuth<void> = { authenticate: () => {}, onTrigger: (_user, trigger) => void seen.push(trigger) };
+  await using service = aService({ auth }, undefined, { pay });
+
+  await service.ask("POST", "/trigger", { body: { jobName: "pay", input: { amount: "7", unknown: 1 } } });
+  await service.engine.runUntilIdle();
+
+  assert.deepEqual(seen.map(({ input, parsed }) => ({ input, parsed })), [
+    { input: { amount: "7", unknown: 1 }, parsed: { amount: 7, limit: { of: 9 } } },
+  ]);
+  assert.deepEqual(received, [seen[0]!.parsed]);
+  assert.ok(isFrozenThrough(seen[0]));
 });
 
 Deno.test("onTrigger refuses before anything is stored or told", async () => {
@@ -284,13 +305,13 @@ for (const [what, returned] of Object.entries(FORGOTTEN)) {
       scopeRunsSubscribe: () => service.ask("GET", "/runs/subscribe"),
     };
 
-    if (returned === false) delete asked.authenticate; // whatever it returns is a context
     for (const [name, ask] of Object.entries(asked)) {
       wrong = name;
       assert.equal((await ask()).status, 500, name);
     }
 
     assert.equal(heard.length, Object.keys(asked).length);
+    for (const error of heard) assert.match((error as Error).message, /^auth\.\w+ returned .*throw/);
     assert.equal((await service.engine.getRuns()).total, 1);
     assert.equal((await service.engine.getRun(runId))!.status, "waiting");
   });
@@ -317,6 +338,7 @@ const WARNED: [auth: HandlerAuth<void>, named: string[]][] = [
   [{ authenticate, onRunAccess, onTrigger: () => {} }, ["scopeRuns"]],
   [{ authenticate, scopeRuns, onTrigger: () => {} }, ["onRunAccess"]],
   [{ authenticate, onRunAccess, scopeRunsSubscribe: scopeRuns, onTrigger: () => {} }, ["scopeRuns"]],
+  [{ authenticate, onRunAccess, scopeRuns }, ["onTrigger"]],
 ];
 
 for (const [auth, named] of WARNED) {
@@ -331,12 +353,12 @@ for (const [auth, named] of WARNED) {
   });
 }
 
-Deno.test("createHandler() does not warn without auth, nor when runs and lists are guarded", async () => {
+Deno.test("createHandler() does not warn without auth, nor when triggers, runs and lists are guarded", async () => {
   await using service = aService();
 
   const warnings = warningsOf(() => {
     createHandler(service.engine);
-    createHandler(service.engine, { auth: { authenticate, onRunAccess, scopeRuns } });
+    createHandler(service.engine, { auth: { authenticate, onTrigger: () => {}, onRunAccess, scopeRuns } });
   });
 
   assert.deepEqual(warnings, []);

@@ -5,6 +5,7 @@ import { checkProperty } from "./fuzz/check_property.ts";
 import { aCommand, aLineCommand, aRequestCommand, resolveCommand } from "./fuzz/command.ts";
 import { found } from "./fuzz/found.ts";
 import { LEASE_MS } from "./fuzz/model.ts";
+import { type Naming, NAMINGS } from "./fuzz/tenants.ts";
 import { Play } from "./fuzz/play.ts";
 import { aWildRequest } from "./fuzz/wild_request.ts";
 import { WildService } from "./fuzz/wild_service.ts";
@@ -35,6 +36,13 @@ function forEachStore<T>(
   }
 }
 
+const aNaming = fc.constantFrom(...NAMINGS);
+
+/** What was found, with and without names for tenants. */
+function withNamings<T extends unknown[]>(examples: readonly T[]): [Naming, ...T][] {
+  return examples.flatMap((example) => NAMINGS.map((naming): [Naming, ...T] => [naming, ...example]));
+}
+
 /** Several of something, as likely many as few. */
 function several<T>(item: fc.Arbitrary<T>, minLength: number, maxLength: number): fc.Arbitrary<T[]> {
   return fc.noBias(fc.array(item, { minLength, maxLength, size: "max" }));
@@ -54,9 +62,9 @@ forEachStore(
 
 forEachStore(
   "whatever two tenants ask for, one after another, comes to what a model says",
-  { runs: 70, values: fc.oneof(several(aCommand, 1, 50), several(aLineCommand, 1, 25)) },
-  (store, commands) =>
-    Play.run(store, async (play) => {
+  { runs: 70, values: fc.tuple(aNaming, fc.oneof(several(aCommand, 1, 50), several(aLineCommand, 1, 25))) },
+  (store, [naming, commands]) =>
+    Play.run(store, naming, async (play) => {
       await play.perform(commands);
 
       await play.lookAtAll();
@@ -67,11 +75,11 @@ forEachStore(
   "what two tenants ask for at once comes to what a model says that does it in some order",
   {
     runs: 40,
-    values: fc.tuple(several(aCommand, 0, 15), several(aRequestCommand({ among: 2 }), 2, 6)),
-    examples: found.atOnce,
+    values: fc.tuple(aNaming, several(aCommand, 0, 15), several(aRequestCommand({ among: 2 }), 2, 6)),
+    examples: withNamings(found.atOnce),
   },
-  (store, [commands, atOnce]) =>
-    Play.run(store, async (play) => {
+  (store, [naming, commands, atOnce]) =>
+    Play.run(store, naming, async (play) => {
       await play.perform(commands);
 
       await play.performAtOnce(atOnce);
@@ -84,11 +92,11 @@ forEachStore(
   "what two tenants ask for at once, while runs are executed, breaks no promise",
   {
     runs: 30,
-    values: fc.tuple(several(aCommand, 0, 15), several(aRequestCommand({ among: 3 }), 2, 20)),
-    examples: found.whileExecuting,
+    values: fc.tuple(aNaming, several(aCommand, 0, 15), several(aRequestCommand({ among: 3 }), 2, 20)),
+    examples: withNamings(found.whileExecuting),
   },
-  (store, [commands, atOnce]) =>
-    Play.run(store, async (play) => {
+  (store, [naming, commands, atOnce]) =>
+    Play.run(store, naming, async (play) => {
       const getRuns = async () => (await play.world.engine.getRuns({ limit: 1_000 })).runs;
       await play.perform(commands);
       const before = await getRuns();
@@ -96,7 +104,7 @@ forEachStore(
 
       const deeds = await play.world.within(MAX_WORK_MS, play.actAtOnce([{ kind: "work" }, ...actions]));
 
-      checkBurst({ deeds, before, after: await getRuns() });
+      checkBurst({ naming, deeds, before, after: await getRuns() });
       await play.actAtOnce([{ kind: "pass", ms: LEASE_MS }]);
       await play.world.within(MAX_WORK_MS, play.actAtOnce([{ kind: "work" }]));
       for (const { status } of await getRuns()) assert.match(status, /^(waiting|completed|failed|cancelled)$/);

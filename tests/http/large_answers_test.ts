@@ -4,6 +4,7 @@ import { NotFoundError, StoreError } from "../../src/error.ts";
 import { defineJob } from "../../src/job.ts";
 import { decode, type Json } from "../../src/json.ts";
 import { type Run, toClientRun } from "../../src/run.ts";
+import { toClientStep } from "../../src/step.ts";
 import type { Store, ValuePart } from "../../src/store.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -101,7 +102,11 @@ forEachStore(
       const details = await Promise.all(
         ["steps", "waits", "logs"].map(async (path) => (await service.ask("GET", `/${path}?runId=${id}`)).body),
       );
-      const expected = [await engine.getSteps(id), await engine.getWaits(id), await engine.getLogs(id)];
+      const expected = [
+        (await engine.getSteps(id)).map(toClientStep),
+        await engine.getWaits(id),
+        await engine.getLogs(id),
+      ];
       assert.deepEqual(details, json(expected));
       assert.deepEqual(expected.map(({ length }) => length), [8, 7, 5]);
     }

@@ -57,6 +57,56 @@ for (const [what, [field, fields]] of Object.entries(WRONG_BODIES)) {
   });
 }
 
+const MISSPELLED: [name: string, meant: string][] = [
+  ["idempotency_key", "idempotencyKey"],
+  ["idempotencykey", "idempotencyKey"],
+  ["Concurrency-Key", "concurrencyKey"],
+  ["InPut", "input"],
+  ["job-name", "jobName"],
+  ["job_name", "jobName"],
+  ["COALESCE", "coalesce"],
+  ["labels_", "labels"],
+];
+
+for (const [name, meant] of MISSPELLED) {
+  Deno.test(`POST /trigger refuses a field "${name}", beside the right one as well`, async () => {
+    await using service = aService();
+    const { [meant]: _, ...others } = { jobName: "echo", input: {} } as Record<string, unknown>;
+
+    const answers = [
+      await service.ask("POST", "/trigger", { body: { jobName: "echo", input: {}, [name]: "x" } }),
+      await service.ask("POST", "/trigger", { body: { ...others, [name]: "x" } }),
+    ];
+
+    for (const { status, body } of answers) {
+      assert.deepEqual([status, body], [400, {
+        error: `The body has a field "${name}": did you mean "${meant}"?`,
+        code: "invalid_request",
+      }]);
+    }
+    assert.equal((await service.engine.getRuns()).total, 0);
+  });
+}
+
+Deno.test("POST /trigger ignores other fields that it does not know", async () => {
+  await using service = aService();
+  const unknown = { key: 1, name: 2, inputs: {}, label: "x", "idempotency key": "k", "": null };
+
+  const { status } = await service.ask("POST", "/trigger", { body: { jobName: "echo", input: {}, ...unknown } });
+
+  assert.equal(status, 200);
+});
+
+Deno.test("POST /trigger cuts the name of a misspelled field", async () => {
+  await using service = aService();
+
+  const { status, body } = await service.ask("POST", "/trigger", { body: { [`${"_".repeat(500_000)}jobName`]: 1 } });
+
+  assert.equal(status, 400);
+  assert.match(body.error, /did you mean "jobName"/);
+  assert.ok(body.error.length < 200);
+});
+
 Deno.test("POST /trigger names everything that it refuses", async () => {
   await using service = aService();
 

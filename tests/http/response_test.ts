@@ -14,15 +14,19 @@ import {
   ValidationError,
   WaitExpiredError,
 } from "../../src/error.ts";
-import { jsonResponse, MethodNotAllowedError, refuse } from "../../src/http/response.ts";
+import { jsonResponse, MethodNotAllowedError, notFound, refuse } from "../../src/http/response.ts";
+import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { aService } from "../support/http.ts";
+import { aFailure } from "../support/fixtures.ts";
+import { aRequest, aService, type Asked } from "../support/http.ts";
+import { sightOf } from "../support/tenants.ts";
 
 const HEADERS = {
   "content-type": "application/json",
   "cache-control": "no-store",
+  "cross-origin-resource-policy": "same-origin",
   "x-content-type-options": "nosniff",
 };
 
@@ -39,6 +43,7 @@ const SHOWN: [error: HoldfastError, status: number, code: ErrorCode][] = [
   [new WaitExpiredError("no"), 410, "wait_expired"],
   [new HoldfastError("body_too_large", "no"), 413, "body_too_large"],
   [new HoldfastError("unsupported_encoding", "no"), 415, "unsupported_encoding"],
+  [new HoldfastError("unknown_host", "no"), 421, "unknown_host"],
 ];
 
 for (const [error, status, code] of SHOWN) {
@@ -62,8 +67,13 @@ const HIDDEN: unknown[] = [
   new HoldfastError("internal", "secret"),
   new StoreError("secret", { code: "internal" }),
   new LeaseLostError({ runId: "secret", generation: 1 }),
-  new StepError({ name: "Error", message: "secret" }, { name: "secret", attempts: 1 }),
-  new RunFailedError("secret", "secret"),
+  new StepError(aFailure({ message: "secret" }), { name: "secret", attempts: 1 }),
+  new RunFailedError({
+    runId: "secret",
+    jobName: "secret",
+    stepName: null,
+    failure: aFailure({ message: "secret" }),
+  }),
   new RunCancelledError("secret"),
   new TimeoutError("secret"),
   new HoldfastError("non_retryable", "secret"),
@@ -98,12 +108,28 @@ Deno.test("refuse() answers 503 to what is said to be unavailable", async () => 
   assert.deepEqual(await response.json(), { error: "There are 10000 streams already", code: "unavailable" });
 });
 
-Deno.test("refuse() tells what a schema refused", async () => {
-  const issues = [{ path: ["rows", 0, "n"], message: "must be a number" }];
+Deno.test("refuse() answers 429 to too many streams, and says when to come back", async () => {
+  const { response, hidden } = refuse(new HoldfastError("too_many_streams", "no"));
 
-  const { response } = refuse(new ValidationError("no", { code: "invalid_input", issues }));
+  assert.deepEqual([response.status, response.headers.get("retry-after"), hidden], [429, "1", null]);
+  assert.deepEqual(await response.json(), { error: "no", code: "too_many_streams" });
+});
 
-  assert.deepEqual(await response.json(), { error: "no", code: "invalid_input", issues });
+Deno.test("refuse() tells what a schema refused once: not in the text as well", async () => {
+  const issue = { path: ["rows", 0, "n"], message: "must be a number" };
+  const refusals = [
+    new ValidationError("no", { code: "invalid_input", issues: [issue] }),
+    new ValidationError("no", { code: "invalid_input", issues: [issue, issue] }),
+    new ValidationError("no", { code: "invalid_input", issues: [issue], issuesLeftOut: 7 }),
+  ];
+
+  const bodies = await Promise.all(refusals.map((error) => refuse(error).response.json()));
+
+  assert.deepEqual(bodies, [
+    { error: "no: 1 issue", code: "invalid_input", issues: [issue] },
+    { error: "no: 2 issues", code: "invalid_input", issues: [issue, issue] },
+    { error: "no: 8 issues, of which 7 are left out", code: "invalid_input", issues: [issue], issuesLeftOut: 7 },
+  ]);
 });
 
 Deno.test("refuse() tells which methods a path has", () => {
@@ -189,4 +215,76 @@ Deno.test("fetch() answers every success and every refusal with the same headers
   ];
 
   for (const { headers } of answers) assert.deepEqual(Object.fromEntries(headers), HEADERS);
+});
+
+Deno.test("notFound() makes the very Response of an unknown run, a new one each time", async () => {
+  await using service = aService();
+
+  const unknown = await sightOf(await service.handler.fetch(aRequest("GET", "/run?runId=unknown")));
+
+  assert.deepEqual(await sightOf(notFound()), unknown);
+  assert.deepEqual(await sightOf(notFound()), unknown);
+});
+
+Deno.test("a run that a hook hides with notFound() cannot be told from an unknown one", async () => {
+  const hide = () => {
+    throw notFound();
+  };
+  await using service = aService({ auth: { authenticate: () => {}, onTrigger: () => {}, onRunAccess: hide } });
+  const { id } = await service.engine.trigger("echo", {});
+
+  for (const [method, path] of [["GET", "/run"], ["GET", "/subscribe"], ["POST", "/cancel"], ["DELETE", "/run"]]) {
+    const sights = [];
+    for (const runId of [id, "unknown"]) {
+      sights.push(await sightOf(await service.handler.fetch(aRequest(method!, `${path}?runId=${runId}`))));
+    }
+    assert.deepEqual(sights[0], sights[1], path);
+  }
+});
+
+Deno.test("every Response of ours says that no page of another origin may embed it", async () => {
+  const body = { jobName: "approval", input: {} };
+  await using service = aService();
+  const { body: { runId } } = await service.ask("POST", "/trigger", { body });
+  await service.engine.runUntilIdle();
+  const [wait] = await service.engine.getWaits(runId);
+  const bodies: Record<string, Asked> = {
+    trigger: { body },
+    signal: { body: { signalId: "s", payload: 1 } },
+  };
+  const statuses = new Set<number>();
+
+  for (const [name, { method, path }] of Object.entries(routes)) {
+    for (const query of [`?runId=${runId}&waitId=${wait!.id}`, "?runId=unknown&waitId=unknown", "?limit=x"]) {
+      const response = await service.handler.fetch(aRequest(method, path + query, bodies[name]));
+      await response.body!.cancel();
+      statuses.add(response.status);
+
+      assert.equal(response.headers.get("cross-origin-resource-policy"), "same-origin", `${path}${query}`);
+      assert.equal(response.headers.get("x-content-type-options"), "nosniff", `${path}${query}`);
+    }
+  }
+
+  await service.engine.stop();
+  const ended = await service.handler.fetch(aRequest("GET", "/runs/subscribe"));
+
+  assert.deepEqual([...statuses].sort(), [200, 400, 404, 409]);
+  assert.equal(await ended.text(), "retry: 1000\n\n");
+  assert.equal(ended.headers.get("cross-origin-resource-policy"), "same-origin");
+});
+
+Deno.test("a hook's Response is passed on as it is", async () => {
+  const refusal = new Response("no", { status: 403 });
+  await using service = aService({
+    auth: {
+      authenticate: () => {
+        throw refusal;
+      },
+    },
+  });
+
+  const response = await service.handler.fetch(aRequest("GET", "/runs"));
+
+  assert.equal(response, refusal);
+  assert.deepEqual([...response.headers.keys()], ["content-type"]);
 });

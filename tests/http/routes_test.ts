@@ -3,6 +3,7 @@ import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
+import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { anything, claimOne, forEachStore, pass } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
@@ -301,6 +302,31 @@ forEachStore("GET /runs counts only the labels of the client, and not those that
   assert.deepEqual([status, body.total], [200, 1]);
 });
 
+forEachStore("no route shows a stack: /run, /runs and /steps tell the message and the step", async (context) => {
+  const failing = defineJob({
+    name: "failing",
+    input: anything,
+    run: (step) =>
+      step.run("read", () => {
+        throw new Error("no such file", { cause: new Error("a hidden cause") });
+      }),
+  });
+  await using service = aService({}, context, { failing });
+  const runId = await aRunOf(service, "failing");
+  assert.match((await service.engine.getRun(runId))!.failure!.stack!, /routes_test/);
+
+  const { body: run } = await service.ask("GET", `/run?runId=${runId}`);
+  const { body: { runs } } = await service.ask("GET", "/runs");
+  const { body: steps } = await service.ask("GET", `/steps?runId=${runId}`);
+
+  assert.deepEqual([run.error, run.failedStepName, steps[0].error], ["no such file", "read", "no such file"]);
+  assert.deepEqual(runs, [run]);
+  assert.deepEqual(Object.keys(steps[0]).sort(), [
+    ...["attempts", "completedAt", "error", "id", "index", "name", "output", "runId", "startedAt", "status"],
+  ]);
+  assert.ok(!/routes_test|hidden|failure/.test(JSON.stringify([run, runs, steps])));
+});
+
 forEachStore("GET /steps shows the recorded steps in the order of their index", async (context) => {
   const stepping = defineJob({
     name: "stepping",
@@ -567,6 +593,22 @@ for (const path of ["/retrigger", "/retry"]) {
     await service.engine.runUntilIdle();
 
     assert.deepEqual([fromFailure.status, readsFromFailure, fromStart.status, reads], [200, 1, 200, 2]);
+  });
+
+  forEachStore(`POST ${path} twice makes one run, to which the old one is linked`, async (context) => {
+    await using service = aService({}, context);
+    const old = await aRunOf(service, "fail");
+
+    const answers = await Promise.all([1, 2].map(() => service.ask("POST", `${path}?runId=${old}&from=failure`)));
+
+    const [first, second] = answers.map(({ body }) => body);
+    assert.deepEqual(first, { success: true, runId: first.runId, status: "pending" });
+    assert.deepEqual(second, first);
+    const { body: { runs } } = await service.ask("GET", "/runs");
+    const links = runs.map(({ id, retriggerOf, retriggeredAs }: ClientRun) => [id, retriggerOf, retriggeredAs]);
+    assert.deepEqual(links, [[first.runId, old, undefined], [old, undefined, first.runId]]);
+    const { body: shown } = await service.ask("GET", `/run?runId=${old}`);
+    assert.equal(shown.retriggeredAs, first.runId);
   });
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { addedBy, narrow, narrowList, readScope } from "../../src/http/scope.ts";
 import { matches, type RunFilter } from "../../src/run.ts";
+import { aService } from "../support/http.ts";
 
 const NARROWED: [filter: RunFilter, scope: RunFilter, both: RunFilter][] = [
   [{}, {}, { limit: 50 }],
@@ -140,4 +141,15 @@ Deno.test("readScope() takes a limit that no list can reach", () => {
 /** What of a filter restricts. */
 function given(filter: RunFilter): RunFilter {
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
+}
+
+for (const scope of [{ jobName: [] }, { status: [] }] as const) {
+  Deno.test(`GET /runs shows nothing to a caller whose scope is ${JSON.stringify(scope)}`, async () => {
+    await using service = aService({ auth: { authenticate: () => "somebody", scopeRuns: () => scope } });
+    await service.engine.trigger("echo", {});
+
+    const { status, body } = await service.ask("GET", "/runs");
+
+    assert.deepEqual([status, body], [200, { runs: [], total: 0, hasMore: false }]);
+  });
 }

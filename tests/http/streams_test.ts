@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import { StoreError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/options.ts";
@@ -11,6 +10,7 @@ import { EventReader } from "../support/event_reader.ts";
 import { anything, claimOne, forEachStore, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
 import { aPause } from "../support/fixtures.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 /** A job that a test plays: its step context, and how it ends. */
 function aScript(name = "script") {
@@ -221,6 +221,28 @@ forEachStore("GET /subscribe tells the last event alone of a run that has ended,
   ]);
   assert.deepEqual(readers.map(({ events }) => events.length), [1, 1, 1]);
   assert.equal(context.host.timerCount, 0);
+});
+
+forEachStore("event streams never carry what was thrown itself", async (context) => {
+  const thrown = Object.assign(new Error("no such file", { cause: new Error("secret") }), { toJSON: () => "secret" });
+  const failing = defineJob({
+    name: "failing",
+    input: anything,
+    run: (step) => step.run("read", () => Promise.reject(thrown)),
+  });
+  await using service = aService({}, context, { failing });
+  const { id } = await service.engine.trigger("failing", 1);
+  const readers = [await follow(service, id), await followList(service)];
+
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+
+  const failures = readers.flatMap(({ events }) => events.filter(({ type }) => type.endsWith(":fail")));
+  assert.deepEqual(failures.map(({ type }) => type), ["step:fail", "run:fail", "run:fail"]);
+  assert.partialDeepStrictEqual(failures, Array(3).fill({ error: "no such file" }));
+  assert.ok(failures.every((event) => !("thrown" in event)));
+  assert.ok(!JSON.stringify(failures).includes("secret"));
+  await readers[1]!.leave();
 });
 
 const ENDINGS: Record<string, (service: Service, id: string, store: Store) => Promise<unknown>> = {
@@ -561,7 +583,7 @@ forEachStore("event streams leave nothing behind when their readers go away", as
 
   for (const reader of readers) await reader.leave();
   step.progress(3);
-  await host.settle();
+  await pass(host, 300, 50); // until the worker has kept it
 
   assert.ok(whileOpen > timers);
   assert.equal(host.timerCount, timers);
@@ -616,18 +638,48 @@ forEachStore(
 forEachStore("event streams opened after others were ended unread are streams like any other", async (context) => {
   await using service = aService({}, context);
   const unread = await service.handler.fetch(aRequest("GET", "/runs/subscribe"));
-  await service.engine.trigger("echo", 1);
   await service.engine.stop();
+  await service.engine.start();
   await using reader = await followList(service);
   await context.host.settle();
 
   await unread.body!.cancel();
   await using other = await followList(service);
-  await service.engine.trigger("echo", 2);
+  await service.engine.trigger("approval", 1);
   await context.host.settle();
 
-  assert.deepEqual([reader.types, other.types], [["run:trigger"], ["run:trigger"]]);
+  assert.deepEqual([reader.types[0], other.types], ["run:trigger", reader.types]);
 });
+
+forEachStore("event streams of an engine that has stopped ask the client to come back, and end", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.stop();
+
+  const readers = [await follow(service, id), await followList(service)];
+  await Promise.all(readers.map(({ ended }) => ended));
+  const inProcess = await Array.fromAsync(service.engine.subscribe(id));
+
+  assert.deepEqual(readers.map(({ events, retries }) => [events, retries]), [[[], [1_000]], [[], [1_000]]]);
+  assert.deepEqual(inProcess, []);
+  assert.equal(context.host.timerCount, 0);
+});
+
+forEachStore(
+  "GET /subscribe shows progress that was reported a moment before, in the executing process",
+  async (context) => {
+    const { service, id, step, end } = await aPlay(context);
+    step.progress(7);
+
+    const reader = await follow(service, id);
+    await context.host.settle();
+
+    assert.deepEqual(reader.events.flatMap((event) => "progress" in event ? [event.progress] : []), [{ current: 7 }]);
+    await end();
+    await reader.ended;
+    await service.engine.stop();
+  },
+);
 
 forEachStore("event streams encode an event once, whatever the number of their readers", async (context) => {
   await using service = aService({}, context);

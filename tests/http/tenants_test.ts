@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { TriggerOptions } from "../../src/engine/trigger.ts";
 import { TimeoutError } from "../../src/error.ts";
 import type { HandlerAuth, RunOperation } from "../../src/http/auth.ts";
@@ -11,6 +10,7 @@ import { COALESCE_MODES, type Labels, type Run, RUN_STATUSES } from "../../src/r
 import { EventReader } from "../support/event_reader.ts";
 import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, type Asked, type Service } from "../support/http.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 import {
   anotherWorld,
   aRefusal,
@@ -59,7 +59,7 @@ const RUN_ROUTES = NAMES.flatMap((name) => {
 });
 
 /** What `authenticate` may return, whatever hosts make of it. */
-const CONTEXTS: readonly unknown[] = [{ org: "b" }, undefined, null, 0, "", false, NaN];
+const CONTEXTS: readonly unknown[] = [{ org: "b" }, undefined, null, 0, "", NaN];
 
 const WAYS = ["by its path", "by its function"] as const;
 type Way = typeof WAYS[number];
@@ -278,6 +278,7 @@ forEachStore(
       onSignal: hook("onSignal"),
       scopeRuns: hook("scopeRuns") as () => object,
       scopeRunsSubscribe: hook("scopeRunsSubscribe") as () => object,
+      tenant: hook("tenant") as () => string,
     };
     await using service = aTenantService({ auth }, world);
     await using withFallback = aTenantService({ auth: { ...auth, scopeRunsSubscribe: undefined } }, world);
@@ -291,7 +292,7 @@ forEachStore(
 
       assert.ok(response === refusal, `${name} refuses ${which}`);
       assert.deepEqual(await sightOf(response), expected, which);
-      const contexts = name === "authenticate" ? 0 : name === "onSignal" ? 2 : 1;
+      const contexts = name === "authenticate" ? 0 : name === "onSignal" || name === "tenant" ? 2 : 1;
       assert.equal(heard.length, contexts, `${name} refuses ${which}`);
       for (const given of heard) assert.ok(Object.is(given, context), `${name} refuses ${which}`);
     };
@@ -302,6 +303,7 @@ forEachStore(
       await refuse("authenticate", which, ask);
       await refuse(CASES[name].hook, which, ask);
       if (name === "signal") await refuse("onSignal", which, ask);
+      if (NEEDED_BY.tenant.includes(name)) await refuse("tenant", which, ask);
       if (name === "runsSubscribe") {
         await refuse("scopeRuns", which, () => askRoute(withFallback.handler, name, way));
       }
@@ -325,6 +327,9 @@ const CAREFUL: HandlerAuth<Org> = {
   },
   scopeRuns: ({ org }, filter) => ({ ...filter, labels: { ...filter.labels, org } }),
 };
+
+/** The same, with names for tenants. */
+const TENANTS: HandlerAuth<Org> = { ...CAREFUL, tenant: ({ org }) => org };
 
 /** What they write when they are not careful: what the client asks for wins. */
 const CARELESS: HandlerAuth<Org> = {
@@ -405,13 +410,16 @@ class Diary {
     take();
   }
 
-  /** Closes all streams, and answers everything that was told, without what is drawn at random or counted. */
-  async close(): Promise<string[]> {
+  /**
+   * Closes all streams, and answers everything that was told, without what is drawn at random.
+   *
+   * @param isCounted Whether events have numbers that count others' events as well: they are left out.
+   */
+  async close({ isCounted }: { isCounted: boolean }): Promise<string[]> {
     await Promise.all(this.#streams.map(({ reader }) => reader.cancel()));
     const ids = new Map<string, string>();
     return [...this.#told, ...this.#streams.map(({ path, text }) => `stream ${path}:\n${text}`)].map((text) =>
-      text
-        .replace(/"sequence":\d+/g, '"sequence":n')
+      (isCounted ? text.replace(/"sequence":\d+/g, '"sequence":n') : text)
         .replace(/[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}/g, (id) => {
           if (!ids.has(id)) ids.set(id, `id-${ids.size}`);
           return ids.get(id)!;
@@ -444,6 +452,8 @@ async function diaryOfB(world: StoreTest, { auth, filters, withA, isElsewhere }:
   await using elsewhere = createEngine({ store, host, jobs: { order } });
   const a = isElsewhere ? elsewhere : service.engine;
   const diaryOfA = new Diary(service, "a");
+  // Where tenants have names, A has keys of its own, and B may use the same ones.
+  const ofA = auth.tenant === undefined ? "" : "a/";
   const labelsOfA = JSON.parse('{"org":"a","team":"red","__proto__":"x","constructor":"x"}') as Labels;
   const triggerOfA = (input: object, options: TriggerOptions = {}) =>
     a.trigger("order", { secret: "secret of a", ...input }, { labels: labelsOfA, ...options });
@@ -468,7 +478,7 @@ async function diaryOfB(world: StoreTest, { auth, filters, withA, isElsewhere }:
 
   await meanwhile(async () => {
     await tenantRuns({ engine: a }, store, "a");
-    await triggerOfA({}, { idempotencyKey: "once", concurrencyKey: "line" });
+    await triggerOfA({}, { idempotencyKey: `${ofA}once`, concurrencyKey: `${ofA}line` });
     await diaryOfA.open("/runs/subscribe");
   });
   await list();
@@ -518,6 +528,11 @@ async function diaryOfB(world: StoreTest, { auth, filters, withA, isElsewhere }:
   }
   await service.engine.runUntilIdle();
   await look(waiting);
+  if (auth.tenant !== undefined) {
+    for (const coalesce of [undefined, ...COALESCE_MODES]) await triggerOfB({}, { concurrencyKey: "line", coalesce });
+    for (let times = 0; times < 2; times++) await triggerOfB({}, { idempotencyKey: "once" });
+    await service.engine.runUntilIdle();
+  }
   // The keys of another job are other keys.
   await triggerOfB({}, { jobName: "echo", idempotencyKey: "once" });
   await b.ask("POST", "/trigger", { jobName: "order", input: {}, labels: { org: "a" }, idempotencyKey: "once" });
@@ -533,10 +548,10 @@ async function diaryOfB(world: StoreTest, { auth, filters, withA, isElsewhere }:
   await look(UNKNOWN);
   await list();
 
-  await diaryOfA.close();
+  await diaryOfA.close({ isCounted: true });
   assert.deepEqual(heard, []);
   assert.equal((await service.engine.getRuns({ labels: { org: "a" } })).total > 0, withA);
-  return await b.close();
+  return await b.close({ isCounted: auth.tenant === undefined });
 }
 
 /** Shows no more than the first answer that differs. */
@@ -550,6 +565,7 @@ for (const isElsewhere of [false, true]) {
   const hosts = {
     careful: { auth: CAREFUL, filters: [...FILTERS, ...FILTERS_FOR_A] },
     careless: { auth: CARELESS, filters: FILTERS },
+    "careful, tenant-naming": { auth: TENANTS, filters: [...FILTERS, ...FILTERS_FOR_A] },
   };
   for (const [which, { auth, filters }] of Object.entries(hosts)) {
     forEachStore(
@@ -605,13 +621,16 @@ const LANDINGS: { status: TenantStatus; asks: TriggerOptions }[] = [
   { status: "pending", asks: { idempotencyKey: "once", concurrencyKey: "line", coalesce: "skip" } },
 ];
 
-/** Labels that are not those of A's run. */
-const OTHER_LABELS: readonly (Labels | undefined)[] = [undefined, {}, { org: "b" }, { org: "A" }, {
-  org: "a",
-  team: "",
-}, {
-  team: "a",
-}];
+/** The labels of B's trigger. Some are those of A's run. */
+const LANDING_LABELS: readonly (Labels | undefined)[] = [
+  undefined,
+  { org: "a" },
+  {},
+  { org: "b" },
+  { org: "A" },
+  { org: "a", team: "" },
+  { team: "a" },
+];
 
 /** A run of A on which B's trigger lands, with all who listen. */
 async function aLanding(world: StoreTest, landing: typeof LANDINGS[number], auth: HandlerAuth<unknown>) {
@@ -685,7 +704,7 @@ forEachStore("POST /trigger answers key_in_use if it lands on a run that onRunAc
     for (const way of WAYS) {
       for (const [at, returned] of CONTEXTS.entries()) {
         context = returned;
-        const labels = OTHER_LABELS[at % OTHER_LABELS.length];
+        const labels = LANDING_LABELS[at % LANDING_LABELS.length];
         asked = [];
 
         const response = await trigger(way, labels);
@@ -696,6 +715,7 @@ forEachStore("POST /trigger answers key_in_use if it lands on a run that onRunAc
         assert.deepEqual([...response.headers], [
           ["cache-control", "no-store"],
           ["content-type", "application/json"],
+          ["cross-origin-resource-policy", "same-origin"],
           ["x-content-type-options", "nosniff"],
         ], which);
         assert.deepEqual(asked, [[context, run, { operation: "read" }]], which);
@@ -709,7 +729,7 @@ forEachStore("POST /trigger answers key_in_use if it lands on a run that onRunAc
 });
 
 forEachStore(
-  "POST /trigger tells of a run of other labels that onRunAccess() allows, and everybody hears",
+  "POST /trigger tells of a run that onRunAccess() allows, whatever its labels, and everybody hears",
   async (world) => {
     const asked: unknown[] = [];
     const auth: HandlerAuth<unknown> = {
@@ -720,42 +740,28 @@ forEachStore(
     };
 
     await eachLanding(world, auth, async ({ trigger, run, before, told, which }, store, isCoalesced) => {
-      const response = await trigger("by its path", { org: "b" });
+      const orgs = ["a", "b"];
+      for (const org of orgs) {
+        const response = await trigger("by its path", { org });
 
-      const disposition = isCoalesced ? "coalesced" : "idempotent";
-      assert.deepEqual(await response.json(), { runId: run.id, disposition, status: run.status }, which);
-      assert.deepEqual(asked.splice(0), [[run.id, "read"]], which);
+        const disposition = isCoalesced ? "coalesced" : "idempotent";
+        assert.deepEqual(await response.json(), { runId: run.id, disposition, status: run.status }, which);
+        assert.deepEqual(asked.splice(0), [[run.id, "read"]], which);
+      }
       assert.equal(await contentsOf(store), before, which);
-      assert.deepEqual(await told(), Array(3).fill(isCoalesced ? ["run:coalesced"] : []), which);
+      assert.deepEqual(await told(), Array(3).fill(isCoalesced ? orgs.map(() => "run:coalesced") : []), which);
     });
   },
 );
 
-forEachStore(
-  "POST /trigger does not ask onRunAccess() about a run of the same labels, nor without it",
-  async (world) => {
-    let isGuarded = false;
-    const guarded: HandlerAuth<unknown> = {
-      authenticate: () => undefined,
-      onRunAccess: () => {
-        if (isGuarded) throw aRefusal();
-      },
-    };
-    const unguarded: HandlerAuth<unknown> = { authenticate: () => undefined };
+forEachStore("POST /trigger answers any run on which it lands without onRunAccess()", async (world) => {
+  await eachLanding(world, { authenticate: () => undefined }, async ({ trigger, run, which }, _store, isCoalesced) => {
+    const response = await trigger("by its function", { org: "b" });
 
-    for (const [auth, labels] of [[guarded, { org: "a" }], [unguarded, { org: "b" }]] as const) {
-      await eachLanding(world, auth, async ({ trigger, run, which }, _store, isCoalesced) => {
-        isGuarded = true;
-
-        const response = await trigger("by its function", labels);
-
-        const disposition = isCoalesced ? "coalesced" : "idempotent";
-        assert.deepEqual(await response.json(), { runId: run.id, disposition, status: run.status }, which);
-        isGuarded = false;
-      });
-    }
-  },
-);
+    const disposition = isCoalesced ? "coalesced" : "idempotent";
+    assert.deepEqual(await response.json(), { runId: run.id, disposition, status: run.status }, which);
+  });
+});
 
 const SECRET = new Error("password=hunter2");
 
@@ -792,6 +798,28 @@ const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onRequest"]: r
   onSignal: ["signal"],
   scopeRuns: ["runs", "runsSubscribe"],
   scopeRunsSubscribe: ["runsSubscribe"],
+  tenant: ["trigger", "subscribe", "runsSubscribe"],
+};
+
+/** What is no name of a tenant. */
+const NO_TENANTS: readonly unknown[] = [
+  undefined,
+  null,
+  7,
+  {},
+  ["a"],
+  "",
+  "a\n",
+  "\ud800",
+  "x".repeat(256),
+  "x".repeat(10_000_000),
+];
+
+/** What hooks must not return. */
+const WRONG_ANSWERS: { readonly [Hook in keyof typeof NEEDED_BY]?: readonly unknown[] } = {
+  scopeRuns: NO_SCOPES,
+  scopeRunsSubscribe: NO_SCOPES,
+  tenant: NO_TENANTS,
 };
 
 for (const [hook, needing] of Object.entries(NEEDED_BY)) {
@@ -842,11 +870,11 @@ for (const [hook, needing] of Object.entries(NEEDED_BY)) {
         world.host.advance(1);
         await expectHidden(asked, (error) => error instanceof TimeoutError, `${name} ${way}: ${hook}() never settles`);
 
-        for (const answer of hook.startsWith("scopeRuns") ? NO_SCOPES : []) {
+        for (const answer of WRONG_ANSWERS[hook as keyof typeof NEEDED_BY] ?? []) {
           for (const answered of [answer, Promise.resolve(answer)]) {
             fail = () => answered;
-            const which = `${name} ${way}: ${hook}() returns ${inspect(answered)}`;
-            await expectHidden(ask(), (error) => error instanceof Error, which);
+            const which = `${name} ${way}: ${hook}() returns ${inspect(answer).slice(0, 50)}`;
+            await expectHidden(ask(), (error) => error instanceof Error && error.message.length < 200, which);
           }
         }
         for (const answered of hook === "authenticate" ? [aRefusal(), Promise.resolve(aRefusal())] : []) {
@@ -893,7 +921,7 @@ type Wrong = [
   answer: string,
 ];
 
-const HOOKS = "authenticate onRequest onTrigger onRunAccess onSignal scopeRuns scopeRunsSubscribe".split(" ");
+const HOOKS = "authenticate onRequest onTrigger onRunAccess onSignal scopeRuns scopeRunsSubscribe tenant".split(" ");
 
 /** The requests, for a run that waits and one that has ended; a run of the job `strict` has the key `once`. */
 function wrongRequests({ runId, waitId }: TenantRun, ended: TenantRun): Wrong[] {
@@ -922,6 +950,8 @@ function wrongRequests({ runId, waitId }: TenantRun, ended: TenantRun): Wrong[] 
     ["scope", "GET /runs", {}, begun, "scopeRuns", "451"],
     ["filter, scope of the stream", "GET /runs/subscribe?jobName=", {}, begun, "", "400 invalid_request"],
     ["scope of the stream", "GET /runs/subscribe", {}, begun, "scopeRunsSubscribe", "451"],
+    ["scope, tenant", "GET /runs/subscribe", {}, `${begun} scopeRunsSubscribe`, "tenant", "451"],
+    ["access, tenant", `GET /subscribe?${wait}`, {}, `${begun} onRunAccess`, "tenant", "451"],
     ["body, job", "POST /trigger", trigger({ jobName: "unknown", labels: 1 }), begun, "", "400 invalid_request"],
     ["key, job", "POST /trigger", trigger({ jobName: "unknown", coalesce: "skip" }), begun, "", "400 invalid_request"],
     ["job, input", "POST /trigger", trigger({ jobName: "unknown" }), begun, "", "404 not_found"],
@@ -933,12 +963,13 @@ function wrongRequests({ runId, waitId }: TenantRun, ended: TenantRun): Wrong[] 
       "",
       "400 invalid_input",
     ],
-    ["trigger, access", "POST /trigger", landing, `${begun} schema`, "onTrigger", "451"],
+    ["trigger, tenant", "POST /trigger", landing, `${begun} schema`, "onTrigger", "451"],
+    ["tenant, access", "POST /trigger", landing, `${begun} schema onTrigger`, "tenant", "451"],
     [
       "access to what was found",
       "POST /trigger",
       landing,
-      `${begun} schema onTrigger`,
+      `${begun} schema onTrigger tenant`,
       "onRunAccess",
       "409 key_in_use",
     ],
@@ -964,7 +995,7 @@ forEachStore("fetch() asks in the order of the contract, and nobody after the fi
   const call = (name: string) => {
     calls.push(name);
     if (!passing.includes(name)) throw aRefusal();
-    return {};
+    return name === "tenant" ? "a" : {};
   };
   const validate = (value: unknown) => {
     calls.push("schema");
@@ -980,7 +1011,7 @@ forEachStore("fetch() asks in the order of the contract, and nobody after the fi
   await using service = aTenantService({ auth, onRequest }, world, { strict });
   const waiting = await aTenantRun(service, world.store, "a", "waiting");
   const ended = await aTenantRun(service, world.store, "a", "completed");
-  await service.engine.trigger("strict", { fits: true }, { labels: { org: "a" }, idempotencyKey: "once" });
+  await service.engine.trigger("strict", { fits: true }, { labels: { org: "a" }, idempotencyKey: "a/once" });
   const events = recordEvents(service.engine);
   const before = await contentsOf(world.store);
 

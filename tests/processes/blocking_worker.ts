@@ -27,6 +27,7 @@ const block = defineJob({
 });
 
 const engine = createEngine({
+  logger: null,
   store: await SqliteStore.open(path),
   jobs: { block },
   worker: { staleThreshold: 400, heartbeatInterval: 100, pollingInterval: 100 },

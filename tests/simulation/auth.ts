@@ -3,6 +3,7 @@ import type { HandlerAuth } from "../../src/http/auth.ts";
 /** Each tenant sees its own runs: those with its name as a label. What it may not see is not there. */
 export const AUTH: HandlerAuth<string> = {
   authenticate: (request) => request.headers.get("x-org") ?? "nobody",
+  tenant: (org) => org,
   onTrigger: (org, { labels }) => {
     if (labels.org !== org) throw Response.json({ error: "Not yours", code: "forbidden" }, { status: 403 });
   },

@@ -1,10 +1,14 @@
 import { TimeoutError } from "../../src/error.ts";
-import type { StepTools } from "../../src/job.ts";
+import type { StepContext, StepTools } from "../../src/job.ts";
 import type { Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
-import { type AttemptFacts, attemptKey, type Executing, type Facts, type RunFacts } from "./facts.ts";
+import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
 import type { Life } from "./life.ts";
 import type { BodyWitness, StepAction } from "./program.ts";
+
+// From so many turns on, what a program does outside of steps takes time: so many milliseconds for each.
+const LONG_TURNS = 2;
+const OUTSIDE_MS = 50;
 
 /** One execution of a job's function: what it is given is judged by what was committed. */
 export class Body implements BodyWitness {
@@ -15,6 +19,9 @@ export class Body implements BodyWitness {
   readonly #uses = new Map<string, number>();
   readonly #saw: string[];
   #seen = 0;
+  #hasBranches = false;
+  /** How much it waits for that it has asked of its `step`. */
+  #asking = 0;
 
   /** Begins when the function is entered, under a lease. */
   constructor(facts: Facts, life: Life, run: RunFacts, generation: number) {
@@ -38,11 +45,52 @@ export class Body implements BodyWitness {
     this.#run.returned.set(this.#generation, `failed ${error.message}`);
   }
 
+  /** The same `step`, of which it is known what the program waits for. */
+  asking(step: StepContext): StepContext {
+    const count = <P extends unknown[], T>(ask: (...parameters: P) => Promise<T>) => (...parameters: P): Promise<T> => {
+      this.#asking += 1;
+      return ask(...parameters).finally(() => this.#asking -= 1);
+    };
+    return {
+      ...step,
+      run: count(step.run) as StepContext["run"], // of any type that its function returns
+      sleep: count(step.sleep),
+      wait: count(step.wait) as StepContext["wait"],
+      prepareWait: count(step.prepareWait),
+      waitFor: count(step.waitFor) as StepContext["waitFor"],
+    };
+  }
+
+  branches(): void {
+    this.#hasBranches = true;
+  }
+
+  async idles(turns: number): Promise<void> {
+    for (let i = 0; i < turns; i++) await null;
+    // Code that takes time outside of steps is only performed in the same order again where nothing runs beside it.
+    if (turns < LONG_TURNS || this.#hasBranches) return;
+    const { process, label } = this.#life;
+    const outside: Outside = {
+      run: this.#run,
+      generation: this.#generation,
+      label,
+      isOutside: () => process.label === label && this.#asking === 0,
+    };
+    this.#facts.outside.add(outside);
+    await process.sleep(turns * OUTSIDE_MS);
+    this.#facts.outside.delete(outside);
+  }
+
   async attempts(action: StepAction, { idempotencyKey, attempt, abortSignal }: StepTools): Promise<string> {
     const { process, label } = this.#life;
     const run = this.#run;
     const { ms, timeout, attempts: maxAttempts } = action;
-    const name = idempotencyKey.slice(run.request.id.length + 1);
+    const [originId, name] = idempotencyKey.split("/") as [string, string];
+    this.#facts.expect(
+      originId === run.originId,
+      "I1",
+      () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
+    );
     this.#checkAttempt(name, attempt, maxAttempts);
     const beganAt = process.world.now;
     const done: AttemptFacts = {
@@ -94,10 +142,13 @@ export class Body implements BodyWitness {
   }
 
   sleeps(givenName: string, ms: number): void {
-    const { sleepsUntil } = this.#run;
+    const { sleepsUntil, source, pauses } = this.#run;
     const name = this.#use("sleeps", givenName);
     this.#run.asked.set(`sleep ${name}`, ms);
-    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + ms);
+    // The run of which this one is a retry has slept already.
+    const isCopied = source !== null &&
+      [...pauses.values()].some((pause) => pause.kind === "sleep" && pause.name === name && pause.resolution !== null);
+    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + (isCopied ? 0 : ms));
   }
 
   waits(givenName: string, timeout: number | null): void {

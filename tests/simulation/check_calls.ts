@@ -1,4 +1,5 @@
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { ExecutingStep, SavedStep, StepWrite } from "../../src/step.ts";
 import type {
@@ -55,7 +56,8 @@ const CHECKS: Record<string, (facts: Facts, parameters: any, outcome: any, wallN
 function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
   if ("error" in outcome) return [];
   requests.forEach((request, at) => checkEnqueued(facts, request, outcome.value[at]!, wallNow));
-  return outcome.value.map(({ run }) => run.id);
+  const retriggered = requests.flatMap(({ retriggerOf }) => retriggerOf === null ? [] : [retriggerOf.runId]);
+  return [...retriggered, ...outcome.value.map(({ run }) => run.id)];
 }
 
 function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqueued, wallNow: number): void {
@@ -70,6 +72,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     );
     return facts.notice("a trigger was repeated");
   }
+  const old = request.retriggerOf === null ? null : facts.run(request.retriggerOf.runId);
+  if (old?.retry != null && !old.retry.hasEnded) return checkOpenRetry(facts, old.retry, { run, disposition });
   const same = idempotencyKey === null
     ? undefined
     : facts.existing().find(({ request: other }) =>
@@ -89,11 +93,11 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     );
     facts.expect(run.id === request.id, "I12", () => `a new run was to be ${request.id} and is ${run.id}`);
     facts.noteMade(request);
-    const source = request.copyStepsOf === null ? undefined : facts.runs.get(request.copyStepsOf);
-    facts.runs.set(run.id, newRunFacts(structuredClone(request), facts.runs.size, source));
-    if (source !== undefined && facts.run(run.id).steps.size > 0) {
-      facts.notice("a run was retriggered from its failure");
-    }
+    const source = request.retriggerOf?.from === "failure" ? old : null;
+    const made = newRunFacts(structuredClone(request), facts.runs.size, source);
+    facts.runs.set(run.id, made);
+    if (old !== null) old.retry = made;
+    if (made.steps.size > 0) facts.notice("a run was retriggered from its failure");
     return;
   }
   const found = facts.run(run.id);
@@ -109,6 +113,16 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} joined ${run.id}, which is ${found.state?.run.status}`,
   );
   facts.notice("a trigger joined another run");
+}
+
+/** Who retriggers a run whose newest retry has not ended is answered that one. */
+function checkOpenRetry(facts: Facts, { request: { id } }: RunFacts, { run, disposition }: Enqueued): void {
+  facts.expect(
+    run.id === id && disposition === "idempotent",
+    "I12",
+    () => `a retrigger was answered ${disposition} ${run.id} while the retry ${id} has not ended`,
+  );
+  facts.notice("a retrigger was answered a retry that had not ended");
 }
 
 /** Whether a trigger that coalesces is to join a run instead of making another. */
@@ -194,10 +208,10 @@ function checkSaveStep(
     const isOver = step.result.status !== "retrying";
     const retryAt = step.result.status === "retrying" ? wallNow + step.result.delayMs : null;
     facts.expect(
-      (outcome.value.retryAt === null) === isOver,
+      (outcome.value.retry === null) === isOver,
       "I5",
       () =>
-        `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retryAt}`,
+        `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retry?.at}`,
     );
     run.steps.set(step.name, { attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
   } else {
@@ -227,7 +241,7 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
     const isSame = outcome !== null && "value" in outcome && JSON.stringify(outcome.value) === result.output;
     return facts.expect(isInTime && isSame, "I1", tell);
   }
-  const isTimeout = result.failure.name === "TimeoutError";
+  const isTimeout = result.failure.kind === "timeout";
   if (isTimeout) facts.notice("a step took too long");
   const isSame = isTimeout
     ? timeout !== null && lastedMs() >= timeout
@@ -282,7 +296,7 @@ function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Ou
     () => `${lease.runId} ended as ${ending.status} although it was ${run.state?.run.status} before`,
   );
   const returned = run.returned.get(lease.generation);
-  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : ending.error}`;
+  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : failureText(ending.failure)}`;
   facts.expect(returned === ended, "I1", () => `the function of ${lease.runId} ${returned}, its end is ${ended}`);
   run.ending = ending;
   run.hasEnded = true;

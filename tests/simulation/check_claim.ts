@@ -31,7 +31,8 @@ export function checkClaim(
     facts.notice("a run failed because it was abandoned too often");
     const run = facts.run(id);
     run.hasEnded = true;
-    run.ending = { status: "failed", error, failedStepName: null };
+    const failure = { kind: "abandoned", name: "Error", message: error, stack: null, cause: null } as const;
+    run.ending = { status: "failed", failure, failedStepName: null };
     const { claimsSinceRecord } = run;
     facts.expect(
       claimsSinceRecord >= request.maxAbandonments,
@@ -85,10 +86,26 @@ function checkGiven(facts: Facts, run: RunFacts, claim: Claim, wallNow: number):
       () => `the claim of ${id} brought step ${name} as ${JSON.stringify(given)}, recorded was ${step.result}`,
     );
   }
+  if (run.claimIds.size === 1 && run.source !== null) checkCopiedSleeps(facts, run, run.source, claim);
   checkPauses(facts, run, claim.pauses, wallNow);
   for (const pause of run.pauses.values()) {
     const isGiven = claim.pauses.some((other) => other.id === pause.id);
     facts.expect(isGiven, "I10", () => `the claim of ${id} did not bring ${pause.kind} ${pause.name}`);
+  }
+}
+
+/** A retry from the failure begins with the sleeps that were over, and with no others. */
+function checkCopiedSleeps(facts: Facts, { request: { id } }: RunFacts, source: RunFacts, { pauses }: Claim): void {
+  const sleeps = [...source.pauses.values()].filter(({ kind }) => kind === "sleep");
+  const copies = pauses.filter(({ kind }) => kind === "sleep");
+  for (const { name, resolution } of sleeps) {
+    const isMissing = resolution !== null && !copies.some((copy) => copy.name === name);
+    facts.expect(!isMissing, "I5", () => `${id}, a retry of ${source.request.id}, is to sleep ${name} again`);
+  }
+  for (const { name, deadlineAt, resolution } of copies) {
+    const isOver = resolution !== null &&
+      sleeps.some((sleep) => sleep.name === name && sleep.deadlineAt === deadlineAt);
+    facts.expect(isOver, "I5", () => `${id} began with ${name}, which ${source.request.id} has not slept`);
   }
 }
 

@@ -1,8 +1,9 @@
+import { type Failure, failureText } from "../../src/failure.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, RunState, Store } from "../../src/store.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
-import type { Facts, RunFacts } from "./facts.ts";
+import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
 
 /** Reads runs as they stand and judges them against what was committed. */
 export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFacts>, wallNow: number): Promise<void> {
@@ -37,7 +38,9 @@ export async function checkLogs(facts: Facts, store: Store): Promise<void> {
 function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: readonly Wait[], wallNow: number): void {
   const { id } = run.request;
   if (state === null) return facts.violate("I15", `${id} is gone though nobody deleted it`);
-  const text = JSON.stringify([state, waits]);
+  checkLinks(facts, run, state);
+  // A run that has ended may be retriggered: nothing else in it changes.
+  const text = JSON.stringify([{ ...state, run: { ...state.run, retriggeredAs: null } }, waits]);
   const before = run.state;
   if (before !== null && isTerminal(before.run.status)) {
     facts.expect(text === run.text, "I3", () => `${id} had ended, and has changed from\n${run.text}\nto\n${text}`);
@@ -57,7 +60,15 @@ function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: re
   run.generation = now.leaseGeneration;
   if (now.leaseExpiresAt !== null) run.leaseEndsAt = Date.parse(now.leaseExpiresAt);
   checkRequest(facts, run, state);
-  if (run.ending !== null) checkEnding(facts, run.ending, state);
+  if (run.ending !== null) {
+    checkEnding(facts, run.ending, state);
+    const { reported } = run;
+    facts.expect(
+      reported?.generation !== now.leaseGeneration || JSON.stringify(now.progress) === reported.progress,
+      "progress",
+      () => `${id} has reported ${reported!.progress} last, kept is ${JSON.stringify(now.progress)}`,
+    );
+  }
   for (const name of run.steps.keys()) {
     facts.expect(
       steps.some((step) => step.name === name),
@@ -67,9 +78,36 @@ function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: re
   }
   for (const step of steps) checkStep(facts, run, step);
   for (const wait of waits) checkWait(facts, run, wait, wallNow);
+  if (before === null && run.source !== null) checkCopies(facts, run, run.source, waits);
   if (now.status === "failed") checkFailure(facts, run, now.error!);
   run.state = state;
   run.text = text;
+}
+
+/** A run names the run of which it is a retry, and its newest retry. */
+function checkLinks(facts: Facts, { request, retry }: RunFacts, { run }: RunState): void {
+  const expected = [request.retriggerOf?.runId ?? null, retry?.request.id ?? null];
+  facts.expect(
+    run.retriggerOf === expected[0] && run.retriggeredAs === expected[1],
+    "I12",
+    () => `${run.id} is linked with ${run.retriggerOf} and ${run.retriggeredAs}, not with ${expected.join(" and ")}`,
+  );
+}
+
+/** A retry from the failure begins with each wait that was answered, and with no other that has not ended. */
+function checkCopies(facts: Facts, run: RunFacts, source: RunFacts, waits: readonly Wait[]): void {
+  const { id } = run.request;
+  for (const { name, accepted, deadlineAt, createdAt } of source.waits.values()) {
+    const copy = waits.find((wait) => wait.name === name);
+    const isSame = copy === undefined
+      ? accepted === null
+      : copy.status === "resolved" && copy.deadlineAt === deadlineAt && copy.createdAt === createdAt;
+    facts.expect(isSame, "I4", () => `${id}, a retry of ${source.request.id}, began with ${JSON.stringify(copy)}`);
+    if (copy !== undefined && accepted !== null) facts.notice("a retry began with an answered wait");
+  }
+  const known = new Set([...source.waits.values()].map(({ name }) => name));
+  const others = waits.filter(({ name }) => !known.has(name));
+  facts.expect(others.length === 0, "I4", () => `${id} began with waits that ${source.request.id} never had`);
 }
 
 /** A run keeps what it was triggered with. */
@@ -83,11 +121,13 @@ function checkRequest(facts: Facts, { request }: RunFacts, { run, payload }: Run
 }
 
 /** A run ends as its worker said. */
-function checkEnding(facts: Facts, ending: Ending, { run, failedStepName }: RunState): void {
+function checkEnding(facts: Facts, ending: Ending, { run }: RunState): void {
   const isSame = run.status === ending.status &&
     (ending.status === "completed"
       ? JSON.stringify(run.output) === ending.output && run.error === null
-      : run.output === null && run.error === ending.error && failedStepName === ending.failedStepName);
+      : run.output === null && run.error === failureText(ending.failure) &&
+        JSON.stringify(run.failure) === JSON.stringify(ending.failure) &&
+        run.failedStepName === ending.failedStepName);
   facts.expect(isSame, "I3", () => `${run.id} ended with ${JSON.stringify(ending)}, and is ${JSON.stringify(run)}`);
 }
 
@@ -105,11 +145,12 @@ function checkStep(facts: Facts, run: RunFacts, step: Step): void {
   if (known === undefined) {
     return facts.violate("I2", `step ${step.name} of ${id} is recorded, but nobody who may write has recorded it`);
   }
-  const result = JSON.parse(known.result) as { status: string; output?: string; failure?: { message: string } };
+  const result = JSON.parse(known.result) as { status: string; output?: string; failure?: Failure };
   const isSame = step.attempts === known.attempts &&
     (result.status === "completed"
       ? step.status === "completed" && JSON.stringify(step.output) === result.output
-      : step.status === "failed" && step.error === result.failure!.message);
+      : step.status === "failed" && step.error === result.failure!.message &&
+        JSON.stringify(step.failure) === JSON.stringify(result.failure));
   facts.expect(
     isSame && (step.completedAt !== null) === known.isOver,
     "I1",
@@ -118,9 +159,8 @@ function checkStep(facts: Facts, run: RunFacts, step: Step): void {
 }
 
 function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): void {
-  const { id, deadlineAt, createdAt } = wait;
-  const known = run.waits.get(id) ??
-    { id, runId: wait.runId, deadlineAt, createdAt, accepted: null, ending: null, isExpired: false };
+  const { id, deadlineAt } = wait;
+  const known = run.waits.get(id) ?? newWaitFacts(run, wait);
   run.waits.set(id, known);
   facts.waits.set(id, known);
   facts.expect(
@@ -145,8 +185,11 @@ function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): vo
     );
   }
   if (known.ending === null && wait.outcome === "timeout") {
+    // A copy may have timed out before the clock was set back.
+    const hasPassed = deadlineAt !== null &&
+      (Date.parse(deadlineAt) <= wallNow || (run.source !== null && facts.jumps > 0));
     facts.expect(
-      deadlineAt !== null && Date.parse(deadlineAt) <= wallNow && wait.resolvedAt === deadlineAt,
+      hasPassed && wait.resolvedAt === deadlineAt,
       "I5",
       () => `${id} ran into its deadline ${deadlineAt} at ${new Date(wallNow).toISOString()}: ${ending}`,
     );
@@ -157,6 +200,14 @@ function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): vo
     () => `${id} was said to have expired, and is ${wait.status}`,
   );
   known.ending = ending;
+}
+
+/** What is known of a wait that is seen for the first time: a copy has taken the signal of the wait that it copies. */
+function newWaitFacts({ source }: RunFacts, wait: Wait): WaitFacts {
+  const { id, name, runId, deadlineAt, createdAt } = wait;
+  const copied = [...source?.waits.values() ?? []].find((other) => other.name === name)?.accepted ?? null;
+  const accepted = copied === null ? null : { ...copied, receipt: JSON.stringify({ ...wait, firstResumedAt: null }) };
+  return { id, name, runId, deadlineAt, createdAt, accepted, ending: null, isExpired: false };
 }
 
 /** Only what a program does makes its run fail. */

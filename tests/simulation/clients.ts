@@ -161,7 +161,9 @@ export class Clients {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to retrigger";
         facts.noteAsked(run.request.payload);
-        return (await engine.retrigger(run.request.id, { from: request.from })).id;
+        const { id, retriggerOf } = await engine.retrigger(run.request.id, { from: request.from });
+        facts.expect(retriggerOf === run.request.id, "I12", () => `${id} is answered as a retry of ${run.request.id}`);
+        return id;
       }
       case "watch":
         return await this.#watch(node, engine, this.#runFor(request));

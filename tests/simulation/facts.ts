@@ -32,6 +32,7 @@ export interface StepFacts {
 /** A wait, as it was first seen. */
 export interface WaitFacts {
   id: string;
+  name: string;
   runId: string;
   deadlineAt: string | null;
   createdAt: string;
@@ -76,6 +77,12 @@ export interface Parking {
 /** Everything that the committed history says of a run. */
 export interface RunFacts {
   request: NewRun;
+  /** The run of whose failure it goes on. */
+  source: RunFacts | null;
+  /** The first run of its chain of retries from the failure. */
+  originId: string;
+  /** Its newest retry. */
+  retry: RunFacts | null;
   /** Its place in the order of the triggers. */
   order: number;
   /** The newest lease generation that was seen. */
@@ -121,6 +128,8 @@ export interface RunFacts {
   isUnread: boolean;
   /** The lines that were appended to its log, by id, in order. */
   logIds: Set<string>;
+  /** The latest progress that was reported, as JSON, and under which lease. */
+  reported: { progress: string; generation: number } | null;
   /** What was delivered to its function, in order, by the version of its code: the same in each execution of that. */
   saw: Map<number, string[]>;
 }
@@ -136,10 +145,22 @@ export interface Executing {
   isAlive(): boolean;
 }
 
+/** An execution of a job's function. */
+export interface Outside {
+  run: RunFacts;
+  generation: number;
+  /** The incarnation of the process in which it runs. */
+  label: string;
+  /** Whether the function does something outside of steps, and waits for nothing of its `step`. */
+  isOutside(): boolean;
+}
+
 /** What is known of everything, and what has been noticed. */
 export class Facts {
   /** How many runs a worker may execute at a time. */
   readonly concurrency: number;
+  /** How long the way to a store takes at most, in milliseconds. */
+  readonly latency: number;
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
@@ -155,11 +176,16 @@ export class Facts {
   jumps = 0;
   /** The functions of steps that are running, in processes that live. */
   readonly executing = new Set<Executing>();
+  /** The executions that do something outside of steps, or did. */
+  readonly outside = new Set<Outside>();
+  /** Since when nothing goes wrong any more, on the clock that never jumps. */
+  calmSince: number | null = null;
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor(concurrency: number) {
+  constructor(concurrency: number, latency: number) {
     this.concurrency = concurrency;
+    this.latency = latency;
   }
 
   /** Reports that a promise is broken; the first report counts. */
@@ -213,11 +239,14 @@ export class Facts {
   }
 }
 
-/** What is known of a run that was just triggered. */
-export function newRunFacts(request: NewRun, order: number, source: RunFacts | undefined): RunFacts {
+/** What is known of a run that was just triggered; `source`: the run of whose failure it goes on. */
+export function newRunFacts(request: NewRun, order: number, source: RunFacts | null): RunFacts {
   const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
   return {
     request,
+    source,
+    originId: source?.originId ?? request.id,
+    retry: null,
     order,
     generation: 0,
     claimedGeneration: 0,
@@ -243,6 +272,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | u
     text: "",
     isUnread: true,
     logIds: new Set(),
+    reported: null,
     saw: new Map(),
   };
 }

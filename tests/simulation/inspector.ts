@@ -1,4 +1,5 @@
 import { HoldfastError } from "../../src/error.ts";
+import type { Lease } from "../../src/lease.ts";
 import type { ClaimResult } from "../../src/store.ts";
 import { type Call, checkCall } from "./check_calls.ts";
 import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
@@ -51,6 +52,7 @@ export class Inspector {
     if (isIdleClaim(call)) this.#journal.count(line);
     else this.#journal.note(line);
     if ("error" in outcome && !(outcome.error instanceof HoldfastError)) throw outcome.error;
+    if (method === "release") life.checkRelease(parameters[0] as Lease);
     life.noteCommit(call);
     const touched = checkCall(this.#facts, call);
     if (touched === "any") this.#isAnyTouched = true;

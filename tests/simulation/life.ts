@@ -12,14 +12,21 @@ import type {
 } from "../../src/store.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
+import { failureText } from "../../src/failure.ts";
 import { isoTime } from "../../src/time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
+import { ORGS } from "./plan.ts";
 import type { SimProcess } from "./sim_process.ts";
 
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
+
+// How long after it was reported progress is kept, in milliseconds, apart from the way to the store.
+const PROGRESS_KEPT_MS = 110;
+// After so long without trouble no answer is late any more.
+const LATE_ANSWERS_MS = 2_000;
 
 /**
  * What one incarnation of a process has committed and was answered, against which its events and what it executes are
@@ -40,6 +47,8 @@ export class Life {
   /** Events that have to be told by now. */
   #due: string[] = [];
   #isStopping = false;
+  /** Until when it lets jobs go on while it stops, on the clock that never jumps. */
+  #stopsAt = Infinity;
   readonly #told = new Set<string>();
   /** The number of the execution under each lease. */
   readonly #executions = new Map<string, number>();
@@ -49,6 +58,8 @@ export class Life {
   readonly #phases = new Map<string, "leased" | "started" | "over">();
   /** Runs of which an answer has said that they were cancelled from here. */
   readonly #cancelled = new Set<string>();
+  /** What triggers have found last, by the id that their new run would have. */
+  readonly #found = new Map<string, string>();
   /** Attempts that were told and not begun. */
   readonly #starts = new Set<string>();
   readonly #startsTold = new Set<string>();
@@ -87,6 +98,7 @@ export class Life {
       }
     }
     if (method === "cancel" && outcome.value !== null) this.#cancelled.add(parameters[0] as string);
+    if (method === "getLostLeases") { for (const lease of outcome.value as Lease[]) this.#lost.add(leaseKey(lease)); }
     if (method === "renew") {
       const renewals = parameters[0] as { lease: Lease }[];
       (outcome.value as (number | null)[]).forEach((end, at) => {
@@ -101,16 +113,57 @@ export class Life {
   }
 
   /** The engine is told to stop. */
-  noteStopping(): void {
+  noteStopping(timeout: number): void {
     this.#isStopping = true;
+    this.#stopsAt = Math.min(this.#stopsAt, this.process.world.now + timeout);
   }
 
-  /** Whether it may not be told that a trigger joined a run: that of another tenant, who is not to hear of it. */
+  /** A lease is not released while code of the job still runs here, unless the engine has stopped. */
+  checkRelease({ runId, generation }: Lease): void {
+    if (this.process.world.now >= this.#stopsAt) return;
+    for (const { run, generation: other, label, isOutside } of this.#facts.outside) {
+      if (label !== this.label || run.request.id !== runId || other !== generation) continue;
+      this.#facts.expect(
+        !isOutside(),
+        "stop",
+        () => `${this.label} releases lease ${generation} on ${runId} while its job runs outside of steps`,
+      );
+    }
+  }
+
+  /** Notes progress that was reported: when nothing goes wrong, it is kept soon. */
+  #noteProgress(run: RunFacts, generation: number, progress: string): void {
+    const reported = { progress, generation };
+    if ((run.reported?.generation ?? 0) <= generation) run.reported = reported;
+    const { process, label } = this;
+    const { world } = process;
+    const at = world.now;
+    const { calmSince } = this.#facts;
+    if (calmSince === null || at - calmSince < LATE_ANSWERS_MS) return;
+    world.after(PROGRESS_KEPT_MS + this.#facts.latency, null, () => {
+      const isOver = run.reported !== reported || run.state?.run.status !== "running" ||
+        run.state.run.leaseGeneration !== generation || process.label !== label || process.pausedUntil > at;
+      const kept = JSON.stringify(run.state?.run.progress);
+      this.#facts.expect(
+        isOver || kept === progress,
+        "progress",
+        () => `${run.request.id} has reported ${progress} ${world.now - at} ms ago, kept is ${kept}`,
+      );
+    });
+  }
+
+  /**
+   * Whether it need not be published that a trigger found a run to join: over HTTP a hook is asked first, and then the
+   * trigger is sent again.
+   */
   #mayKeepQuiet({ parameters }: Call, token: string): boolean {
     const [type, runId] = token.split(" ");
     if (type !== "run:coalesced") return false;
-    const { labels } = this.#facts.run(runId!).request;
-    return (parameters[0] as NewRun[]).some((asked) => JSON.stringify(asked.labels) !== JSON.stringify(labels));
+    return (parameters[0] as NewRun[]).some((asked) => {
+      const hasAsked = this.#found.get(asked.id) === runId;
+      this.#found.set(asked.id, runId!);
+      return isOverHttp(asked) && !hasAsked;
+    });
   }
 
   /** Whether a run that a claim has brought may be given back without a word: cancelled or stopped meanwhile. */
@@ -158,6 +211,9 @@ export class Life {
     if (isOfExecution(event)) {
       const isLost = this.#lost.has(`${runId} ${generation}`);
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
+    }
+    if (type === "run:progress") {
+      this.#noteProgress(this.#facts.run(runId), generation, JSON.stringify(event.progress));
     }
     if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
     const token = this.#tokenOf(event, generation);
@@ -296,6 +352,11 @@ const PHASES: { [type in RunEvent["type"]]?: ["new" | "leased" | "started", ("le
 
 const RETRY = " for a retry";
 
+/** Whether somebody has asked over HTTP: the tenant comes before the key then. */
+function isOverHttp({ concurrencyKey }: NewRun): boolean {
+  return ORGS.some((org) => concurrencyKey?.startsWith(`${org}/`));
+}
+
 /** The events that a committed call makes true, each as a text. */
 function tokensOf({ method, parameters, outcome }: Call): string[] {
   if ("error" in outcome) return [];
@@ -324,7 +385,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const saved = outcome.value as SavedStep;
       return result.status === "completed"
         ? [`step:complete ${runId} ${name} ${result.output}`]
-        : [`step:fail ${runId} ${name} ${attempts} ${result.failure.message} ${isoTime(saved.retryAt)}`];
+        : [`step:fail ${runId} ${name} ${attempts} ${result.failure.message} ${isoTime(saved.retry?.at ?? null)}`];
     }
     case "pause": {
       const [lease, { retryAt }] = parameters as [Lease, PauseRequest];
@@ -342,7 +403,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const [{ runId }, ending] = parameters as [Lease, Ending];
       return ending.status === "completed"
         ? [`run:complete ${runId} ${ending.output}`]
-        : [`run:fail ${runId} ${ending.error} ${ending.failedStepName}`];
+        : [`run:fail ${runId} ${failureText(ending.failure)} ${ending.failedStepName}`];
     }
     case "cancel": {
       const run = outcome.value as Run | null;

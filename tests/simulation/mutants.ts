@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { ConflictError, HoldfastError, LeaseLostError, StoreError, WaitExpiredError } from "../../src/error.ts";
 import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { Claim, Store } from "../../src/store.ts";
+import type { Claim, Ending, Store } from "../../src/store.ts";
 import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
 import type { HandlerAuth } from "../../src/http/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
@@ -20,7 +20,9 @@ export interface Mutant {
   /** The store that all processes share, made wrong. `make` makes a right one that takes its time from a host. */
   store?: (make: (host: Host) => Store, host: Host) => Store;
   /** The store as one process sees it, made wrong. */
-  client?: (store: Store) => Store;
+  client?: (store: Store, host: Host) => Store;
+  /** How long an engine really lets its jobs go on when it stops, for how long it was asked to. */
+  stopTimeout?: (timeout: number) => number;
   /** A double that reaches past a `SqliteStore` into its database: this mutant is looked for over `sqlite`. */
   database?: (store: Store, database: DatabaseSync) => Store;
   /** The host of a process, made wrong. */
@@ -73,7 +75,7 @@ export const MUTANTS: readonly Mutant[] = [
       saveStep: (lease, step, progress) =>
         store.saveStep(lease, step, progress).catch((error) => {
           if (!(error instanceof LeaseLostError) || step.result.status === "retrying") throw error;
-          return { recordedNo: 1, retryAt: null };
+          return { recordedNo: 1, retry: null };
         }),
     })),
   },
@@ -83,7 +85,7 @@ export const MUTANTS: readonly Mutant[] = [
     store: over((store, chance) => ({
       saveStep: (lease, step, progress) =>
         step.result.status !== "retrying" && chance.happens(0.05)
-          ? Promise.resolve({ recordedNo: 1, retryAt: null })
+          ? Promise.resolve({ recordedNo: 1, retry: null })
           : store.saveStep(lease, step, progress),
     })),
   },
@@ -271,7 +273,7 @@ export const MUTANTS: readonly Mutant[] = [
           if (pause === undefined) return second;
           const other = { ...pause, id: `${pause.id}-other`, name: `${pause.name}-other`, deadline: null };
           const { parked } = await store.pause(lease, { ...request, pauses: [other], retryAt: null });
-          return { parked, pauses: first.pauses };
+          return { ...first, parked };
         },
       });
     },
@@ -393,7 +395,7 @@ export const MUTANTS: readonly Mutant[] = [
     rule: "a run ends as its function did",
     client: overClient((store) => ({
       finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "failed" ? { ...ending, error: "It fails" } : ending, progress),
+        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, progress),
     })),
   },
   {
@@ -564,6 +566,66 @@ export const MUTANTS: readonly Mutant[] = [
       }),
   },
   {
+    name: "a retrigger forgets a wait",
+    rule: "a retry from the failure asks no question that was answered",
+    database: (store, database) =>
+      double(store, {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf, startedAt } } of enqueued) {
+            if (retriggerOf === null || startedAt !== null) continue;
+            const ofRun = "kind = 'wait' AND run_seq = (SELECT seq FROM holdfast_runs WHERE id = ?)";
+            database.prepare(`DELETE FROM holdfast_pauses WHERE ${ofRun}`).run(id);
+          }
+          return enqueued;
+        },
+      }),
+  },
+  {
+    name: "a retrigger forgets a sleep",
+    rule: "a retry from the failure does not sleep again",
+    store: over((store) => {
+      const retries = new Set<string>();
+      return {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf } } of enqueued) if (retriggerOf !== null) retries.add(id);
+          return enqueued;
+        },
+        claim: async (request) => {
+          const result = await store.claim(request);
+          const claims = result.claims.map((claim) => {
+            const pauses = claim.pauses.filter(({ kind }) => kind !== "sleep");
+            return retries.has(claim.run.id) && claim.lease.generation === 1 ? { ...claim, pauses } : claim;
+          });
+          return { ...result, claims };
+        },
+      };
+    }),
+  },
+  {
+    name: "a retry's steps have keys of their own",
+    rule: "a step has one idempotency key in a run and its retries from the failure",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, originId: claim.run.id })) };
+      },
+    })),
+  },
+  {
+    name: "each retrigger makes a run",
+    rule: "while the newest retry has not ended, another retrigger answers that one",
+    database: (store, database) =>
+      double(store, {
+        enqueue: (runs) => {
+          const unlink = database.prepare("UPDATE holdfast_runs SET retriggered_as = NULL WHERE id = ?");
+          for (const { retriggerOf } of runs) if (retriggerOf !== null) unlink.run(retriggerOf.runId);
+          return store.enqueue(runs);
+        },
+      }),
+  },
+  {
     name: "a deleted run leaves its waits behind",
     rule: "nothing is left of a deleted run",
     store: over((store) => {
@@ -651,6 +713,11 @@ export const MUTANTS: readonly Mutant[] = [
     name: "nobody asks for whom a run is triggered",
     rule: "a tenant triggers its own runs",
     auth: { onTrigger: () => {} },
+  },
+  {
+    name: "all tenants share their keys",
+    rule: "a tenant's keys are its own",
+    auth: { tenant: () => "everybody" },
   },
   {
     name: "a list shows all tenants' runs",
@@ -813,6 +880,35 @@ export const MUTANTS: readonly Mutant[] = [
     fetch: withStreams((messages) => messages.filter((message) => !message.includes('"step:fail"')), "/subscribe"),
   },
   {
+    name: "a body overlaps after a stop",
+    from: 113,
+    rule: "a lease is released when no code of the job runs any more",
+    stopTimeout: () => 0,
+  },
+  {
+    name: "a worker goes by its own clock",
+    rule: "delays do not depend on clocks that differ",
+    client: (store, host) =>
+      double(store, {
+        saveStep: async (...parameters) => {
+          const { recordedNo, retry } = await store.saveStep(...parameters);
+          return { recordedNo, retry: retry && { at: retry.at, inMs: Math.max(0, retry.at - host.now()) } };
+        },
+      }),
+  },
+  {
+    name: "progress is lost at the end",
+    rule: "the last progress is kept",
+    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, null) })),
+  },
+  {
+    name: "a renewal forgets the progress",
+    rule: "progress is kept soon",
+    client: overClient((store) => ({
+      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, progress: null })), leaseMs),
+    })),
+  },
+  {
     name: "timers are lost",
     rule: "nothing waits for ever",
     host: (host) => ({
@@ -911,6 +1007,11 @@ function asOther(request: Request): Request {
   const headers = new Headers(request.headers);
   headers.set("x-org", ORGS.find((org) => org !== headers.get("x-org"))!);
   return new Request(request.clone(), { headers });
+}
+
+/** The same ending with another message. */
+function reworded(ending: Ending & { status: "failed" }): Ending {
+  return { ...ending, failure: { ...ending.failure, message: "It fails" } };
 }
 
 /** A pause that another signal seems to have ended. */

@@ -1,4 +1,3 @@
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
@@ -20,6 +19,7 @@ import { type BodyWitness, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
 import type { SimProcess } from "./sim_process.ts";
 import type { SharedStore } from "./stores.ts";
+import { createEngine } from "../support/quiet_engine.ts";
 
 /** What nodes share. */
 export interface NodeDeps {
@@ -120,8 +120,8 @@ export class Node {
   async stop(timeout: number): Promise<void> {
     this.#deps.journal.note(`${this.process.label} stops within ${timeout} ms`);
     this.#isStopping = true;
-    this.#life!.noteStopping();
-    await this.#engine!.stop({ timeout });
+    this.#life!.noteStopping(timeout);
+    await this.#engine!.stop({ timeout: this.#deps.mutant?.stopTimeout?.(timeout) ?? timeout });
   }
 
   /** From now on it looks for work by itself. */
@@ -162,7 +162,7 @@ export class Node {
       ...way,
       die: () => this.kill(chance.between(20, 500)),
     });
-    return mutant?.client?.(remote) ?? remote;
+    return mutant?.client?.(remote, host) ?? remote;
   }
 
   async #startEngine(engine: Engine): Promise<void> {
@@ -208,6 +208,8 @@ export class Node {
           stepped: (name, answer) => body.stepped(name, answer),
           sleeps: (name, ms) => body.sleeps(name, ms),
           waits: (name, timeout) => body.waits(name, timeout),
+          idles: (turns) => body.idles(turns),
+          branches: () => body.branches(),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           saw: (what) => {
@@ -217,7 +219,8 @@ export class Node {
           },
         };
         try {
-          await perform(life.version === 1 ? program : changeProgram(program), step, witness);
+          const own = life.version === 1 ? program : changeProgram(program);
+          await perform(own, body.asking(step), witness);
         } catch (error) {
           body.threw(error as Error);
           throw error;

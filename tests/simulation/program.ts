@@ -43,6 +43,10 @@ export interface BodyWitness {
   stepped(name: string, answer: { value: string } | { failure: string }): void;
   /** The program is about to sleep. */
   sleeps(name: string, ms: number): void;
+  /** The program does something outside of steps, for some turns. */
+  idles(turns: number): Promise<void>;
+  /** From now on, several branches of the program may run side by side. */
+  branches(): void;
   /** The program is about to wait, or to prepare to. */
   waits(name: string, timeout: number | null): void;
   /** It has slept. */
@@ -127,9 +131,11 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       return witness.saw(`waited ${action.name} ${JSON.stringify(result)}`);
     }
     case "all":
+      witness.branches();
       await Promise.all(action.branches.map((branch) => perform(branch, step, witness)));
       return;
     case "race":
+      witness.branches();
       await Promise.race(action.branches.map(async (branch, at) => {
         await perform(branch, step, witness);
         witness.saw(`branch ${at}`);
@@ -148,10 +154,9 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
     case "progress":
       step.progress(action.current, 100);
       step.log.info("progress", { current: action.current });
-      return;
+      return await witness.idles(action.current % 8);
     case "idle":
-      for (let i = 0; i < action.turns; i++) await null;
-      return;
+      return await witness.idles(action.turns);
     case "throw":
       throw new Error("the program fails");
   }

@@ -5,12 +5,15 @@ import type { Mortal, World } from "./world.ts";
 // How late a timer may be, and how long what is deferred waits for its turn, in milliseconds.
 const TIMER_LATENESS_MS = 2;
 const DEFER_MS = 0.3;
+// How far the wall clock of a process may be from that of its store, in milliseconds, in half of all worlds.
+const MOST_SKEW_MS = 60_000;
 
 /** A process: it can be killed, stopped for a while and started again, and takes its time and its chance from the world. */
 export class SimProcess implements Mortal {
   readonly name: string;
   readonly world: World;
   readonly #seed: number;
+  readonly #skewMs: number;
   #incarnation = 0;
   #pausedUntil = 0;
   #isAlive = false;
@@ -22,6 +25,8 @@ export class SimProcess implements Mortal {
     this.name = name;
     this.world = world;
     this.#seed = seed;
+    const isSkewed = new Chance(seed, "clocks").happens(0.5);
+    this.#skewMs = isSkewed ? Math.round(new Chance(seed, name, "clock").between(-MOST_SKEW_MS, MOST_SKEW_MS)) : 0;
     this.#chance = new Chance(seed, name, 0);
   }
 
@@ -80,7 +85,7 @@ export class SimProcess implements Mortal {
     const after = (ms: number, callback: () => void) =>
       incarnation === this.#incarnation ? world.after(ms, this, callback) : () => {};
     return {
-      now: () => world.wallNow,
+      now: () => world.wallNow + this.#skewMs,
       monotonic: () => world.now,
       schedule: (ms, callback) => after(ms + chance.next() * TIMER_LATENESS_MS, callback),
       defer: (callback) => {

@@ -55,6 +55,7 @@ const LAST_REPEATS_MS = 600;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 const TIDY_EVERY_MS = 100;
+const OUTSIDE_PATIENCE_MS = 500;
 
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
@@ -100,7 +101,7 @@ class Simulation {
     store: SharedStore,
   ) {
     const plan = makePlan(seed);
-    const facts = new Facts(plan.worker.concurrency);
+    const facts = new Facts(plan.worker.concurrency, plan.reliability.latency);
     this.facts = facts;
     const journal = new Journal(keptLines, () => world.now);
     const misfortune = new Misfortune(selection);
@@ -186,12 +187,8 @@ class Simulation {
           this.facts.notice("a process was paused for longer than a lease");
         }
         return this.#nodes[blow.process]!.process.pause(blow.ms);
-      case "stop": {
-        const node = this.#nodes[blow.process]!;
-        node.without = blow.without;
-        node.version = blow.version;
-        return void node.replace(blow.timeout, blow.downMs);
-      }
+      case "stop":
+        return this.#stop(blow, blow.timeout > 100 ? OUTSIDE_PATIENCE_MS : 0);
       case "jump":
         return this.#jump(blow.ms);
       case "overtake":
@@ -205,6 +202,19 @@ class Simulation {
         this.#store.fillDisk?.(true);
         this.#world.after(blow.ms, null, () => this.#store.fillDisk?.(this.#fullUntil > this.#world.now));
     }
+  }
+
+  /** Stops a process; if it has time, at a moment in which a job does something outside of steps, if there is one soon. */
+  #stop(blow: Extract<Blow, { blow: "stop" }>, patienceMs: number): void {
+    if (this.#calmSince !== null) return;
+    const node = this.#nodes[blow.process]!;
+    const isOutside = [...this.facts.outside].some((one) => one.label === node.process.label && one.isOutside());
+    if (!isOutside && patienceMs > 0) {
+      return void this.#world.after(5, null, () => this.#stop(blow, patienceMs - 5));
+    }
+    node.without = blow.without;
+    node.version = blow.version;
+    node.replace(blow.timeout, blow.downMs);
   }
 
   #jump(ms: number): void {
@@ -235,6 +245,7 @@ class Simulation {
   #calmDown(): void {
     this.#journal.note("nothing goes wrong any more");
     this.#calmSince = this.#world.now;
+    this.facts.calmSince = this.#world.now;
     this.#misfortune.end();
     this.#outUntil = 0;
     this.#fullUntil = -1;

@@ -40,6 +40,8 @@ export const SITUATIONS = [
   "a pause was over when the run was to park",
   "a run parked again after a replay",
   "a run was retriggered from its failure",
+  "a retry began with an answered wait",
+  "a retrigger was answered a retry that had not ended",
   "a run was deleted",
   "a run was purged",
   "a run was followed from another process to its end",

@@ -62,7 +62,8 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
   await truth.migrate();
   const changes = database.prepare("SELECT total_changes() AS count");
   return {
-    open: async (host) => answeringInOrder(await openSqlite(database, host, fault)),
+    // The store has one clock, whatever those of its processes show.
+    open: async ({ ...rest }) => answeringInOrder(await openSqlite(database, { ...rest, now: host.now }, fault)),
     truth,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
@@ -116,7 +117,7 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
   // It commits at once, so that both stores have done the same whenever somebody looks.
   const sqlite = await openSqlite(database, { ...host, defer: queueMicrotask }, fault);
   await sqlite.migrate();
-  const twin = new TwinStore(new MemoryStore({ host }), sqlite, database);
+  const twin = new TwinStore(new MemoryStore({ host: { ...host, newId: countingIds() } }), sqlite, database);
   return {
     open: () => Promise.resolve(twin.store),
     truth: twin.store,
@@ -133,8 +134,12 @@ function worldHost(world: World): Host {
     schedule: (ms, callback) => world.after(ms, null, callback),
     defer: (callback) => void world.after(0, null, callback),
     random: () => 0.5,
-    newId: () => {
-      throw new Error("A store makes no ids");
-    },
+    newId: countingIds(),
   };
+}
+
+/** Each store makes ids in an order of its own, so that two stores that do the same make the same. */
+function countingIds(): () => string {
+  let ids = 0;
+  return () => `copy-${ids++}`;
 }

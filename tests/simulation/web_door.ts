@@ -47,8 +47,9 @@ export class WebDoor {
     const body = { jobName, input: { program }, ...options };
     const answer = await this.#ask(node, { method: "POST", path: "/trigger", org, body });
     if (answer === null) return null;
-    const { status, body: { runId, disposition } } = answer;
+    const { status, body: { runId, disposition, code } } = answer;
     if (manner.isStranger) return this.#turnedAway(status, status === 404 ? 404 : 403, "a trigger"); // of a job, if it is known
+    facts.expect(code !== "key_in_use", "I8", () => `a key of ${org} leads to a run of somebody else`);
     if (status !== 200) return `refused ${status}`;
     const run = facts.runs.get(runId);
     facts.expect(run !== undefined, "I12", () => `a trigger was answered ${runId}, which does not exist`);
@@ -123,7 +124,8 @@ export class WebDoor {
     }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;
-      facts.expect(facts.runs.has(runId), "I12", () => `a retrigger was answered ${runId}, which does not exist`);
+      const isRetry = facts.runs.get(runId)?.request.retriggerOf?.runId === id;
+      facts.expect(isRetry, "I12", () => `a retrigger of ${id} was answered ${runId}, which is no retry of it`);
       return runId;
     }
     const isDone = request.ask === "cancel" ? run.isCancelled : run.isDeleted;
@@ -155,12 +157,14 @@ export class WebDoor {
   }
 
   #checkShownRun({ request }: RunFacts, shown: ClientRun): void {
-    const isSame = shown.id === request.id && JSON.stringify(shown.input) === request.payload;
+    const isSame = shown.id === request.id && JSON.stringify(shown.input) === request.payload && !("failure" in shown);
     this.#deps.facts.expect(isSame, "I12", () => `${request.id} is shown as ${JSON.stringify(shown)}`);
   }
 
   #checkShownSteps(run: RunFacts, shown: Step[]): void {
-    for (const { name, status, output } of shown) {
+    for (const step of shown) {
+      const { name, status, output } = step;
+      this.#deps.facts.expect(!("failure" in step), "promise 10", () => `a stack is shown: ${JSON.stringify(step)}`);
       if (status !== "completed") continue;
       const recorded = run.steps.get(name)?.result;
       this.#deps.facts.expect(
@@ -282,6 +286,11 @@ export class WebDoor {
 
   async *#read(response: Response, { readMs }: WebManner, leave?: AbortSignal): AsyncGenerator<RunEvent> {
     for await (const event of readEvents(response, leave)) {
+      this.#deps.facts.expect(
+        !("thrown" in event),
+        "promise 10",
+        () => `a client is told what was thrown: ${event.type}`,
+      );
       this.#deps.journal.note(`a client hears ${JSON.stringify(event)}`);
       yield event;
       if (readMs > 0) await this.#deps.world.pass(readMs);

@@ -9,7 +9,7 @@ import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
-import { aLine } from "../support/fixtures.ts";
+import { aFailure, aLine } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
 const SEEDS = 20;
@@ -29,8 +29,8 @@ async function compareStores(seed: number): Promise<void> {
   let now = 1_700_000_000_000;
   const host: Host = { ...systemHost, now: () => now };
   const database = new DatabaseSync(":memory:");
-  const memory = new MemoryStore({ host });
-  const sqlite = await SqliteStore.from(database as unknown as SqliteDriver, { host });
+  const memory = new MemoryStore({ host: countingIds(host) });
+  const sqlite = await SqliteStore.from(database as unknown as SqliteDriver, { host: countingIds(host) });
   await sqlite.migrate();
   const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
   const script = new Script(new Chance(seed), () => now, (ms) => now += ms);
@@ -55,6 +55,12 @@ async function compareStores(seed: number): Promise<void> {
   await sqlite.close();
   await memory.close();
   database.close();
+}
+
+/** Each store makes the same ids, one after another. */
+function countingIds(host: Host): Host {
+  let ids = 0;
+  return { ...host, newId: () => `copy-${ids++}` };
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
@@ -90,7 +96,10 @@ class Script {
   learn(outcome: Outcome): void {
     if (!("value" in outcome) || outcome.value === null) return;
     const { claims } = outcome.value as Partial<ClaimResult>;
-    for (const { lease } of claims ?? []) this.#leases.push(lease);
+    for (const { lease, pauses } of claims ?? []) {
+      this.#leases.push(lease);
+      for (const { id } of pauses) if (id.startsWith("copy")) this.#waitIds.push(id);
+    }
     if (Array.isArray(outcome.value) && outcome.value[0]?.expiresAt !== undefined) this.#seen = outcome.value;
   }
 
@@ -111,6 +120,7 @@ class Script {
       () => this.#release(),
       () => this.#appendLogs(),
       () => this.#read(),
+      () => this.#hasWorker(),
       () => operation("getLeases", [], (store) => store.getLeases()),
       () => operation("revoke", [this.#seen], (store) => store.revoke(this.#seen)),
       () => operation("purge", [], (store) => store.purge({ completed: 500, cancelled: 300 }, 3)),
@@ -132,7 +142,9 @@ class Script {
       coalesce: concurrencyKey !== null && this.#chance.happens(0.4)
         ? this.#chance.pick(["active", "skip", "queue"] as const)
         : null,
-      copyStepsOf: this.#chance.happens(0.1) && this.#runIds.length > 0 ? this.#chance.pick(this.#runIds) : null,
+      retriggerOf: this.#chance.happens(0.15) && this.#runIds.length > 0
+        ? { runId: this.#runId(), from: this.#chance.pick(["start", "failure", "failure"] as const) }
+        : null,
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = operation("enqueue", [run], (store) => store.enqueue([run]));
@@ -162,7 +174,7 @@ class Script {
     if (this.#lastSave !== null && this.#chance.happens(0.15)) return this.#lastSave;
     const lease = this.#lease();
     const status = this.#chance.pick(["completed", "failed", "retrying"] as const);
-    const failure = { name: "Error", message: "no" };
+    const failure = aFailure();
     const result = status === "completed"
       ? { status, output: "1" }
       : status === "failed"
@@ -172,7 +184,7 @@ class Script {
     const name = this.#retried.get(lease.runId)?.name ?? `step-${this.#stepNo++}`;
     if (status === "retrying") this.#retried.set(lease.runId, { name, attempts });
     else this.#retried.delete(lease.runId);
-    const step = { name, index: this.#stepNo, attempts, startedAt: this.#now(), result };
+    const step = { name, index: this.#stepNo, attempts, startedAgoMs: this.#chance.int(30), result };
     const progress = this.#chance.happens(0.2) ? `{"current":${this.#stepNo}}` : null;
     this.#lastSave = operation("saveStep", [lease, step], (store) => store.saveStep(lease, step, progress));
     return this.#lastSave;
@@ -209,7 +221,7 @@ class Script {
     const lease = this.#lease();
     const ending = this.#chance.happens(0.7)
       ? { status: "completed" as const, output: "2" }
-      : { status: "failed" as const, error: "no", failedStepName: null };
+      : { status: "failed" as const, failure: aFailure(), failedStepName: null };
     return operation("finish", [lease, ending], (store) => store.finish(lease, ending, null));
   }
 
@@ -224,7 +236,7 @@ class Script {
   #cancel(): Operation {
     const [runId, requestId] = [this.#runId(), `request-${this.#chance.int(30)}`];
     const executing = this.#chance.happens(0.5)
-      ? [{ name: "step-x", index: 90, attempts: 1, startedAt: this.#now() }]
+      ? [{ name: "step-x", index: 90, attempts: 1, startedAgoMs: this.#chance.int(30) }]
       : [];
     return operation("cancel", [runId, requestId, executing], (store) => store.cancel(runId, requestId, executing));
   }
@@ -242,6 +254,11 @@ class Script {
   #release(): Operation {
     const lease = this.#lease();
     return operation("release", [lease], (store) => store.release(lease));
+  }
+
+  #hasWorker(): Operation {
+    const jobName = this.#chance.pick(["a", "b", "c"]);
+    return operation("hasWorker", [jobName], (store) => store.hasWorker(jobName));
   }
 
   #appendLogs(): Operation {

@@ -5,6 +5,7 @@ import { StoreError } from "../../src/error.ts";
 import type { RunFilter } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
+import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../support/fixtures.ts";
@@ -28,6 +29,22 @@ storeContract("SqliteStore on an open node:sqlite database", async (host) => {
 storeContract("SqliteStore on an open better-sqlite3 database", async (host) => {
   const database = new Database(":memory:");
   return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
+
+storeContract("SqliteStore on a driver that answers null for no row", async (host) => {
+  const database = new DatabaseSync(":memory:");
+  const driver: SqliteDriver = {
+    exec: (sql) => database.exec(sql),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: statement.run.bind(statement),
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters) ?? null,
+        all: statement.all.bind(statement),
+      };
+    },
+  };
+  return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
 });
 
 /** A store that cleans up after itself when it is closed for the first time. */
@@ -66,16 +83,129 @@ Deno.test("SqliteStore.open() keeps runs when the file is closed and opened agai
     assert.equal((await store.getRun(run.id))?.status, "pending");
   }));
 
-Deno.test("SqliteStore.open() refuses a file that is no database", () =>
+Deno.test("SqliteStore.open() refuses a file that is no database, by its name, and leaves it as it is", () =>
   withFile(async (path) => {
-    await Deno.writeTextFile(path, "this is a text, and long enough to be looked at as a header of a database");
+    const text = "this is a text, and long enough to be looked at as a header of a database";
+    await Deno.writeTextFile(path, text);
 
-    await assert.rejects(SqliteStore.open(path), StoreError);
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": file is not a database; ` +
+        "check that the path is that of a SQLite database, or of a new file",
+    });
+
+    assert.equal(await Deno.readTextFile(path), text);
   }));
 
-Deno.test("SqliteStore.open() refuses a folder that does not exist", () =>
+Deno.test("SqliteStore.open() refuses a directory, by its name", () =>
   withFile(async (path) => {
-    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), StoreError);
+    await Deno.mkdir(path);
+
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": it is a directory; name a file in it`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() refuses a file in a directory that does not exist, by its name", () =>
+  withFile(async (path) => {
+    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}/nowhere/jobs.db": its directory does not exist; make it first`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() names a file that another connection keeps locked", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    using other = new DatabaseSync(path);
+    other.exec("CREATE TABLE own (value TEXT); PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+
+    const refusal = assert.rejects(SqliteStore.open(path, { host }), {
+      name: "StoreError",
+      code: "unavailable",
+      message: `Cannot open the database "${path}": database is locked`,
+    });
+    for (let i = 0; i < 300; i++) {
+      host.advance(100);
+      await host.settle(1);
+    }
+
+    await refusal;
+  }));
+
+Deno.test("SqliteStore.open() names a file for which a permission is missing, and makes none", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../mod.ts"))});
+      await SqliteStore.open(${JSON.stringify(path)}).catch((error) => console.log(error.name, error.message));
+    `;
+    for (const permissions of [[], [`--allow-read=${path}`], [`--allow-write=${path}`]]) {
+      const { stdout } = await run(["run", "--no-prompt", ...permissions, "-"], program);
+
+      assert.match(stdout, new RegExp(`^StoreError Cannot open the database "${path}": Requires (read|write) access`));
+      await assert.rejects(Deno.stat(path), Deno.errors.NotFound);
+    }
+  }));
+
+/** Runs a program in another process. */
+async function run(args: string[], program: string): Promise<{ stdout: string }> {
+  await using child = new Deno.Command(Deno.execPath(), { args, stdin: "piped", stdout: "piped", stderr: "piped" })
+    .spawn();
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(program));
+  await writer.close();
+  const { stdout, stderr, success } = await child.output();
+  assert.ok(success, new TextDecoder().decode(stderr));
+  return { stdout: new TextDecoder().decode(stdout) };
+}
+
+async function modeOf(path: string): Promise<number> {
+  return (await Deno.stat(path)).mode! & 0o777;
+}
+
+Deno.test({
+  name: "SqliteStore.open() and backup() make files that only their owner can read",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      await store.backup(`${path}.copy`);
+
+      const modes = await Promise.all(["", "-wal", "-shm", ".copy"].map((suffix) => modeOf(path + suffix)));
+
+      assert.deepEqual(modes, [0o600, 0o600, 0o600, 0o600]);
+    }),
+});
+
+Deno.test({
+  name: "SqliteStore.open() leaves the mode of a file that exists",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await Deno.writeFile(path, new Uint8Array());
+      await Deno.chmod(path, 0o640);
+
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+
+      assert.equal(await modeOf(path), 0o640);
+    }),
+});
+
+Deno.test("SqliteStore.open() needs no other permission than to read and to write the file", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../mod.ts"))});
+      await using store = await SqliteStore.open(${JSON.stringify(path)});
+      await store.migrate();
+      console.log((await store.getRuns({})).total);
+    `;
+
+    const { stdout } = await run(["run", "--no-prompt", `--allow-read=${path}`, `--allow-write=${path}`, "-"], program);
+
+    assert.equal(stdout.trim(), "0");
   }));
 
 Deno.test("SqliteStore.migrate() refuses tables of a newer version", async () => {
@@ -216,16 +346,15 @@ Deno.test("SqliteStore tries the writes of a batch one by one when the database 
 Deno.test("SqliteStore commits writes that are ready together at once", async () => {
   const database = new DatabaseSync(":memory:");
   const commits: string[] = [];
-  const counting = {
-    exec: (sql: string) => database.exec(sql),
-    prepare: (sql: string) => {
-      const statement = database.prepare(sql);
-      if (sql !== "COMMIT") return statement;
-      return { ...statement, run: () => (commits.push(sql), statement.run()) };
+  const counting: SqliteDriver = {
+    exec: (sql) => {
+      if (sql === "COMMIT") commits.push(sql);
+      database.exec(sql);
     },
+    prepare: (sql) => database.prepare(sql),
   };
   // On a clock that stands still no batch takes too long.
-  await using store = await SqliteStore.from(counting as unknown as DatabaseSync, { host: new FakeHost() });
+  await using store = await SqliteStore.from(counting, { host: new FakeHost() });
   await store.migrate();
   commits.length = 0;
 
@@ -237,7 +366,7 @@ Deno.test("SqliteStore commits writes that are ready together at once", async ()
 });
 
 Deno.test("SqliteStore.claim() finds again what it claimed when its answer was lost", async () => {
-  await using store = await SqliteStore.open(":memory:");
+  await using store = await SqliteStore.open(":memory:", { host: new FakeHost() });
   await store.migrate();
   await store.enqueue([aRun()]);
   const request = aClaimRequest({ limit: 5 });
@@ -515,4 +644,383 @@ Deno.test("SqliteStore frees the key of a run that is cancelled while its long h
   const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
 
   assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
+});
+
+/**
+ * A driver that resets no statement that has failed, as that of `jsr:@db/sqlite`: SQLite refuses each `COMMIT` while a
+ * prepared `BEGIN IMMEDIATE` that found the lock taken is not reset. What `exec()` runs is always finalized.
+ */
+function withoutReset(database: DatabaseSync): SqliteDriver {
+  const failed = new Set<string>();
+  const commit = (sql: string, run: () => unknown) => {
+    if (sql === "COMMIT" && failed.size > 0) {
+      throw new Error("cannot commit transaction - SQL statements in progress");
+    }
+    return run();
+  };
+  return {
+    exec: (sql) => commit(sql, () => database.exec(sql)),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: (...parameters: SqliteValue[]) => {
+          failed.delete(sql);
+          return commit(sql, () => {
+            try {
+              return statement.run(...parameters);
+            } catch (error) {
+              failed.add(sql);
+              throw new Error((error as Error).message); // no code, as there
+            }
+          });
+        },
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters),
+        all: (...parameters: SqliteValue[]) => statement.all(...parameters),
+      };
+    },
+  };
+}
+
+for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no failed statement"]) {
+  Deno.test(`SqliteStore.from() reads while a write waits for another connection's lock, with ${driver}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      // Both connections are of one library: two do not see each other's locks within a process.
+      const open = () => driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const database = open();
+      const lent = driver.startsWith("one") ? withoutReset(database as DatabaseSync) : database as SqliteDriver;
+      await using store = afterClose(await SqliteStore.from(lent, { host }), () => database.close());
+      await store.migrate();
+      const [added] = await store.enqueue([aRun()]);
+      const other = open();
+      other.exec("BEGIN IMMEDIATE");
+      const waiting = store.enqueue([aRun()]);
+      await host.settle();
+
+      const { total } = await store.getRuns({});
+      const state = await store.getRunState(added!.run.id);
+
+      assert.deepEqual([total, state!.run.status], [1, "pending"]);
+      other.exec("COMMIT");
+      other.close();
+      host.advance(100);
+      assert.equal((await waiting)[0]!.disposition, "created");
+    }));
+}
+
+/** A driver that says whether it is open, by one of its properties, and counts what is asked of it when it is closed. */
+class Closable implements SqliteDriver {
+  readonly #database = new DatabaseSync(":memory:");
+  open?: boolean;
+  isOpen?: boolean;
+  touched = 0;
+
+  constructor(readonly property: "open" | "isOpen") {
+    this[property] = true;
+  }
+
+  exec(sql: string): void {
+    this.#touch();
+    this.#database.exec(sql);
+  }
+
+  prepare(sql: string): ReturnType<SqliteDriver["prepare"]> {
+    this.#touch();
+    const statement = this.#database.prepare(sql);
+    const call = (method: "run" | "get" | "all") => (...parameters: SqliteValue[]) => {
+      this.#touch();
+      return statement[method](...parameters);
+    };
+    return { run: call("run"), get: call("get"), all: call("all") as () => unknown[] };
+  }
+
+  /** Not fitting: it must not be called. */
+  backup(): void {
+    this.touched += 1;
+  }
+
+  close(): void {
+    this[this.property] = false;
+    this.#database.close();
+  }
+
+  #touch(): void {
+    if (this[this.property] === false) this.touched += 1;
+  }
+}
+
+for (const property of ["open", "isOpen"] as const) {
+  Deno.test(`SqliteStore.from() does not touch a database that was closed before its store and says so with \`${property}\``, async () => {
+    const database = new Closable(property);
+    const store = await SqliteStore.from(database);
+    await store.migrate();
+    const { run } = (await store.enqueue([aRun()]))[0]!;
+    const pending = [store.enqueue([aRun()]), store.renew([], 1_000)];
+    database.close();
+
+    const answers = await Promise.allSettled([
+      ...pending,
+      store.getRun(run.id),
+      store.getRuns({}),
+      store.claim(aClaimRequest()),
+      store.cancel(run.id, "request", []),
+      store.backup("never.db"),
+    ]);
+    await store.close();
+
+    for (const answer of answers) {
+      assert.equal(answer.status, "rejected");
+      assert.ok(answer.reason instanceof StoreError);
+      assert.match(answer.reason.message, /database was closed before its store.*close the store first/);
+    }
+    assert.equal(database.touched, 0);
+  });
+}
+
+Deno.test("SqliteStore.from() refuses a database that is closed", async () => {
+  const database = new Closable("open");
+  database.close();
+
+  await assert.rejects(SqliteStore.from(database), /open database.*is closed/);
+
+  assert.equal(database.touched, 0);
+});
+
+for (const driver of ["node:sqlite", "better-sqlite3", "a driver without a fitting backup()"]) {
+  Deno.test(`SqliteStore.backup() writes a copy of a database that was lent, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database), backup: assert.fail }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+      const run = aRun();
+      await store.enqueue([run]);
+
+      await store.backup(`${path}.copy`);
+
+      await using copy = await SqliteStore.open(`${path}.copy`);
+      await copy.migrate();
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+      await assert.rejects(store.backup(`${path}.copy`), {
+        name: "StoreError",
+        message: `Cannot back up to "${path}.copy": the file exists; name a new file, or remove this one first`,
+      });
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+    }));
+
+  Deno.test(`SqliteStore.backup() names the file that it cannot write, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database) }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+
+      await assert.rejects(store.backup(`${path}/nowhere/copy.db`), {
+        name: "StoreError",
+        message: new RegExp(`^Cannot back up to "${path}/nowhere/copy.db": `),
+      });
+    }));
+}
+
+Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
+  withFile(async (path) => {
+    const database = new DatabaseSync(path);
+    const lent = { exec: database.exec.bind(database), prepare: database.prepare.bind(database) };
+    await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+    database.exec("BEGIN"); // `VACUUM` works in no transaction
+
+    await assert.rejects(store.backup(`${path}.copy`), StoreError);
+
+    await assert.rejects(Deno.stat(`${path}.copy`), Deno.errors.NotFound);
+  }));
+
+Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
+  withFile(async (path) => {
+    const store = await SqliteStore.open(path);
+    await store.close();
+
+    await assert.rejects(store.backup(`${path}.copy`), { name: "StoreError", message: "The store is closed" });
+  }));
+
+/** What can be found in a database file and in its log, by another process: to close a file here drops its locks. */
+async function grep(path: string, text: string): Promise<string[]> {
+  const program = `
+    const [path, text] = ${JSON.stringify([path, text])};
+    for (const suffix of ["", "-wal"]) {
+      const bytes = await Deno.readFile(path + suffix).catch(() => new Uint8Array());
+      if (new TextDecoder("latin1").decode(bytes).includes(text)) console.log(suffix || "file");
+    }
+  `;
+  const { stdout } = await run(["run", "-A", "-"], program);
+  return stdout.split("\n").filter((line) => line !== "");
+}
+
+const MARKER = "the-unique-content-of-a-run";
+
+/** Adds a run full of content, short and long, with a step and a log line, and cancels it. */
+async function addMarked(store: Store): Promise<string> {
+  const text = JSON.stringify(MARKER);
+  const long = JSON.stringify(MARKER.repeat(2_000));
+  const [added] = await store.enqueue([aRun({ payload: text, input: long, labels: { owner: MARKER } })]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  await store.saveStep(claim!.lease, aStep({ result: { status: "completed", output: long } }), null);
+  await store.cancel(added!.run.id, "request", []);
+  return added!.run.id;
+}
+
+for (const how of ["delete", "purge"] as const) {
+  Deno.test(`SqliteStore with secureDelete leaves nothing of a run in file and log a second after a ${how}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      await using store = await SqliteStore.open(path, { host, secureDelete: true });
+      await store.migrate();
+      const runId = await addMarked(store);
+      await store.enqueue([aRun()]);
+      assert.notDeepEqual(await grep(path, MARKER), []);
+
+      if (how === "delete") await store.delete(runId);
+      else assert.equal((await store.purge({ cancelled: 0 }, 10)).length, 1);
+      host.advance(1_000);
+
+      assert.deepEqual(await grep(path, MARKER), []);
+    }));
+}
+
+Deno.test("SqliteStore without secureDelete leaves the content of a deleted run for now", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host });
+    await store.migrate();
+    await store.delete(await addMarked(store));
+    host.advance(10_000);
+
+    assert.notDeepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+  }));
+
+Deno.test("SqliteStore with secureDelete tries again as long as somebody reads what was deleted", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host, secureDelete: true });
+    await store.migrate();
+    const runId = await addMarked(store);
+    const reader = new DatabaseSync(path);
+    reader.exec("BEGIN; SELECT * FROM holdfast_runs");
+    await store.delete(runId);
+    host.advance(5_000);
+    const during = await grep(path, MARKER);
+    reader.exec("COMMIT");
+
+    host.advance(1_000);
+
+    assert.notDeepEqual(during, []);
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+    reader.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes at most about once per second, whatever is deleted", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const database = new DatabaseSync(path);
+    let checkpoints = 0;
+    const counting: SqliteDriver = {
+      exec: (sql) => database.exec(sql),
+      prepare: (sql) => {
+        const statement = database.prepare(sql);
+        if (!/wal_checkpoint/.test(sql)) return statement;
+        return { run: () => assert.fail(), get: () => (checkpoints += 1, statement.get()), all: () => assert.fail() };
+      },
+    };
+    await using store = afterClose(
+      await SqliteStore.from(counting, { host, secureDelete: true }),
+      () => database.close(),
+    );
+    await store.migrate();
+    host.advance(1_000);
+    checkpoints = 0;
+    const runs = Array.from({ length: 100 }, () => aRun());
+    await store.enqueue(runs);
+
+    for (const { id } of runs) {
+      await store.cancel(id, id, []);
+      await store.delete(id);
+      await store.delete(id); // there is nothing more to delete
+      host.advance(50);
+    }
+
+    assert.ok(checkpoints >= 5 && checkpoints <= 7, `${checkpoints} in 5 seconds`);
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes when it is closed, and sets no timer after that", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const other = new DatabaseSync(path); // keeps the log when the store is closed
+    const store = await SqliteStore.open(path, { host, secureDelete: true });
+    await store.migrate();
+    await store.delete(await addMarked(store));
+
+    await store.close();
+
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+    other.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes what a process that died has left in the log", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const died = new DatabaseSync(path);
+    const before = await SqliteStore.from(died as SqliteDriver, { host, secureDelete: true });
+    await before.migrate();
+    await before.delete(await addMarked(before)); // and its timer never comes
+
+    await using _store = await SqliteStore.open(path, { host: new FakeHost(), secureDelete: true });
+    const left = await grep(path, MARKER);
+    await using _after = await SqliteStore.open(path, { host, secureDelete: true });
+    host.advance(1_000);
+
+    assert.notDeepEqual(left, []);
+    assert.deepEqual(await grep(path, MARKER), []);
+    await before.close();
+    died.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes on a lent better-sqlite3, around the transactions of its owner", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const database = new Database(path);
+    await using store = afterClose(
+      await SqliteStore.from(database as SqliteDriver, { host, secureDelete: true }),
+      () => database.close(),
+    );
+    await store.migrate();
+    await store.delete(await addMarked(store));
+    database.exec("CREATE TABLE own (value TEXT); BEGIN; INSERT INTO own VALUES ('kept')");
+    host.advance(2_000);
+    database.exec("COMMIT");
+
+    host.advance(1_000);
+
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
+  }));
+
+Deno.test("SqliteStore with secureDelete gives up when its database was closed before it", async () => {
+  const host = new FakeHost();
+  const database = new Closable("open");
+  const store = await SqliteStore.from(database, { host, secureDelete: true });
+  await store.migrate();
+  await store.delete(await addMarked(store));
+  database.close();
+
+  host.advance(5_000);
+
+  assert.equal(host.timerCount, 0);
+  await store.close();
+  assert.equal(database.touched, 0);
 });

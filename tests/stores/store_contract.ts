@@ -13,9 +13,11 @@ import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
 import { readingCases } from "./contract/reading.ts";
+import { retriggerCases } from "./contract/retrigger.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
+import { workerCases } from "./contract/worker.ts";
 
 /**
  * Registers the tests of everything that {@linkcode Store} promises.
@@ -40,11 +42,13 @@ export function storeContract(name: string, open: (host: FakeHost) => Promise<St
 const CASES = [
   ...openingCases,
   ...enqueueCases,
+  ...retriggerCases,
   ...claimCases,
   ...wakingCases,
   ...abandonmentCases,
   ...concurrencyCases,
   ...leaseCases,
+  ...workerCases,
   ...stepCases,
   ...pauseCases,
   ...signalCases,

@@ -6,6 +6,8 @@ export class EventReader implements AsyncDisposable {
   readonly events: RunEvent[] = [];
   /** The comments that came so far. */
   readonly comments: string[] = [];
+  /** After how many milliseconds the client was asked to come back. */
+  readonly retries: number[] = [];
   /** Resolves when the stream has ended. */
   readonly ended: Promise<void>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
@@ -51,7 +53,9 @@ export class EventReader implements AsyncDisposable {
   }
 
   #take(message: string): void {
-    if (message.startsWith(":")) this.comments.push(message.slice(1).trim());
+    const retry = /^retry: (\d+)$/.exec(message);
+    if (retry !== null) this.retries.push(Number(retry[1]));
+    else if (message.startsWith(":")) this.comments.push(message.slice(1).trim());
     else if (/^data: [^\r\n]+$/.test(message)) this.events.push(JSON.parse(message.slice("data: ".length)));
     else throw new Error(`This is no message of an event stream: ${message}`);
   }

@@ -1,3 +1,4 @@
+import type { Failure } from "../../src/failure.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { NewLogEntry } from "../../src/log.ts";
 import type { StepWrite } from "../../src/step.ts";
@@ -19,7 +20,19 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     idempotencyKey: null,
     concurrencyKey: null,
     coalesce: null,
-    copyStepsOf: null,
+    retriggerOf: null,
+    ...overrides,
+  };
+}
+
+/** What a step or a run failed of. */
+export function aFailure(overrides: Partial<Failure> = {}): Failure {
+  return {
+    kind: "error",
+    name: "Error",
+    message: "no",
+    stack: "Error: no\n    at job.ts:1:1",
+    cause: null,
     ...overrides,
   };
 }
@@ -30,7 +43,7 @@ export function aStep(overrides: Partial<StepWrite> = {}): StepWrite {
     name: "read",
     index: 0,
     attempts: 1,
-    startedAt: FAKE_START,
+    startedAgoMs: 0,
     result: { status: "completed", output: '"rows"' },
     ...overrides,
   };

@@ -1,4 +1,3 @@
-import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/options.ts";
@@ -7,6 +6,7 @@ import { defineJob, type StepContext } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { anything, type StoreTest } from "./for_each_store.ts";
+import { createEngine } from "./quiet_engine.ts";
 
 /** What a client was answered. */
 export interface Answer {

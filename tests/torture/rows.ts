@@ -96,7 +96,8 @@ function toRunRows(run: Row, steps: Row[], pauses: Row[]): RunRows {
     input: JSON.parse(run.payload as string),
     steps: steps.map(toStepRow),
     pauses: pauses.map(toPauseRow),
-    hash: hashText(JSON.stringify([run, steps, pauses])),
+    // A run that has ended may be retriggered: nothing else in it changes.
+    hash: hashText(JSON.stringify([{ ...run, retriggered_as: null }, steps, pauses])),
   };
 }
 
@@ -105,7 +106,7 @@ function toStepRow(row: Row): StepRow {
     ? valueOf({ output: row.output === null ? null : JSON.parse(row.output as string) })
     : row.status === "cancelled"
     ? null
-    : valueOf({ error: String(row.error_message) });
+    : valueOf({ error: String(JSON.parse(row.failure as string).message) });
   return {
     name: String(row.name),
     status: String(row.status),

@@ -28,6 +28,7 @@ const complain = (error: unknown) => {
 const gaps = new GapWatch((gap) => ledger.write({ is: "gap", pid, ...gap }));
 const store = await SqliteStore.open(path);
 const engine = createEngine({
+  logger: null,
   store: knownStore(store, ({ runId, generation }, call) => {
     ledger.write({ is: "refused", pid, run: runId, generation, call });
   }),

@@ -24,7 +24,7 @@ const CODES: Record<number, readonly string[]> = {
 
 const RUN = [
   "id,jobName,status,input,output,labels,createdAt,isTerminal,isActive,isWaiting",
-  "error,progress,startedAt,completedAt",
+  "error,failedStepName,progress,startedAt,completedAt,retriggerOf,retriggeredAs",
 ] as const;
 const WAIT = [
   "id,runId,name,metadata,status,outcome,payload,signalId,createdAt,deadlineAt,suspendedAt,resolvedAt,firstResumedAt",
@@ -65,6 +65,7 @@ const INTERNALS =
  */
 export function checkForm(route: string | null, { status, headers, text }: RawAnswer): void {
   if (status === 200 && (route === "subscribe" || route === "runsSubscribe")) {
+    checkProtection(headers);
     assert.equal(headers.get("content-type"), "text/event-stream");
     assert.equal(headers.get("cache-control"), "no-cache, no-transform");
     return;
@@ -74,18 +75,27 @@ export function checkForm(route: string | null, { status, headers, text }: RawAn
   if (status !== 200) return checkRefusal(status, headers, body, text);
   assert.ok(route !== null, "nobody could answer this");
   CHECKS[route]!(body);
+  checkProtection(headers);
   assert.equal(headers.get("cache-control"), "no-store");
 }
 
 function checkRefusal(status: number, headers: Headers, body: Record<string, unknown>, text: string): void {
   const isOfHook = body.code === HOOK_CODES[status];
+  if (!isOfHook) checkProtection(headers);
   const codes = CODES[status] ?? [];
   assert.ok(isOfHook || codes.includes(body.code as string), `${status} with the body ${text}`);
-  checkFields(body, status === 400 ? ["error,code", "issues"] : ["error,code"]);
+  checkFields(body, status === 400 ? ["error,code", "issues,issuesLeftOut"] : ["error,code"]);
   assert.equal(typeof body.error, "string");
   assert.doesNotMatch(text, INTERNALS);
   for (const issue of (body.issues ?? []) as unknown[]) checkFields(issue, ["path,message"]);
+  assert.ok(text.length < 20_000, "a refusal is short");
   assert.equal(headers.has("allow"), status === 405);
+}
+
+/** What every Response says that is not a hook's. */
+function checkProtection(headers: Headers): void {
+  assert.equal(headers.get("cross-origin-resource-policy"), "same-origin");
+  assert.equal(headers.get("x-content-type-options"), "nosniff");
 }
 
 type Fields = readonly [always: string, sometimes?: string];

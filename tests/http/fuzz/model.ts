@@ -14,7 +14,7 @@ import {
   showSteps,
   showWait,
 } from "./model_run.ts";
-import { REFUSED_PAYLOAD, type Tenant } from "./tenants.ts";
+import { type Naming, REFUSED_PAYLOAD, storedKey, type Tenant } from "./tenants.ts";
 
 /** How long a dead worker holds a run, in milliseconds. */
 export const LEASE_MS = 30_000;
@@ -41,13 +41,13 @@ export class Model {
   #state: ModelState;
 
   /** An empty service. */
-  constructor(now: number) {
-    this.#state = { now, runs: [], runIds: [], waitIds: [], keptKeys: {}, events: [] };
+  constructor(now: number, naming: Naming) {
+    this.#state = { now, naming, runs: [], runIds: [], waitIds: [], keptKeys: {}, events: [] };
   }
 
   /** The same once more. */
   clone(): Model {
-    const model = new Model(0);
+    const model = new Model(0, this.#state.naming);
     model.#state = structuredClone(this.#state);
     return model;
   }
@@ -141,7 +141,9 @@ export class Model {
   }
 
   #trigger(body: TriggerBody, by: Tenant | null, newRunId: string): Expected {
-    const { jobName, input, labels = {}, idempotencyKey = null, concurrencyKey = null, coalesce } = body;
+    const { jobName, input, labels = {}, coalesce } = body;
+    const idempotencyKey = storedKey(this.#state.naming, by, body.idempotencyKey ?? null);
+    const concurrencyKey = storedKey(this.#state.naming, by, body.concurrencyKey ?? null);
     if (coalesce !== undefined && concurrencyKey === null) return refused(400, "invalid_request");
     if (!["echo", "fail", "approval", "strict"].includes(jobName)) return refused(404, "not_found");
     const parsed = parseInput(jobName, input);
@@ -151,7 +153,7 @@ export class Model {
     const same = idempotencyKey === null
       ? undefined
       : this.runs.find((run) => run.jobName === jobName && run.idempotencyKey === idempotencyKey);
-    const found = same ?? this.#findToJoin(body);
+    const found = same ?? this.#findToJoin({ jobName, concurrencyKey, coalesce });
     if (found === undefined) {
       this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, idempotencyKey, concurrencyKey });
       return ok({ runId: newRunId, disposition: "created", status: "pending" });
@@ -163,7 +165,9 @@ export class Model {
   }
 
   /** Of several that are as good the oldest. */
-  #findToJoin({ jobName, concurrencyKey, coalesce }: TriggerBody): ModelRun | undefined {
+  #findToJoin(
+    { jobName, concurrencyKey, coalesce }: Pick<ModelRun, "jobName" | "concurrencyKey"> & Pick<TriggerBody, "coalesce">,
+  ): ModelRun | undefined {
     if (coalesce === undefined) return undefined;
     const rivals = this.runs.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
     const pending = rivals.find(({ status }) => status === "pending");
@@ -211,9 +215,17 @@ export class Model {
 
   #retrigger(old: ModelRun, from: "start" | "failure" | null, newRunId: string): Expected {
     if (!hasEnded(old)) return refused(409, "conflict");
+    const retry = old.retriggeredAs === null ? undefined : this.find(old.retriggeredAs);
+    if (retry !== undefined && !hasEnded(retry)) return ok({ success: true, runId: retry.id, status: retry.status });
     const { jobName, input, parsed, labels, concurrencyKey } = old;
     const steps = from === "failure" ? structuredClone(old.steps) : [];
-    this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, steps });
+    // A wait that timed out is the last thing that was recorded: it is asked for again.
+    const wait = from === "failure" && old.wait?.outcome === "signal"
+      ? { ...structuredClone(old.wait), id: null }
+      : null;
+    const copied = { steps, wait, retriggerOf: old.id };
+    this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, ...copied });
+    old.retriggeredAs = newRunId;
     this.#tell("run:retry", old);
     return ok({ success: true, runId: newRunId, status: "pending" });
   }
@@ -316,6 +328,7 @@ export class Model {
 
 interface ModelState {
   now: number;
+  naming: Naming;
   runs: ModelRun[];
   runIds: string[];
   waitIds: { runId: string; waitId: string }[];
@@ -334,6 +347,8 @@ const aNewRun = {
   leasedUntil: null,
   steps: [] as ModelRun["steps"],
   wait: null,
+  retriggerOf: null,
+  retriggeredAs: null,
 };
 
 const aNewWait: Omit<ModelWait, "createdAt" | "deadlineAt"> = {

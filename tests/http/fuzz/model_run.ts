@@ -20,6 +20,10 @@ export interface ModelRun {
   leasedUntil: number | null;
   steps: ModelStep[];
   wait: ModelWait | null;
+  /** The run of which it is a retry. */
+  retriggerOf: string | null;
+  /** Its newest retry. */
+  retriggeredAs: string | null;
 }
 
 /** A step that has completed. */
@@ -76,6 +80,8 @@ export function showRun(run: ModelRun): Record<string, unknown> {
     createdAt: isoText(run.createdAt),
     ...(run.startedAt === null ? {} : { startedAt: isoText(run.startedAt) }),
     ...(run.completedAt === null ? {} : { completedAt: isoText(run.completedAt) }),
+    ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
+    ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
     isTerminal: hasEnded(run),
     isActive: ["pending", "leased", "running"].includes(run.status),
     isWaiting: run.status === "waiting",

@@ -7,7 +7,7 @@ import { type Deed, findOrder } from "./find_order.ts";
 import { History } from "./history.ts";
 import { Model, type ModelEvent } from "./model.ts";
 import { isListed, type ModelRun, showRun } from "./model_run.ts";
-import { TENANTS } from "./tenants.ts";
+import { type Naming, TENANTS } from "./tenants.ts";
 import { type Answer, type StoreName, World } from "./world.ts";
 
 /** A world and its model, in which things happen one after another and at once. */
@@ -25,9 +25,9 @@ export class Play implements AsyncDisposable {
   /** Of what was done at once nobody knows in which order it has to be told. */
   #isOrdered = true;
 
-  private constructor(world: World) {
+  private constructor(world: World, naming: Naming) {
     this.world = world;
-    this.model = new Model(world.host.now());
+    this.model = new Model(world.host.now(), naming);
   }
 
   /**
@@ -35,8 +35,8 @@ export class Play implements AsyncDisposable {
    *
    * @throws {Error} Something went wrong: the message tells what happened before.
    */
-  static async run(store: StoreName, script: (play: Play) => Promise<void>): Promise<void> {
-    await using play = new Play(await World.open(store));
+  static async run(store: StoreName, naming: Naming, script: (play: Play) => Promise<void>): Promise<void> {
+    await using play = new Play(await World.open(store, naming), naming);
     try {
       await script(play);
       assert.deepEqual(play.world.errors, []);
@@ -107,7 +107,9 @@ export class Play implements AsyncDisposable {
   checkReceipt(action: Action, { status, body, text }: Answer): void {
     if (action.kind !== "signal" || status !== 200) return;
     if (body.disposition === "accepted") this.#receipts.set(action.waitId, text);
-    const receipt = this.#receipts.get(action.waitId) ?? "";
+    // Of a wait that was copied by a retrigger nobody has a receipt yet.
+    const isCopied = this.model.find(action.runId)?.retriggerOf != null;
+    const receipt = this.#receipts.get(action.waitId) ?? (isCopied ? text : "");
     if (body.disposition === "duplicate") assert.equal(text, receipt.replace('"accepted"}', '"duplicate"}'));
   }
 
@@ -137,6 +139,8 @@ export class Play implements AsyncDisposable {
         `${event.type} tells inputs`,
       );
     }
+    const numbers = reader.events.map(({ sequence }) => sequence);
+    assert.ok(numbers.every((number, at) => number > (numbers[at - 1] ?? 0)), `numbers do not rise: ${numbers}`);
     const due = this.model.events.slice(this.#heardFrom[at]).filter((event) => isListed(event, filter));
     const told = (reader.events as ModelEvent[]).filter(({ type }) => TOLD.includes(type));
     const ordered = (events: readonly ModelEvent[]) => byRun(events, this.#isOrdered);
@@ -171,12 +175,14 @@ function showAll({ runs }: Model): unknown[] {
 
 function showStored(run: Run): unknown {
   const { id, jobName, status, payload, output, error, labels, idempotencyKey, concurrencyKey } = run;
-  const { createdAt, startedAt, completedAt } = run;
+  const { createdAt, startedAt, completedAt, retriggerOf, retriggeredAs } = run;
   return {
     ...{ id, jobName, status, input: payload, output, labels, createdAt, idempotencyKey, concurrencyKey },
     ...(error === null ? {} : { error }),
     ...(startedAt === null ? {} : { startedAt }),
     ...(completedAt === null ? {} : { completedAt }),
+    ...(retriggerOf === null ? {} : { retriggerOf }),
+    ...(retriggeredAs === null ? {} : { retriggeredAs }),
   };
 }
 

@@ -13,8 +13,24 @@ export const TOKEN = "x-token";
 /** What `onSignal` refuses as a payload. */
 export const REFUSED_PAYLOAD = "refused";
 
-/** Keeps the tenants apart, with every hook that there is. Each refusal has a code of its own. */
-export const tenantAuth: HandlerAuth<{ org: string }> = {
+/** Whether the service knows the names of tenants: then each has keys of its own. */
+export const NAMINGS = ["named", "nameless"] as const;
+
+/** Whether the service knows the names of tenants. */
+export type Naming = typeof NAMINGS[number];
+
+/** The key that is stored for the one that a tenant gives; `null` stands for the house, which asks in process. */
+export function storedKey(naming: Naming, by: Tenant | null, key: string | null): string | null {
+  return naming === "nameless" || by === null || key === null ? key : `${by}/${key}`;
+}
+
+/** The hooks of a service. */
+export function tenantAuth(naming: Naming): HandlerAuth<{ org: string }> {
+  return naming === "nameless" ? namelessAuth : { ...namelessAuth, tenant: ({ org }) => org };
+}
+
+/** Keeps the tenants apart, with every hook that there is but for names. Each refusal has a code of its own. */
+const namelessAuth: HandlerAuth<{ org: string }> = {
   authenticate: (request) => {
     const org = request.headers.get(TOKEN);
     if (org !== "a" && org !== "b") throw refusal(401, "who_are_you");

@@ -35,6 +35,10 @@ const TRIGGERS: Change[] = [
   ),
   ...["", "Active", "skip ", null, 1, ["skip"]].map((coalesce) => [400, { coalesce, concurrencyKey: "c" }] as Change),
   [400, { coalesce: "skip" }],
+  ...["idempotency_key", "IdempotencyKey", "JOBNAME", "con-currency_KEY", "_labels"].map((name) =>
+    [400, { [name]: "k" }] as Change
+  ),
+  [200, { idempotency: "k", key: "k", label: {}, "idempotency key": "k" }],
   ...[null, 1, "org", [], [["org", "a"]], { org: 1 }, { org: null }, { "a b": "c" }, { "": "c" }, {
     ["k".repeat(64)]: "c",
   }]

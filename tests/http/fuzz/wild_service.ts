@@ -21,7 +21,7 @@ export class WildService implements AsyncDisposable {
 
   /** Opens one in which each tenant has a run in each state that lasts. */
   static async open(store: StoreName): Promise<WildService> {
-    const service = new WildService(await World.open(store));
+    const service = new WildService(await World.open(store, "named"));
     await service.#fill();
     return service;
   }

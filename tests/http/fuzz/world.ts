@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { createEngine } from "../../../src/engine/create_engine.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import { HoldfastError, type Issue } from "../../../src/error.ts";
@@ -16,7 +15,8 @@ import { type Action, isRequest, type RequestAction, toQuery, toRequest, type Tr
 import { checkForm, type RawAnswer } from "./check_form.ts";
 import { fuzzJobs } from "./jobs.ts";
 import { LEASE_MS } from "./model.ts";
-import { type Tenant, tenantAuth, TOKEN } from "./tenants.ts";
+import { type Naming, type Tenant, tenantAuth, TOKEN } from "./tenants.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 /** The stores that a world can have. */
 export const STORE_NAMES = ["MemoryStore", "SqliteStore"] as const;
@@ -49,7 +49,7 @@ export class World implements AsyncDisposable {
   readonly listeners: { by: Tenant; action: Extract<Action, { kind: "listen" }>; reader: EventReader }[] = [];
   readonly #store: Store;
 
-  private constructor(store: Store, host: FakeHost) {
+  private constructor(store: Store, host: FakeHost, naming: Naming) {
     this.host = host;
     this.#store = store;
     this.engine = createEngine({ store, host, jobs: fuzzJobs, worker: { maxAbandonments: 1_000 } }) as Engine;
@@ -58,17 +58,17 @@ export class World implements AsyncDisposable {
     this.handler = createHandler(this.engine, {
       host,
       basePath: BASE_PATH,
-      auth: tenantAuth,
+      auth: tenantAuth(naming),
       onError: (error) => void this.errors.push(error),
     });
   }
 
   /** Makes one in which nothing has happened. */
-  static async open(name: StoreName): Promise<World> {
+  static async open(name: StoreName, naming: Naming): Promise<World> {
     const host = new FakeHost();
     const store = name === "MemoryStore" ? new MemoryStore({ host }) : await SqliteStore.open(":memory:", { host });
     await store.migrate();
-    return new World(store, host);
+    return new World(store, host, naming);
   }
 
   /** Ends everything. */

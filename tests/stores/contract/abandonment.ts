@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { isoTime } from "../../../src/time.ts";
-import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
@@ -30,7 +29,7 @@ test("claim() counts an interruption, and keeps when the run was first started",
   const claim = await claimOne(store);
 
   assert.equal(claim.execution, 2);
-  assert.equal(claim.startedAt, FAKE_START);
+  assert.equal(claim.startedAgoMs, 5_000);
 });
 
 test("claim() takes expired leases away whatever the job", async ({ store, host }) => {
@@ -82,6 +81,8 @@ test("claim() fails a run that was abandoned too often, and says so", async ({ s
   assert.deepEqual(failed, [{ run: { id: run.id, jobName: A_JOB, labels: { org: "acme" } }, error: found!.error! }]);
   assert.match(found!.error!, /^Abandoned 3 times in a row/);
   assert.equal(found!.status, "failed");
+  const failure = { kind: "abandoned", name: "Error", message: found!.error, stack: null, cause: null };
+  assert.deepEqual([found!.failure, found!.failedStepName], [failure, null]);
   assert.equal(found!.completedAt, isoTime(host.now()));
   assert.equal(found!.leaseOwner, null);
 });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Activity, ActivityCursor, Store } from "../../../src/store.ts";
-import { ACTIVITY_LASTS_MS } from "../../../src/store.ts";
+import { ACTIVITY_LASTS_MS } from "../../../src/activity.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import {
   add,
   addCompleted,
@@ -97,7 +97,7 @@ const WRITES: Record<string, Write> = {
   "a step that failed": underLease((store, lease) =>
     store.saveStep(
       lease,
-      aStep({ result: { status: "failed", failure: { name: "Error", message: "no" } } }),
+      aStep({ result: { status: "failed", failure: aFailure() } }),
       null,
     )
   ),
@@ -121,14 +121,14 @@ const WRITES: Record<string, Write> = {
   }),
   "a completion": underLease((store, lease) => complete(store, lease)),
   "a failure": underLease((store, lease) =>
-    store.finish(lease, { status: "failed", error: "no", failedStepName: null }, null)
+    store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null)
   ),
   "a cancel": async (store) => {
     const { run } = await add(store);
     return { runId: run.id, write: () => store.cancel(run.id, "c1", []) };
   },
   "a cancel while a step is executed": underLease((store, lease) =>
-    store.cancel(lease.runId, "c1", [{ name: "read", index: 0, attempts: 1, startedAt: FAKE_START }])
+    store.cancel(lease.runId, "c1", [{ name: "read", index: 0, attempts: 1, startedAgoMs: 0 }])
   ),
 };
 
@@ -216,7 +216,7 @@ const LEAVING: Record<string, (store: Store, runId: string) => Promise<unknown>>
   "was cancelled": (store, runId) => store.cancel(runId, "c1", []),
   "has completed": async (store) => complete(store, (await claimOne(store)).lease),
   "has failed": async (store) =>
-    store.finish((await claimOne(store)).lease, { status: "failed", error: "no", failedStepName: null }, null),
+    store.finish((await claimOne(store)).lease, { status: "failed", failure: aFailure(), failedStepName: null }, null),
   "waits": async (store) => park(store, (await claimOne(store)).lease, aPause()),
   "sleeps": async (store) =>
     park(store, (await claimOne(store)).lease, aPause({ kind: "sleep", deadline: { afterMs: LONG_MS * 10 } })),

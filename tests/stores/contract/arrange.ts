@@ -5,7 +5,7 @@ import type { Run } from "../../../src/run.ts";
 import type { Step, StepWrite } from "../../../src/step.ts";
 import type { Claim, ClaimRequest, Enqueued, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
 import type { NewPause, Wait } from "../../../src/wait.ts";
-import { aClaimRequest, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aRun, aStep } from "../../support/fixtures.ts";
 
 /** A request to pause on nothing, not even for a moment. */
 export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, progress: null };
@@ -67,7 +67,7 @@ export async function addCompleted(store: Store, overrides: Partial<NewRun> = {}
 
 /** An attempt that is to be followed by another one. */
 export function aRetry(delayMs: number, overrides: Partial<StepWrite> = {}): StepWrite {
-  const failure = { name: "TypeError", message: "not now" };
+  const failure = aFailure({ name: "TypeError", message: "not now" });
   return aStep({ result: { status: "retrying", failure, delayMs }, ...overrides });
 }
 

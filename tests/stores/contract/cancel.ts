@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { stepId } from "../../../src/step.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aPause, aStep } from "../../support/fixtures.ts";
 import {
   add,
   addCompleted,
@@ -102,7 +102,7 @@ test("cancel() leaves a run that its worker gives back afterwards", async ({ sto
 test("cancel() answers null if there is no such run or it had ended", async ({ store }) => {
   const completed = await addCompleted(store);
   const failed = await startRun(store);
-  await store.finish(failed.lease, { status: "failed", error: "no", failedStepName: null }, null);
+  await store.finish(failed.lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
   const cancelled = await add(store);
   await store.cancel(cancelled.run.id, "c1", []);
 
@@ -130,7 +130,7 @@ test("cancel() records the steps that are being executed as cancelled", async ({
   const { lease } = await startRun(store);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAt: FAKE_START + 20 }]);
+  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAgoMs: 40 }]);
 
   assert.deepEqual(await store.getSteps(lease.runId), [{
     id: stepId(lease.runId, "write"),
@@ -140,6 +140,7 @@ test("cancel() records the steps that are being executed as cancelled", async ({
     status: "cancelled",
     output: null,
     error: null,
+    failure: null,
     attempts: 1,
     startedAt: isoTime(FAKE_START + 20),
     completedAt: isoTime(FAKE_START + 60),
@@ -148,14 +149,14 @@ test("cancel() records the steps that are being executed as cancelled", async ({
 
 test("cancel() leaves steps that have ended", async ({ store }) => {
   const { lease } = await startRun(store);
-  const failure = { name: "Error", message: "no" };
+  const failure = aFailure();
   await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
   await store.saveStep(lease, aStep({ name: "check", index: 1, result: { status: "failed", failure } }), null);
   const before = await store.getSteps(lease.runId);
 
   await store.cancel(lease.runId, "c1", [
-    { name: "read", index: 0, attempts: 1, startedAt: FAKE_START },
-    { name: "check", index: 1, attempts: 2, startedAt: FAKE_START },
+    { name: "read", index: 0, attempts: 1, startedAgoMs: 0 },
+    { name: "check", index: 1, attempts: 2, startedAgoMs: 0 },
   ]);
 
   assert.deepEqual(await store.getSteps(lease.runId), before);
@@ -167,7 +168,7 @@ test("cancel() records steps between two attempts as cancelled, executing or not
   await store.saveStep(lease, aRetry(100, { name: "post", index: 1 }), null);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAt: FAKE_START + 50 }]);
+  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAgoMs: 10 }]);
 
   const steps = await store.getSteps(lease.runId);
   assert.deepEqual(steps.map(({ name, status, startedAt, completedAt }) => [name, status, startedAt, completedAt]), [

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -24,7 +24,8 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       leaseExpiresAt: host.now() + 5_000,
       input: request.input,
       execution: 1,
-      startedAt: host.now(),
+      startedAgoMs: 0,
+      originId: request.id,
       steps: [],
       pauses: [],
     }],
@@ -119,7 +120,7 @@ test("claim() takes nothing with a limit of 0, and says whether something is due
 test("claim() brings all that was recorded, in the order in which it was committed", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await store.saveStep(lease, aStep({ name: "read", index: 1 }), null);
-  const failure = { name: "TypeError", message: "no" };
+  const failure = aFailure({ name: "TypeError", message: "no" });
   await store.saveStep(lease, aStep({ name: "check", index: 0, result: { status: "failed", failure } }), null);
   const review = aPause({ name: "review", metadata: '{"who":"ann"}', deadline: { afterMs: 9_000 } });
   const nap = aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 200 } });
@@ -141,7 +142,7 @@ test("claim() brings all that was recorded, in the order in which it was committ
       name: "send",
       index: 2,
       attempts: 1,
-      result: { status: "retrying", failure, retryAt: FAKE_START + 500 },
+      result: { status: "retrying", failure, retry: { at: FAKE_START + 500, inMs: 0 } },
       recordedNo: 4,
     },
   ]);
@@ -178,7 +179,7 @@ test("claim() answers a repeated call with the same claims, and takes nothing ne
 
   const second = await store.claim(request);
 
-  assert.deepEqual(second.claims, first.claims);
+  assert.deepEqual(second.claims, first.claims.map((claim) => ({ ...claim, startedAgoMs: 10 })));
   assert.equal(second.now, host.now());
 });
 
@@ -237,12 +238,12 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
   assert.equal((await store.getRuns({})).total, 0);
 });
 
-test("claim() takes a run that began with the steps of another, of which none had completed", async ({ store }) => {
+test("claim() takes a retry from the failure of a run of which no step had completed", async ({ store }) => {
   const { run } = await add(store);
   const { lease } = await claimOne(store);
-  await store.saveStep(lease, aStep({ result: { status: "failed", failure: { name: "Error", message: "no" } } }), null);
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: "read" }, null);
-  const { run: again } = await add(store, { copyStepsOf: run.id });
+  await store.saveStep(lease, aStep({ result: { status: "failed", failure: aFailure() } }), null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "read" }, null);
+  const { run: again } = await add(store, { retriggerOf: { runId: run.id, from: "failure" } });
 
   const claim = await claimOne(store);
 

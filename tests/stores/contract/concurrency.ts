@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { NewRun, Store } from "../../../src/store.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aPause, aRun } from "../../support/fixtures.ts";
 import { add, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -61,7 +61,7 @@ test("claim() takes the runs of a key in the order in which they were triggered"
 test("finish() lets go of the key", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
 
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: null }, null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
@@ -344,6 +344,18 @@ test("revoke() lets go of the key of a cancelled run", async ({ store }) => {
   await store.revoke(await store.getLeases());
 
   assert.equal((await claimOne(store)).run.id, next.id);
+});
+
+test("revoke() leaves the key of a cancelled run whose lease was renewed since it was seen", async ({ store, host }) => {
+  const { lease } = await queueBehindStarted(store);
+  const seen = await store.getLeases();
+  host.advance(1);
+  await store.renew([{ lease, progress: null }], 1_000);
+  await store.cancel(lease.runId, "c1", []);
+
+  await store.revoke(seen);
+
+  assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
 test("getLeases() shows the keys that cancelled runs still hold", async ({ store }) => {

@@ -3,7 +3,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { TerminalStatus } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
-import { A_JOB, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aFailure, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, look, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -141,7 +141,7 @@ async function addEnded(store: Store, status: TerminalStatus): Promise<string> {
   const { lease } = await startRun(store);
   if (status === "completed") await complete(store, lease);
   else if (status === "cancelled") await store.cancel(lease.runId, "c1", []);
-  else await store.finish(lease, { status: "failed", error: "no", failedStepName: null }, null);
+  else await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
   return lease.runId;
 }
 

@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError } from "../../../src/error.ts";
-import { uuidV7 } from "../../../src/host.ts";
-import type { Coalesce, Labels, Run } from "../../../src/run.ts";
-import { stepId } from "../../../src/step.ts";
-import { DELETED_RUNS_KNOWN_MS, type Store } from "../../../src/store.ts";
+import { ConflictError } from "../../../src/error.ts";
+import type { Coalesce, Labels } from "../../../src/run.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../../src/stores/deleted_runs.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aPause, aRun, aStep } from "../../support/fixtures.ts";
-import { add, addCompleted, aRetry, claimOne, inOrder, look, park, startRun } from "./arrange.ts";
+import { A_JOB, aPause, aRun } from "../../support/fixtures.ts";
+import { add, addCompleted, claimOne, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
 const { cases, test } = newCases();
@@ -28,6 +26,8 @@ test("enqueue() adds a pending run that shows what was asked for", async ({ stor
       payload: { path: "a.csv" },
       output: null,
       error: null,
+      failedStepName: null,
+      failure: null,
       progress: null,
       labels: { org: "acme" },
       idempotencyKey: "once",
@@ -39,6 +39,8 @@ test("enqueue() adds a pending run that shows what was asked for", async ({ stor
       updatedAt: isoTime(FAKE_START),
       startedAt: null,
       completedAt: null,
+      retriggerOf: null,
+      retriggeredAs: null,
     },
     disposition: "created",
   });
@@ -248,61 +250,6 @@ test("enqueue() adds another run of the key when it is not to coalesce", async (
   assert.equal(disposition, "created");
 });
 
-test("enqueue() begins the run with the completed steps of another", async ({ store }) => {
-  const source = await addWithSteps(store);
-
-  const { run } = await add(store, { copyStepsOf: source.id });
-
-  const steps = await store.getSteps(run.id);
-  assert.deepEqual(steps.map(({ id, index, status, output, attempts }) => [id, index, status, output, attempts]), [
-    [stepId(run.id, "read"), 0, "completed", "rows", 1],
-    [stepId(run.id, "check"), 1, "completed", null, 2],
-  ]);
-});
-
-test("enqueue() keeps the order in which copied steps were recorded", async ({ store }) => {
-  const source = await addWithSteps(store);
-  const { run } = await add(store, { copyStepsOf: source.id });
-
-  const claim = await claimOne(store);
-  await store.saveStep(claim.lease, aStep({ name: "write", index: 2 }), null);
-  await store.release(claim.lease);
-  const again = await claimOne(store);
-
-  assert.equal(claim.run.id, run.id);
-  assert.deepEqual(inOrder(claim.steps).map(({ name }) => name), ["check", "read"]);
-  assert.deepEqual(inOrder(again.steps).map(({ name }) => name), ["check", "read", "write"]);
-});
-
-test("enqueue() copies steps and leaves the run that has them as it is", async ({ store }) => {
-  const source = await addWithSteps(store);
-  const before = await look(store, source.id);
-
-  await add(store, { copyStepsOf: source.id });
-
-  assert.deepEqual(await look(store, source.id), before);
-});
-
-test("enqueue() refuses to copy the steps of a run that does not exist, and adds nothing", async ({ store }) => {
-  const requests = [aRun(), aRun({ copyStepsOf: uuidV7(FAKE_START) }), aRun()];
-
-  const adding = store.enqueue(requests);
-
-  await assert.rejects(adding, NotFoundError);
-  assert.equal((await store.getRuns({})).total, 0);
-});
-
-test("enqueue() can be repeated when the run whose steps were copied is gone", async ({ store }) => {
-  const source = await addWithSteps(store);
-  const request = aRun({ copyStepsOf: source.id });
-  const first = await store.enqueue([request]);
-  await store.delete(source.id);
-
-  const second = await store.enqueue([request]);
-
-  assert.deepEqual(second, first);
-});
-
 for (const how of ["delete", "purge"] as const) {
   test(`enqueue() that is repeated after ${how}() has removed a run is refused, and adds nothing`, async (context) => {
     const { store } = context;
@@ -333,29 +280,3 @@ test("enqueue() knows long enough which runs were deleted, and not for ever", as
 
   assert.equal(added!.disposition, "created");
 });
-
-test("enqueue() copies no steps to a run that it has found", async ({ store }) => {
-  const source = await addWithSteps(store);
-  const { run } = await add(store, { idempotencyKey: "once" });
-
-  await add(store, { idempotencyKey: "once", copyStepsOf: source.id });
-
-  assert.deepEqual(await store.getSteps(run.id), []);
-});
-
-/** Adds a run that failed with two completed steps, of which the second was recorded first. */
-async function addWithSteps(store: Store): Promise<Run> {
-  const { lease } = await startRun(store);
-  const failure = { name: "Error", message: "no" };
-  await store.saveStep(lease, aRetry(10, { name: "check", index: 1 }), null);
-  await store.saveStep(
-    lease,
-    aStep({ name: "check", index: 1, attempts: 2, result: { status: "completed", output: null } }),
-    null,
-  );
-  await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
-  await store.saveStep(lease, aStep({ name: "write", index: 2, result: { status: "failed", failure } }), null);
-  await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), null);
-  await store.finish(lease, { status: "failed", error: "no", failedStepName: "write" }, null);
-  return (await store.getRun(lease.runId))!;
-}

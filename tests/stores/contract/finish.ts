@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { Ending } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aPause } from "../../support/fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -14,7 +14,7 @@ const { cases, test } = newCases();
 export const finishCases = cases;
 
 const COMPLETED: Ending = { status: "completed", output: '{"rows":3}' };
-const FAILED: Ending = { status: "failed", error: "no such file", failedStepName: "read" };
+const FAILED: Ending = { status: "failed", failure: aFailure({ message: "no such file" }), failedStepName: "read" };
 
 test("finish() completes a run", async ({ store, host }) => {
   const { lease } = await startRun(store);
@@ -52,7 +52,19 @@ test("finish() fails a run", async ({ store, host }) => {
   assert.equal(state!.run.error, "no such file");
   assert.equal(state!.run.output, null);
   assert.equal(state!.run.completedAt, isoTime(host.now()));
-  assert.equal(state!.failedStepName, "read");
+  assert.equal(state!.run.failedStepName, "read");
+  assert.deepEqual(state!.run.failure, aFailure({ message: "no such file" }));
+  assert.deepEqual((await store.getRuns({})).runs, [state!.run]);
+});
+
+test("finish() keeps a failure with its causes, and shows its name if it has no message", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const failure = aFailure({ name: "AbortError", message: "", stack: null, cause: aFailure({ kind: "timeout" }) });
+
+  await store.finish(lease, { status: "failed", failure, failedStepName: null }, null);
+
+  const run = (await store.getRun(lease.runId))!;
+  assert.deepEqual([run.error, run.failure], ["AbortError", failure]);
 });
 
 test("finish() keeps the progress that comes along", async ({ store }) => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { uuidV7 } from "../../../src/host.ts";
+import type { Lease } from "../../../src/lease.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
@@ -51,6 +52,28 @@ test("renew() renews a lease that has expired as long as nobody has taken it awa
   const ends = await store.renew([{ lease, progress: null }], 1_000);
 
   assert.deepEqual(ends, [FAKE_START + 6_000]);
+});
+
+test("getLostLeases() answers the leases that are no longer current", async ({ store, host }) => {
+  const [current, released, ended, cancelled, parked] = [
+    await startRun(store),
+    await startRun(store),
+    await startRun(store),
+    await startRun(store),
+    await startRun(store),
+  ].map(({ lease }) => lease) as [Lease, Lease, Lease, Lease, Lease];
+  await store.release(released);
+  await complete(store, ended);
+  await store.cancel(cancelled.runId, "c1", []);
+  await park(store, parked, aPause());
+  const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+  const before = { ...current, generation: 0 };
+  host.advance(5_000);
+
+  const lost = await store.getLostLeases([current, released, ended, cancelled, parked, unknown, before]);
+
+  assert.deepEqual(lost, [released, ended, cancelled, parked, unknown, before]);
+  assert.deepEqual(await store.getLostLeases([]), []);
 });
 
 test("renew() answers in the order of the renewals, null for those that are lost", async ({ store, host }) => {

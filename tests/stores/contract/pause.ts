@@ -42,6 +42,7 @@ test("pause() prepares a wait and leaves the run running", async ({ store, host 
       preparedNo: null,
       resolution: null,
     }],
+    nextDeadlineInMs: 5_000,
   });
   assert.deepEqual(await store.getWaits(lease.runId), [{
     id: review.id,
@@ -75,6 +76,20 @@ test("pause() takes a deadline as a duration, as an instant, or as never", async
   assert.deepEqual(pauses.map(({ deadlineAt }) => deadlineAt), [FAKE_START + 300, FAKE_START + 700, null]);
 });
 
+test("pause() answers how long it is until the first deadline of what is not over", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const over = aPause({ name: "over", deadline: { afterMs: 100 } });
+  const first = aPause({ name: "first", deadline: { at: FAKE_START + 700 } });
+  await prepare(store, lease, over, first, aPause({ name: "second", deadline: { afterMs: 900 } }));
+  host.advance(250);
+
+  const both = await prepare(store, lease, over, first);
+  const neither = await prepare(store, lease, over, aPause({ name: "never", deadline: null }));
+
+  assert.equal(both.nextDeadlineInMs, 450);
+  assert.equal(neither.nextDeadlineInMs, null);
+});
+
 test("pause() keeps the ids and deadlines of pauses that the run has already", async ({ store, host }) => {
   const { lease } = await startRun(store);
   const first = await prepare(store, lease, aPause({ deadline: { afterMs: 5_000 }, metadata: "1" }));
@@ -82,7 +97,7 @@ test("pause() keeps the ids and deadlines of pauses that the run has already", a
 
   const second = await prepare(store, lease, aPause({ deadline: { afterMs: 9_000 }, metadata: "2" }));
 
-  assert.deepEqual(second, first);
+  assert.deepEqual(second, { ...first, nextDeadlineInMs: 4_900 });
   assert.equal((await store.getWaits(lease.runId)).length, 1);
 });
 
@@ -243,7 +258,7 @@ test("pause() answers the same when it is repeated after it parked", async ({ st
 
   const second = await store.pause(lease, request);
 
-  assert.deepEqual(second, first);
+  assert.deepEqual(second, { ...first, nextDeadlineInMs: 4_990 });
   assert.deepEqual(await look(store, lease.runId), before);
 });
 
@@ -253,7 +268,7 @@ test("pause() can be repeated after it parked the run until a retry", async ({ s
 
   const repeated = await store.pause(lease, { ...NO_PAUSE, retryAt: host.now() + 500, park: true });
 
-  assert.deepEqual(repeated, { parked: true, pauses: [] });
+  assert.deepEqual(repeated, { parked: true, pauses: [], nextDeadlineInMs: null });
 });
 
 test("pause() can be repeated after the run was woken", async ({ store }) => {

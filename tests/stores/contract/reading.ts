@@ -4,7 +4,7 @@ import type { Labels, RunFilter } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -71,6 +71,31 @@ test("getRuns() answers pages", async ({ store }) => {
   assert.deepEqual(second, { runs: newestFirst.slice(2, 4), total: 5, hasMore: true });
   assert.deepEqual(third, { runs: newestFirst.slice(4), total: 5, hasMore: false });
   assert.deepEqual(beyond, { runs: [], total: 5, hasMore: false });
+});
+
+for (const filter of [{ status: [] }, { jobName: [] }, { jobName: [], status: [] }]) {
+  for (const [what, rest] of Object.entries({ "": {}, " with labels": { labels: { org: "acme" } } })) {
+    test(`getRuns() finds nothing for ${JSON.stringify(filter)}${what}`, async ({ store }) => {
+      await add(store, { labels: { org: "acme" } });
+      await startRun(store, { jobName: "export", labels: { org: "acme" } });
+
+      const page = await store.getRuns({ ...filter, ...rest });
+
+      assert.deepEqual(page, { runs: [], total: 0, hasMore: false });
+    });
+  }
+}
+
+test("getRuns() finds nothing for an empty list beside another condition", async ({ store }) => {
+  await add(store);
+
+  const pages = [
+    await store.getRuns({ jobName: A_JOB, status: [] }),
+    await store.getRuns({ jobName: [], status: "pending" }),
+    await store.getRuns({ jobName: [], limit: 0, offset: 1 }),
+  ];
+
+  assert.deepEqual(pages.map(({ runs, total }) => [runs, total]), [[[], 0], [[], 0], [[], 0]]);
 });
 
 test("getRuns() counts without answering runs when the limit is 0", async ({ store }) => {
@@ -147,7 +172,6 @@ test("getRunState() answers a run with its steps, and no pauses while it is runn
     run: await store.getRun(lease.runId),
     payload: aRun().payload,
     execution: 1,
-    failedStepName: null,
     steps: await store.getSteps(lease.runId),
     pauses: [],
   });

@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { stepId } from "../../../src/step.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aPause, aStep } from "../../support/fixtures.ts";
+import { aFailure, aPause, aStep } from "../../support/fixtures.ts";
 import { aRetry, claimOne, complete, inOrder, look, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -13,16 +13,21 @@ const { cases, test } = newCases();
 /** What `Store.saveStep()` promises. */
 export const stepCases = cases;
 
-const FAILURE = { name: "TypeError", message: "no such file" };
+const FAILURE = aFailure({ name: "TypeError", message: "no such file" });
 
 test("saveStep() records a completed step", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  const startedAt = host.now() - 5;
   host.advance(70);
 
   await store.saveStep(
     lease,
-    aStep({ name: "read", index: 4, attempts: 2, startedAt, result: { status: "completed", output: '{"rows":3}' } }),
+    aStep({
+      name: "read",
+      index: 4,
+      attempts: 2,
+      startedAgoMs: 75,
+      result: { status: "completed", output: '{"rows":3}' },
+    }),
     null,
   );
 
@@ -34,8 +39,9 @@ test("saveStep() records a completed step", async ({ store, host }) => {
     status: "completed",
     output: { rows: 3 },
     error: null,
+    failure: null,
     attempts: 2,
-    startedAt: isoTime(startedAt),
+    startedAt: isoTime(FAKE_START - 5),
     completedAt: isoTime(FAKE_START + 70),
   }]);
   assert.equal((await store.getRun(lease.runId))!.updatedAt, isoTime(FAKE_START + 70));
@@ -64,6 +70,7 @@ test("saveStep() records a step that failed for good", async ({ store }) => {
   const [step] = await store.getSteps(lease.runId);
   assert.equal(step!.status, "failed");
   assert.equal(step!.error, "no such file");
+  assert.deepEqual(step!.failure, FAILURE);
   assert.equal(step!.output, null);
   assert.equal(step!.attempts, 3);
   assert.equal(step!.completedAt, isoTime(FAKE_START));
@@ -83,12 +90,12 @@ test("saveStep() shows a step between two attempts as failed and not completed",
 
 test("saveStep() replaces an attempt by the next one, and keeps when the first began", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(100, { attempts: 1, startedAt: FAKE_START }), null);
+  await store.saveStep(lease, aRetry(100, { attempts: 1 }), null);
   host.advance(100);
-  await store.saveStep(lease, aRetry(200, { attempts: 2, startedAt: FAKE_START + 100 }), null);
+  await store.saveStep(lease, aRetry(200, { attempts: 2 }), null);
   host.advance(200);
 
-  await store.saveStep(lease, aStep({ attempts: 3, startedAt: FAKE_START + 300 }), null);
+  await store.saveStep(lease, aStep({ attempts: 3 }), null);
 
   const [step, ...others] = await store.getSteps(lease.runId);
   assert.deepEqual(others, []);
@@ -103,14 +110,14 @@ test("saveStep() counts the delay of a retry by the store's clock, from its late
   const { lease } = await startRun(store);
   await store.saveStep(lease, aRetry(100, { attempts: 1 }), null);
   host.advance(100);
-  await store.saveStep(lease, aRetry(200, { attempts: 2, startedAt: FAKE_START - 9_000 }), null);
+  await store.saveStep(lease, aRetry(200, { attempts: 2, startedAgoMs: 9_000 }), null);
 
   await store.release(lease);
   const { steps } = await claimOne(store);
 
-  const failure = { name: "TypeError", message: "not now" };
+  const failure = aFailure({ name: "TypeError", message: "not now" });
   assert.deepEqual(steps.map(({ attempts, result }) => [attempts, result]), [
-    [2, { status: "retrying", failure, retryAt: FAKE_START + 300 }],
+    [2, { status: "retrying", failure, retry: { at: FAKE_START + 300, inMs: 200 } }],
   ]);
 });
 
@@ -135,8 +142,9 @@ test("saveStep() answers the place of the record, and when the next attempt may 
   host.advance(100);
   const again = [await store.saveStep(lease, retry, null), await store.saveStep(lease, last, null)];
 
-  assert.deepEqual(first, [{ recordedNo: 1, retryAt: FAKE_START + 500 }, { recordedNo: 2, retryAt: null }]);
-  assert.deepEqual(again, first);
+  const at = FAKE_START + 500;
+  assert.deepEqual(first, [{ recordedNo: 1, retry: { at, inMs: 500 } }, { recordedNo: 2, retry: null }]);
+  assert.deepEqual(again, [{ recordedNo: 1, retry: { at, inMs: 400 } }, { recordedNo: 2, retry: null }]);
 });
 
 test("saveStep() changes nothing when it is repeated", async ({ store }) => {

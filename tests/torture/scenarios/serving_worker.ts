@@ -64,7 +64,7 @@ function tellFacts(): Response {
 
 try {
   const store = await SqliteStore.open(path);
-  const engine = createEngine({ store, jobs: { order, approval, greet }, worker: JSON.parse(settings) });
+  const engine = createEngine({ store, jobs: { order, approval, greet }, worker: JSON.parse(settings), logger: null });
   engine.on("worker:error", ({ error }) => count(workerErrors, error));
   engine.on("run:lease-renewed", () => renewals++);
   const handler = createHandler(engine, {

@@ -1,0 +1,90 @@
+import { checkDuration } from "../duration.ts";
+import type { Job } from "../job.ts";
+import { kindOf } from "../kind_of.ts";
+import { checkOptionNames } from "../option_names.ts";
+import { checkSchema } from "../schema.ts";
+import type { Retention } from "../store.ts";
+import type { EngineOptions, Jobs } from "./engine.ts";
+
+// Typed so that an option cannot be added without its name.
+const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
+  store: true,
+  jobs: true,
+  worker: true,
+  retention: true,
+  labels: true,
+  maxValueBytes: true,
+  logger: true,
+  host: true,
+};
+const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true };
+
+/**
+ * Checks what an engine is made of; the worker checks its own options.
+ *
+ * @throws {TypeError} An option is unknown, the store is no store, or a job is no job.
+ * @throws {RangeError} A retention or `maxValueBytes` is out of range.
+ */
+export function checkEngineOptions(options: EngineOptions<Jobs, unknown>): void {
+  checkOptionNames(options, ENGINE_OPTIONS, "createEngine()");
+  checkStore(options.store);
+  checkJobs(options.jobs);
+  checkRetention(options.retention ?? {});
+  if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
+  checkMaxValueBytes(options.maxValueBytes);
+}
+
+function checkStore(store: unknown): void {
+  if (hasMethods(store, "claim", "enqueue", "getRun")) return;
+  if (store === undefined || store === null) {
+    throw new TypeError('createEngine() needs a store: new MemoryStore() or await SqliteStore.open("jobs.db")');
+  }
+  if (hasMethods(store, "then")) {
+    throw new TypeError("The store is a Promise: write `await` before SqliteStore.open() or SqliteStore.from()");
+  }
+  if (hasMethods(store, "prepare", "exec")) {
+    throw new TypeError("The store is a database: give it to `await SqliteStore.from(database)` first");
+  }
+  throw new TypeError(
+    `The store must be one such as new MemoryStore() or await SqliteStore.open("jobs.db"), not ${kindOf(store)}`,
+  );
+}
+
+function hasMethods(value: unknown, ...names: string[]): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return names.every((name) => typeof (value as Record<string, unknown>)[name] === "function");
+}
+
+function checkJobs(jobs: unknown): void {
+  if (typeof jobs !== "object" || jobs === null) {
+    throw new TypeError(`createEngine() needs jobs: an object of what defineJob() makes, not ${kindOf(jobs)}`);
+  }
+  const keys = new Map<string, string>();
+  for (const [key, job] of Object.entries(jobs)) {
+    if (!isJob(job)) throw new TypeError(`jobs.${key} must be what defineJob() makes, not ${kindOf(job)}`);
+    const other = keys.get(job.name);
+    if (other !== undefined) {
+      throw new TypeError(`Two jobs have the name "${job.name}": jobs.${other} and jobs.${key}`);
+    }
+    keys.set(job.name, key);
+  }
+}
+
+function isJob(value: unknown): value is Job {
+  if (typeof value !== "object" || value === null) return false;
+  const { name, run, input } = value as Partial<Job>;
+  return typeof name === "string" && typeof run === "function" && input !== undefined;
+}
+
+function checkRetention(retention: Retention): void {
+  checkOptionNames(retention, STATUSES, "retention");
+  for (const [status, ms] of Object.entries(retention)) {
+    if (ms !== undefined) checkDuration(ms, `retention.${status}`);
+  }
+}
+
+function checkMaxValueBytes(bytes: number | undefined): void {
+  if (bytes !== undefined && (!Number.isInteger(bytes) || bytes < 1)) {
+    throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
+  }
+}

@@ -1,0 +1,8 @@
+import type { Failure } from "../failure.ts";
+
+/** What a run fails of that was abandoned so many times in a row. */
+export function abandonedFailure(abandonments: number): Failure {
+  const message = `Abandoned ${abandonments} times in a row without recording anything: ` +
+    "its worker keeps dying or stalling";
+  return { kind: "abandoned", name: "Error", message, stack: null, cause: null };
+}

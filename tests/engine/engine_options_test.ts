@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import type { EngineOptions, Jobs } from "../../src/engine/engine.ts";
+import { defineJob } from "../../src/job.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { anything } from "../support/for_each_store.ts";
+
+const job = defineJob({ name: "job", input: anything, run: () => 1 });
+
+/** Makes an engine as JavaScript can: with options that the types forbid. */
+function create(options: Record<string, unknown>) {
+  return createEngine({ store: new MemoryStore(), jobs: { job }, ...options } as unknown as EngineOptions<Jobs>);
+}
+
+const REFUSALS: [description: string, options: Record<string, unknown>, message: RegExp][] = [
+  [
+    "an unknown option",
+    { retentions: {} },
+    /^createEngine\(\) has no option "retentions"; it has store, jobs, worker, retention/,
+  ],
+  [
+    "an unknown option of the worker",
+    { worker: { pollInterval: 5 } },
+    /^worker has no option "pollInterval"; it has poll/,
+  ],
+  [
+    "an unknown status to keep",
+    { retention: { complete: 5 } },
+    /^retention has no option "complete"; it has completed/,
+  ],
+  ["no store", { store: undefined }, /^createEngine\(\) needs a store: new MemoryStore\(\) or await SqliteStore\.open/],
+  ["a store that is a path", { store: "jobs.db" }, /^The store must be one such as .*, not a string$/],
+  ["a store that is some object", { store: { claim: 1 } }, /^The store must be one such as .*, not an object$/],
+  [
+    "no jobs",
+    { jobs: undefined },
+    /^createEngine\(\) needs jobs: an object of what defineJob\(\) makes, not undefined$/,
+  ],
+  [
+    "a job that is a function",
+    { jobs: { mail: () => 1 } },
+    /^jobs\.mail must be what defineJob\(\) makes, not a function$/,
+  ],
+  ["a job that is null", { jobs: { mail: null } }, /^jobs\.mail must be what defineJob\(\) makes, not null$/],
+  [
+    "a job without a schema",
+    { jobs: { a: { name: "a", run() {} } } },
+    /^jobs\.a must be what defineJob\(\) makes, not an obj/,
+  ],
+  [
+    "two jobs of one name",
+    { jobs: { one: job, two: { ...job } } },
+    /^Two jobs have the name "job": jobs\.one and jobs\.two$/,
+  ],
+];
+
+for (const [description, options, message] of REFUSALS) {
+  Deno.test(`createEngine() refuses ${description}, and says what to do`, () => {
+    assert.throws(() => create(options), { name: "TypeError", message });
+  });
+}
+
+Deno.test("createEngine() refuses a store that was not awaited, and says so", async () => {
+  const opening = SqliteStore.open(":memory:");
+
+  const act = () => create({ store: opening });
+
+  assert.throws(act, { name: "TypeError", message: /^The store is a Promise: write `await` before SqliteStore\.open/ });
+  await (await opening).close();
+});
+
+Deno.test("createEngine() refuses a database in place of a store, and says what makes one of it", () => {
+  const database = new DatabaseSync(":memory:");
+
+  const act = () => create({ store: database });
+
+  assert.throws(act, { name: "TypeError", message: /^The store is a database: .*await SqliteStore\.from\(database\)/ });
+  database.close();
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { RunFailedError, StepError } from "../../src/error.ts";
+import type { RunEvent } from "../../src/event.ts";
+import type { Failure } from "../../src/failure.ts";
+import { defineJob, type StepContext } from "../../src/job.ts";
+import {
+  anything,
+  claimOne,
+  forEachStore,
+  forever,
+  LEASE_MS,
+  pass,
+  type StoreTest,
+} from "../support/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
+
+function aJob(run: (step: StepContext) => unknown) {
+  return defineJob({ name: "import", input: anything, run });
+}
+
+function anEngine({ store, host }: StoreTest, run: (step: StepContext) => unknown) {
+  return createEngine({ store, host, jobs: { job: aJob(run) } });
+}
+
+/** What somebody's code throws: the stack names this function. */
+function openFile(): never {
+  throw new RangeError("ENOENT: no such file", { cause: new TypeError("the disk is gone") });
+}
+
+function assertOpenFile(failure: Failure | null | undefined): void {
+  const { kind, name, message, stack, cause } = failure!;
+  assert.deepEqual([kind, name, message], ["error", "RangeError", "ENOENT: no such file"]);
+  assert.match(stack!, /openFile.*failures_test\.ts/);
+  assert.deepEqual([cause!.name, cause!.message], ["TypeError", "the disk is gone"]);
+}
+
+forEachStore("a run and its step keep what the step threw, with stack and cause", async (context) => {
+  await using engine = anEngine(context, (step) => step.run("read", openFile));
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const run = (await engine.getRun(id))!;
+  const [step] = await engine.getSteps(id);
+  assertOpenFile(run.failure);
+  assert.deepEqual(step!.failure, run.failure);
+  assert.deepEqual([run.error, run.failedStepName, step!.error], [run.failure!.message, "read", run.failure!.message]);
+});
+
+forEachStore("a run keeps what its function threw, and names no step", async (context) => {
+  await using engine = anEngine(context, openFile);
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const run = (await engine.getRun(id))!;
+  assertOpenFile(run.failure);
+  assert.equal(run.failedStepName, null);
+});
+
+forEachStore("a run that has not failed has no failure", async (context) => {
+  await using engine = anEngine(context, (step) => step.run("read", () => 1));
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { failure, failedStepName } = (await engine.getRun(id))!;
+  assert.deepEqual([failure, failedStepName, (await engine.getSteps(id))[0]!.failure], [null, null, null]);
+});
+
+forEachStore("a step that its timeout has ended says so, and its run failed of an error", async (context) => {
+  const { host } = context;
+  await using engine = anEngine(context, (step) => step.run("read", forever, { timeout: 200 }));
+  const { id } = await engine.trigger("import", null);
+  const idle = engine.runUntilIdle();
+  await host.settle();
+
+  host.advance(200);
+  await idle;
+
+  const run = (await engine.getRun(id))!;
+  assert.deepEqual([run.failure!.kind, run.failure!.name], ["error", "TimeoutError"]);
+  assert.equal((await engine.getSteps(id))[0]!.failure!.kind, "timeout");
+});
+
+forEachStore("a timeout of something else is an error like others", async (context) => {
+  const error = new DOMException("too slow", "TimeoutError");
+  await using engine = anEngine(context, (step) => step.run("read", () => Promise.reject(error), { timeout: 200 }));
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { kind, name } = (await engine.getRun(id))!.failure!;
+  assert.deepEqual([kind, name], ["error", "TimeoutError"]);
+});
+
+forEachStore("a run that was abandoned too often says so", async ({ store, host }) => {
+  const jobs = { job: aJob(() => {}) };
+  await using engine = createEngine({ store, host, jobs, worker: { maxAbandonments: 1 } });
+  const { id } = await engine.trigger("import", null);
+  await claimOne(store, "import");
+  host.advance(LEASE_MS);
+
+  await engine.runUntilIdle();
+
+  const { failure, error } = (await engine.getRun(id))!;
+  assert.deepEqual(failure, { kind: "abandoned", name: "Error", message: error, stack: null, cause: null });
+});
+
+forEachStore("a StepError is the same on a replay, with stack and cause", async (context) => {
+  const { host } = context;
+  const seen: StepError[] = [];
+  await using engine = anEngine(context, async (step) => {
+    await step.run("read", openFile).catch((error) => seen.push(error));
+    await step.sleep("nap", 1_000);
+  });
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+  host.advance(1_000);
+  await engine.runUntilIdle();
+
+  assert.equal(seen.length, 2);
+  const [step] = await engine.getSteps(id);
+  for (const error of seen) {
+    assert.ok(error instanceof StepError);
+    assertOpenFile(error.failure);
+    assert.equal(error.stack, step!.failure!.stack);
+    assert.deepEqual([error.name, error.message], ["RangeError", "ENOENT: no such file"]);
+    const { name, message, stack } = error.cause as Error;
+    const { cause } = step!.failure!;
+    assert.deepEqual([name, message, stack], [cause!.name, cause!.message, cause!.stack]);
+  }
+});
+
+forEachStore("waitForRun() and triggerAndWait() say which job failed, in which step and why", async (context) => {
+  await using engine = anEngine(context, (step) => step.run("read", openFile));
+  await engine.start();
+
+  const error = await engine.jobs.job.triggerAndWait(null).then(() => null, (error: unknown) => error);
+
+  assert.ok(error instanceof RunFailedError);
+  const { runId, jobName, stepName, message } = error;
+  assert.deepEqual([jobName, stepName], ["import", "read"]);
+  assert.equal(message, `Run "${runId}" of job "import" failed in step "read": ENOENT: no such file`);
+  const cause = error.cause as Error;
+  assert.deepEqual([cause.name, cause.message], ["RangeError", "ENOENT: no such file"]);
+  assert.match(cause.stack!, /openFile/);
+  assert.equal((cause.cause as Error).message, "the disk is gone");
+});
+
+forEachStore("run:fail and step:fail carry what was thrown, in the process that executed the run", async (context) => {
+  const errors = [new RangeError("once"), new TypeError("twice")];
+  let attempts = 0;
+  await using engine = anEngine(context, (step) =>
+    step.run("read", () => {
+      throw errors[attempts++];
+    }, { retry: { maxAttempts: 2, delay: 0 } }));
+  await using elsewhere = anEngine(context, () => {});
+  const { id } = await engine.trigger("import", null);
+  const streams = [engine, elsewhere].map((one) => Array.fromAsync(one.subscribe(id)));
+  const heard: unknown[] = [];
+  engine.on("step:fail", ({ thrown }) => void heard.push(thrown));
+  engine.on("run:fail", ({ thrown }) => void heard.push(thrown));
+
+  await engine.runUntilIdle();
+  const here = await streams[0]!;
+  await pass(context.host, 2_000);
+  const there = await streams[1]!;
+
+  assert.equal(heard.length, 3);
+  assert.ok(heard[0] === errors[0] && heard[1] === errors[1]);
+  assert.ok(heard[2] instanceof StepError && heard[2].name === "TypeError");
+  const thrownIn = (events: RunEvent[]) => events.flatMap((event) => "thrown" in event ? [event.thrown] : []);
+  assert.deepEqual(thrownIn(here), heard);
+  assert.equal(there.at(-1)!.type, "run:fail");
+  assert.deepEqual(thrownIn(there), []);
+});
+
+forEachStore("a string that a step throws is named as what it is", async (context) => {
+  await using engine = anEngine(context, (step) => step.run("read", () => Promise.reject("boom")));
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { error, failure } = (await engine.getRun(id))!;
+  assert.equal(error, 'A string was thrown instead of an Error: "boom"');
+  assert.equal(failure!.stack, null);
+});

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { NotFoundError } from "../../src/error.ts";
+import { defineJob, type StepContext } from "../../src/job.ts";
+import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
+import { aService } from "../support/http.ts";
+import { createEngine } from "../support/quiet_engine.ts";
+
+const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
+const approval = defineJob({
+  name: "approval",
+  input: anything,
+  run: (step: StepContext) => step.wait("review"),
+});
+const lossy = defineJob({ name: "lossy", input: anything, run: () => ({ seen: new Map() }) });
+
+function anEngine({ store, host }: StoreTest) {
+  return createEngine({ store, host, jobs: { echo, approval, lossy } });
+}
+
+forEachStore("trigger() of an unknown job lists the jobs of this engine", async (context) => {
+  await using engine = anEngine(context);
+
+  const unknown = engine.trigger("ecko", 1);
+
+  await assert.rejects(unknown, {
+    name: "NotFoundError",
+    code: "not_found",
+    message: 'There is no job "ecko" in this engine: its jobs are "echo", "approval", "lossy"',
+  });
+});
+
+forEachStore("trigger() of an unknown job says so of an engine without jobs, and lists 20 at most", async (context) => {
+  const { store, host } = context;
+  const many = Array.from({ length: 25 }, (_, n) => defineJob({ ...echo, name: `job-${n}`, output: undefined }));
+  await using none = createEngine({ store, host, jobs: {} });
+  await using full = createEngine({ store, host, jobs: Object.fromEntries(many.map((job) => [job.name, job])) });
+
+  await assert.rejects(none.trigger("echo", 1), { message: 'There is no job "echo" in this engine: it has no jobs' });
+  await assert.rejects(full.trigger("echo", 1), { message: /"job-18", "job-19" and 5 more$/ });
+});
+
+forEachStore("an unknown job over HTTP is 404, and the answer does not list the others", async (context) => {
+  await using service = aService({}, context);
+  const { host } = service;
+  await using other = createEngine({ store: context.store, host, jobs: { lossy } });
+  const { id } = await other.trigger("lossy", {});
+  await other.cancel(id);
+
+  const triggered = await service.ask("POST", "/trigger", { body: { jobName: "ecko", input: {} } });
+  const retriggered = await service.ask("POST", `/retrigger?runId=${id}`);
+
+  assert.deepEqual([triggered.status, triggered.body], [404, { error: 'There is no job "ecko"', code: "not_found" }]);
+  assert.deepEqual(
+    [retriggered.status, retriggered.body],
+    [404, { error: 'There is no job "lossy"', code: "not_found" }],
+  );
+});
+
+forEachStore("waitForRun() that times out says how the run is doing, and that no worker lives", async (context) => {
+  const { store, host } = context;
+  await using triggering = anEngine(context);
+  await using other = createEngine({ store, host, jobs: { echo } });
+  await other.start();
+  const waiting = async () => {
+    const { id } = await triggering.trigger("approval", 1);
+    const timedOut = triggering.waitForRun(id, { timeout: 1_000 }).catch((error) => error);
+    await pass(host, 1_000);
+    const { code, message } = await timedOut;
+    return [code, message.replace(id, "ID")];
+  };
+
+  const withoutWorker = await waiting();
+  await triggering.start();
+  const withWorker = await waiting();
+
+  assert.deepEqual(withoutWorker, [
+    "timeout",
+    'Run "ID" has not completed within 1000 ms: it is pending, and no worker of job "approval" lives. ' +
+    "Call start() on an engine that has this job",
+  ]);
+  assert.deepEqual(withWorker, ["timeout", 'Run "ID" has not completed within 1000 ms: it is waiting']);
+});
+
+forEachStore("signal() of a run's id says that it is none of a wait", async (context) => {
+  await using engine = anEngine(context);
+  const { id } = await engine.trigger("approval", 1);
+
+  const toRun = engine.signal(id, { signalId: "s", payload: 1 });
+  const toNothing = engine.signal("nothing", { signalId: "s", payload: 1 });
+
+  await assert.rejects(toRun, (error: Error) => {
+    assert.ok(error instanceof NotFoundError);
+    assert.equal(
+      error.message,
+      `"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`,
+    );
+    return true;
+  });
+  await assert.rejects(toNothing, { code: "not_found", message: /"nothing"/ });
+});
+
+forEachStore("what is asked of a run by the id of a wait says whose wait it is", async (context) => {
+  await using engine = anEngine(context);
+  const { id } = await engine.trigger("approval", 1);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(id);
+  const refusal = {
+    code: "not_found",
+    message: `"${wait!.id}" is the id of a wait, not of a run: it belongs to run "${id}"`,
+  };
+
+  await assert.rejects(engine.waitForRun(wait!.id), refusal);
+  await assert.rejects(engine.cancel(wait!.id), refusal);
+  await assert.rejects(engine.getSteps(wait!.id), refusal);
+});
+
+forEachStore("an output that cannot be kept as JSON names its job", async (context) => {
+  await using engine = anEngine(context);
+  const { id } = await engine.trigger("lossy", 1);
+
+  await engine.runUntilIdle();
+
+  const { error } = (await engine.getRun(id))!;
+  assert.equal(error, 'The output of job "lossy" cannot be kept as JSON: a Map at $.seen');
+});

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { shutdownOnSignal, type ShutdownOptions } from "../mod.ts";
+import { Child } from "./processes/child.ts";
+import { inTime } from "./processes/deadline.ts";
+
+/** Begins to read all events, and resolves when the server has answered. */
+async function watch(url: string): Promise<ReadableStreamDefaultReader<Uint8Array>> {
+  const response = await fetch(`${url}/runs/subscribe`);
+  assert.equal(response.status, 200);
+  return response.body!.getReader();
+}
+
+/** Reads to the end of a stream. */
+async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<string> {
+  let text = "";
+  const decoder = new TextDecoder();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) text += decoder.decode(read.value);
+  return text;
+}
+
+async function trigger(url: string): Promise<void> {
+  const response = await fetch(`${url}/trigger`, { method: "POST", body: '{"jobName":"job","input":{}}' });
+  assert.equal(response.status, 200);
+  await response.body?.cancel();
+}
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  Deno.test(`Deno.serve() with open streams ends after ${signal}, and the process with code 0`, async () => {
+    await using child = new Child("stopping_server.ts");
+    const { url } = await child.hear("listens") as unknown as { url: string };
+    const reader = await watch(url);
+    await trigger(url);
+    await child.hear("working");
+
+    const status = await child.end(signal);
+
+    assert.deepEqual([status.code, status.signal], [0, null]);
+    await child.hear("completed"); // what was being executed came to its end
+    await child.hear("stopped");
+    const events = await inTime(drain(reader), "the stream was to end");
+    assert.match(events, /run:complete|run:start/);
+  });
+}
+
+Deno.test("Deno.serve() refuses new connections as soon as there is a signal", async () => {
+  await using child = new Child("stopping_server.ts", "hangs");
+  const { url } = await child.hear("listens") as unknown as { url: string };
+  await trigger(url);
+  await child.hear("working");
+
+  child.signal("SIGTERM");
+  await child.hear("signalled");
+
+  await assert.rejects(inTime(untilRefused(url), "the server was to refuse"), TypeError);
+});
+
+/** Asks until a connection is refused, each time over a new one. */
+async function untilRefused(url: string): Promise<never> {
+  while (true) {
+    using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
+    await (await fetch(`${url}/runs`, { client })).body?.cancel();
+  }
+}
+
+Deno.test("a second signal ends a process whose shutdown takes long, with the exit code of a shell", async () => {
+  await using child = new Child("stopping_server.ts", "hangs");
+  const { url } = await child.hear("listens") as unknown as { url: string };
+  await trigger(url);
+  await child.hear("working");
+
+  child.signal("SIGTERM");
+  await child.hear("signalled");
+  const status = await child.end("SIGTERM");
+
+  assert.equal(status.code, 143);
+});
+
+Deno.test("shutdownOnSignal() no longer listens when all has stopped", async () => {
+  await using child = new Child("stopping_server.ts", "stays");
+  await child.hear("listens");
+  child.signal("SIGTERM");
+  await child.hear("stopped");
+
+  const status = await child.end("SIGTERM");
+
+  assert.equal(status.signal, "SIGTERM");
+});
+
+const WRONG: [options: Record<string, unknown>, message: RegExp][] = [
+  [{ servers: [] }, /^shutdownOnSignal\(\) has no option "servers"; it has server, signals, timeout$/],
+  [{ server: {} }, /^The server of shutdownOnSignal\(\) must be that of Deno\.serve\(\) or .*, not an object$/],
+  [{ server: null }, /^The server of shutdownOnSignal\(\) .*, not null$/],
+  [{ signals: ["SIGNONE"] }, /^shutdownOnSignal\(\) knows no signal "SIGNONE"$/],
+  [{ timeout: "8s" }, /^The timeout of shutdownOnSignal\(\) must be a number of milliseconds, not "8s"$/],
+];
+
+for (const [options, message] of WRONG) {
+  Deno.test(`shutdownOnSignal() refuses ${JSON.stringify(options)}`, async () => {
+    const refused = shutdownOnSignal({ stop: () => Promise.resolve() }, options as ShutdownOptions);
+
+    await assert.rejects(refused, { name: "TypeError", message });
+  });
+}
