@@ -81,7 +81,7 @@ export interface Run {
 export const RUN_VALUES = ["payload", "output"] as const;
 
 /** A run whose values are as they are stored. */
-export type RunText = Stored<Run, typeof RUN_VALUES[number]>;
+export type RunText = Stored<Run, "payload" | "output">;
 
 /** A run with its values. */
 export function parseRun(run: RunText): Run {

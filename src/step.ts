@@ -34,7 +34,7 @@ export interface Step {
 export const STEP_VALUES = ["output"] as const;
 
 /** A recorded step whose output is as it is stored. */
-export type StepText = Stored<Step, typeof STEP_VALUES[number]>;
+export type StepText = Stored<Step, "output">;
 
 /** A recorded step with its output. */
 export function parseStep(step: StepText): Step {

@@ -8,15 +8,14 @@ import type {
   Labels,
   RetriggerFrom,
   Run,
-  RUN_VALUES,
   RunFilter,
   RunIdentity,
   RunPage,
   RunText,
   TerminalStatus,
 } from "./run.ts";
-import type { ExecutingStep, SavedStep, Step, STEP_VALUES, StepRecord, StepText, StepWrite } from "./step.ts";
-import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WAIT_VALUES, WaitText } from "./wait.ts";
+import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
+import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Keeps everything there is to know about runs.
@@ -358,9 +357,9 @@ export interface FoundRuns extends Omit<RunPage, "runs"> {
 
 /** Where a value is kept. */
 export type ValuePlace =
-  | { of: "run"; runId: string; value: typeof RUN_VALUES[number] }
-  | { of: "step"; runId: string; stepName: string; value: typeof STEP_VALUES[number] }
-  | { of: "wait"; waitId: string; value: typeof WAIT_VALUES[number] };
+  | { of: "run"; runId: string; value: "payload" | "output" }
+  | { of: "step"; runId: string; stepName: string; value: "output" }
+  | { of: "wait"; waitId: string; value: "metadata" | "payload" };
 
 /** A part of a value. */
 export interface ValuePart {

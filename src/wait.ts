@@ -39,7 +39,7 @@ export interface Wait {
 export const WAIT_VALUES = ["metadata", "payload"] as const;
 
 /** A wait whose values are as they are stored. */
-export type WaitText = Stored<Wait, typeof WAIT_VALUES[number]>;
+export type WaitText = Stored<Wait, "metadata" | "payload">;
 
 /** A wait with its values. */
 export function parseWait(wait: WaitText): Wait {

@@ -302,7 +302,7 @@ forEachStore("a client that goes away ends the reading", async (context) => {
   assert.deepEqual(heard, []);
 });
 
-Deno.test("a client of a server gets a broken body when the store fails in the middle of an answer", async () => {
+Deno.test("Deno.serve() gives a broken body when the store fails in the middle of an answer", async () => {
   const heard: unknown[] = [];
   const host = new FakeHost();
   const context: StoreTest = { store: new MemoryStore({ host }), host };
