@@ -63,11 +63,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text }
       : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
-    const finishing = persist(
-      () => execution.write((progress) => deps.store.finish(claim.lease, ending, progress)),
-      deps,
-      abortSignal,
-    );
+    const finishing = persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
     await execution.leave(finishing, () => true);
   } catch (error) {
     execution.noteRefusal(error);

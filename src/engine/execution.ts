@@ -308,15 +308,7 @@ export class Execution {
     this.#onProgress();
   }
 
-  /** Makes a write under the lease: each keeps the latest progress. */
-  async write<T>(call: (progress: JsonText | null) => Promise<T>): Promise<T> {
-    const progress = this.#progress;
-    const answer = await call(progress);
-    this.#savedProgress = progress;
-    return answer;
-  }
-
-  /** Notes that a renewal of the lease has kept progress. */
+  /** Notes that a write under the lease has kept progress: each sends the latest. */
   noteSavedProgress(progress: JsonText | null): void {
     this.#savedProgress = progress;
   }

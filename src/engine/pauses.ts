@@ -1,3 +1,4 @@
+import type { JsonText } from "../json.ts";
 import type { PauseResult } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
@@ -181,10 +182,15 @@ export class Pauses {
     park: boolean,
   ): Promise<PauseResult> {
     const { claim, deps, abortSignal } = this.#execution;
-    const save = () =>
-      this.#execution.write((progress) => deps.store.pause(claim.lease, { pauses, retryAt, park, progress }));
+    let progress: JsonText | null = null;
+    const save = () => {
+      progress = this.#execution.progress;
+      return deps.store.pause(claim.lease, { pauses, retryAt, park, progress });
+    };
     try {
-      return await persist(save, deps, abortSignal);
+      const answer = await persist(save, deps, abortSignal);
+      this.#execution.noteSavedProgress(progress);
+      return answer;
     } catch (error) {
       this.#execution.noteRefusal(error);
       throw error;

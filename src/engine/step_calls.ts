@@ -121,11 +121,13 @@ export class StepCalls {
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      const save = () =>
-        execution.write((progress) =>
-          deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, progress)
-        );
+      let progress: JsonText | null = null;
+      const save = () => {
+        progress = execution.progress;
+        return deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, progress);
+      };
       const { recordedNo, retry } = await execution.turns.expect(persist(save, deps, execution.abortSignal));
+      execution.noteSavedProgress(progress);
       const told = { stepName: name, stepIndex: index };
       if ("text" in ended) {
         execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });

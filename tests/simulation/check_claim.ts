@@ -95,7 +95,10 @@ function checkGiven(facts: Facts, run: RunFacts, claim: Claim, wallNow: number):
 }
 
 /** A retry from the failure begins with the sleeps that were over, and with no others. */
-function checkCopiedSleeps(facts: Facts, { request: { id } }: RunFacts, source: RunFacts, { pauses }: Claim): void {
+function checkCopiedSleeps(facts: Facts, { request: { id } }: RunFacts, retried: RunFacts, { pauses }: Claim): void {
+  // Of a retry that no worker has claimed, only the run of which it is one has shown what it had slept.
+  let source = retried;
+  while (source.claimIds.size === 0 && source.source !== null) source = source.source;
   const sleeps = [...source.pauses.values()].filter(({ kind }) => kind === "sleep");
   const copies = pauses.filter(({ kind }) => kind === "sleep");
   for (const { name, resolution } of sleeps) {

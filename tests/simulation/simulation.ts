@@ -174,7 +174,7 @@ class Simulation {
   #isAtRest(): boolean {
     return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
       this.#clients.waiting === 0 && this.facts.open().length === 0 &&
-      this.#nodes.every(({ isUp }) => isUp);
+      this.#nodes.every(({ isUp, process }) => isUp && process.pausedUntil <= this.#world.now);
   }
 
   #strike(blow: Blow): void {
