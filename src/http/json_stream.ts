@@ -6,7 +6,7 @@ const encoder = new TextEncoder();
 
 // How many bytes are sent at once. Each chunk is garbage afterwards, in memory that V8 does not count when it decides to
 // collect what is young: so it lets the more add up, the larger they are.
-const CHUNK_BYTES = 8_192;
+const CHUNK_BYTES = 4_096;
 
 // What has no more characters is an ordinary body.
 const SMALL_LENGTH = 131_072;
