@@ -55,6 +55,8 @@ const LAST_REPEATS_MS = 600;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 const TIDY_EVERY_MS = 100;
+// A process that was suspended has caught up after so long.
+const AWAKE_MS = 500;
 const OUTSIDE_PATIENCE_MS = 500;
 
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
@@ -174,7 +176,7 @@ class Simulation {
   #isAtRest(): boolean {
     return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
       this.#clients.waiting === 0 && this.facts.open().length === 0 &&
-      this.#nodes.every(({ isUp, process }) => isUp && process.pausedUntil <= this.#world.now);
+      this.#nodes.every(({ isUp, process }) => isUp && this.#world.now - process.pausedUntil > AWAKE_MS);
   }
 
   #strike(blow: Blow): void {
