@@ -78,9 +78,9 @@ export {
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/json.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
-export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
+export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {
   type ClientRun,
   type Coalesce,
@@ -94,6 +94,7 @@ export {
   type RunIdentity,
   type RunPage,
   type RunStatus,
+  type RunText,
   type TerminalStatus,
   toClientRun,
 } from "./src/run.ts";
@@ -106,6 +107,7 @@ export {
   type Step,
   type StepRecord,
   type StepStatus,
+  type StepText,
   type StepWrite,
   toClientStep,
 } from "./src/step.ts";
@@ -123,4 +125,5 @@ export type {
   Wait,
   WaitResult,
   WaitStatus,
+  WaitText,
 } from "./src/wait.ts";

@@ -4,6 +4,7 @@ import { drain } from "./workloads/drain.ts";
 import { fanOut } from "./workloads/fan_out.ts";
 import { growth } from "./workloads/growth.ts";
 import { idle } from "./workloads/idle.ts";
+import { largeAnswers } from "./workloads/large_answers.ts";
 import { lists } from "./workloads/lists.ts";
 import { longRun } from "./workloads/long_run.ts";
 import { memory } from "./workloads/memory.ts";
@@ -21,6 +22,7 @@ export const workloads: readonly Workload[] = [
   notice,
   growth,
   lists,
+  largeAnswers,
   memory,
   fanOut,
   blocking,

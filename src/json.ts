@@ -66,6 +66,28 @@ export function decode(text: JsonText | null): Json | undefined {
   return text === null ? undefined : JSON.parse(text);
 }
 
+/** Stands for a value that is too large to be read with its record. */
+export interface LargeText {
+  /** Always. */
+  readonly isLarge: true;
+}
+
+/** A value as it is stored; `null` for `undefined`. */
+export type StoredValue = JsonText | LargeText | null;
+
+/** A record some of whose values are as they are stored. */
+export type Stored<T, Values extends keyof T> = Omit<T, Values> & { [Name in Values]: StoredValue };
+
+/**
+ * Parses a value for the outside, where `undefined` is shown as `null`.
+ *
+ * @throws {TypeError} It was not read.
+ */
+export function parseValue(value: StoredValue): Json {
+  if (typeof value === "object" && value !== null) throw new TypeError("A large value has to be read by itself");
+  return decode(value) ?? null;
+}
+
 /** Whether two values are equal as JSON, whatever the order of object keys. */
 export function isSameJson(left: Json, right: Json): boolean {
   return canonical(left) === canonical(right);
@@ -159,7 +181,8 @@ function isInvalidDate(value: unknown): boolean {
   return value instanceof Date && Number.isNaN(value.getTime());
 }
 
-function isLongerThan(text: string, maxBytes: number): boolean {
+/** Whether a text takes more bytes of UTF-8. */
+export function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   if (text.length * 3 <= maxBytes) return false;
   return new TextEncoder().encode(text).length > maxBytes;

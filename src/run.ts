@@ -1,5 +1,5 @@
 import type { Failure } from "./failure.ts";
-import type { Json } from "./json.ts";
+import { type Json, parseValue, type Stored } from "./json.ts";
 
 /** How a run stands. `leased` is a run that a worker holds and has not entered yet. */
 export type RunStatus = "pending" | "leased" | "running" | "waiting" | "completed" | "failed" | "cancelled";
@@ -77,6 +77,17 @@ export interface Run {
   retriggeredAs: string | null;
 }
 
+/** The fields of a run that can have any value, of any size. */
+export const RUN_VALUES = ["payload", "output"] as const;
+
+/** A run whose values are as they are stored. */
+export type RunText = Stored<Run, "payload" | "output">;
+
+/** A run with its values. */
+export function parseRun(run: RunText): Run {
+  return { ...run, payload: parseValue(run.payload), output: parseValue(run.output) };
+}
+
 /** Where a retry begins: anew, or where the old run failed, with what was recorded before. */
 export type RetriggerFrom = "start" | "failure";
 
@@ -92,11 +103,11 @@ export interface RunIdentity {
 
 /** Which runs to list. What is left out does not restrict. */
 export interface RunFilter {
-  /** Runs of this job, or of any of these; an empty list matches nothing. */
+  /** Runs of this job, or of any of these, 50 at most; an empty list matches nothing. */
   jobName?: string | readonly string[];
   /** Runs with this status, or with any of these; an empty list matches nothing. */
   status?: RunStatus | readonly RunStatus[];
-  /** Runs that carry all of these labels. */
+  /** Runs that carry all of these labels: 16 at most. */
   labels?: Labels;
   /** How many at most, 0 to 1,000. Default 50. */
   limit?: number;

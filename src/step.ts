@@ -1,5 +1,5 @@
 import type { Failure } from "./failure.ts";
-import type { Json, JsonText } from "./json.ts";
+import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 
 /** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";
@@ -28,6 +28,17 @@ export interface Step {
   startedAt: string;
   /** When it ended. */
   completedAt: string | null;
+}
+
+/** The fields of a step that can have any value, of any size. */
+export const STEP_VALUES = ["output"] as const;
+
+/** A recorded step whose output is as it is stored. */
+export type StepText = Stored<Step, "output">;
+
+/** A recorded step with its output. */
+export function parseStep(step: StepText): Step {
+  return { ...step, output: parseValue(step.output) };
 }
 
 /** A recorded step as `/steps` shows it: {@linkcode toClientStep} makes it. */

@@ -1,7 +1,7 @@
 import type { Failure } from "./failure.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
-import type { LogEntry, NewLogEntry } from "./log.ts";
+import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type {
   Coalesce,
   Disposition,
@@ -11,10 +11,11 @@ import type {
   RunFilter,
   RunIdentity,
   RunPage,
+  RunText,
   TerminalStatus,
 } from "./run.ts";
-import type { ExecutingStep, SavedStep, Step, StepRecord, StepWrite } from "./step.ts";
-import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait } from "./wait.ts";
+import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
+import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Keeps everything there is to know about runs.
@@ -163,7 +164,44 @@ export interface Store extends AsyncDisposable {
   /** The kept log lines of a run, in the order in which they came. */
   getLogs(runId: string): Promise<LogEntry[]>;
 
-  /** Keeps log lines. Those of a run that is gone are dropped. */
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns>;
+
+  /**
+   * Reads runs without parsing their values: one after another until they have `maxLength` characters. For a value of
+   * more than 32 KiB stands a {@linkcode LargeText}, which counts as so many characters and is to be read by
+   * {@linkcode Store.readValue}: so little is in memory at once, whatever is stored. With `Infinity` everything is read.
+   *
+   * @returns The first of the runs, one at least, in the order of the ids; `null` for a run that does not exist.
+   */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]>;
+
+  /**
+   * Reads the recorded steps of a run in the order of their index, as {@linkcode Store.readRuns} reads runs.
+   *
+   * @param after The name of the step to go on after; `null`: from the first one.
+   * @returns `null` for a run that does not exist.
+   */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null>;
+
+  /** Reads the waits of a run in the order in which they were prepared; `after` is the id of a wait. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null>;
+
+  /** Reads the kept log lines of a run in the order in which they came; `after` is the id of a line. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
+
+  /**
+   * Reads the next part of a value, some 64 KiB of its JSON.
+   *
+   * @param from 0 at first, then what the call before has answered as `next`.
+   * @returns `null` if there is no such value.
+   */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null>;
+
+  /**
+   * Keeps log lines. Those of a run that is gone are dropped, one that takes more than 8 KiB of JSON is cut, and of the
+   * lines of a run the newest 10,000 are kept: a line in front of them then says how many older ones there were.
+   */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
   /**
@@ -300,6 +338,43 @@ export interface PauseResult {
   pauses: PauseRecord[];
   /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
   nextDeadlineInMs: number | null;
+}
+
+/** Which runs to find. */
+export interface RunQuery extends RunFilter {
+  /**
+   * What of the filter says whose runs these are: the names of labels, and whether the jobs do. A store finds the runs
+   * by these, and looks at each of them for the rest, so that how long it takes tells nothing of the runs of others.
+   */
+  scope?: { labels: readonly string[]; jobs: boolean };
+}
+
+/** What a filter found. */
+export interface FoundRuns extends Omit<RunPage, "runs"> {
+  /** The ids of the runs of this page. */
+  ids: string[];
+}
+
+/** Where a value is kept. */
+export type ValuePlace =
+  | { of: "run"; runId: string; value: "payload" | "output" }
+  | { of: "step"; runId: string; stepName: string; value: "output" }
+  | { of: "wait"; waitId: string; value: "metadata" | "payload" };
+
+/** A part of a value. */
+export interface ValuePart {
+  /** Its JSON in UTF-8, from where it was asked for: the caller's own. */
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Where it goes on, as the store counts; `null`: this was the last part. */
+  next: number | null;
+}
+
+/** A part of a list. */
+export interface Part<T> {
+  /** The records, in their order. */
+  items: T[];
+  /** Whether more may follow. */
+  hasMore: boolean;
 }
 
 /** How far somebody has seen what happens to all runs. */

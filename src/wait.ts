@@ -1,5 +1,5 @@
 import { ValidationError } from "./error.ts";
-import { encode, isSameJson, type Json, type JsonText } from "./json.ts";
+import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 import { checkName } from "./name.ts";
 
 /** How a wait stands: `cancelled` with its run, `closed` because its run ended first. */
@@ -33,6 +33,17 @@ export interface Wait {
   resolvedAt: string | null;
   /** When a worker first took the run up again after that. */
   firstResumedAt: string | null;
+}
+
+/** The fields of a wait that can have any value, of any size. */
+export const WAIT_VALUES = ["metadata", "payload"] as const;
+
+/** A wait whose values are as they are stored. */
+export type WaitText = Stored<Wait, "metadata" | "payload">;
+
+/** A wait with its values. */
+export function parseWait(wait: WaitText): Wait {
+  return { ...wait, metadata: parseValue(wait.metadata), payload: parseValue(wait.payload) };
 }
 
 /** What ended a wait. A timeout is an outcome of its own, so that a signal may carry `null`. */

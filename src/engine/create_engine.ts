@@ -124,6 +124,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this[INTERNALS] = {
       watches: new RunWatches(watching),
       feed: new RunFeed(watching),
+      store: () => this.migrate().then(() => options.store),
       isStopped: () => this.#isStopped,
       onStop: (listener) => void this.#stopListeners.push(listener),
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),

@@ -1,3 +1,4 @@
+import type { Store } from "../store.ts";
 import type { RunFeed } from "./run_feed.ts";
 import type { RunWatches } from "./run_watches.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
@@ -8,6 +9,8 @@ export interface EngineInternals {
   watches: RunWatches;
   /** Watches all runs. */
   feed: RunFeed;
+  /** The store with its tables made, for lists that are read in parts. */
+  store(): Promise<Store>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;
   /** Calls back each time that the engine has stopped. */

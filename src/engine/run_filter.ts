@@ -6,12 +6,41 @@ import { RUN_STATUSES, type RunFilter, type RunStatus } from "../run.ts";
 export const MAX_RUN_LIMIT = 1_000;
 const MAX_OFFSET = 1_000_000;
 
+const MAX_FILTER_LABELS = 16;
+const MAX_FILTER_JOBS = 50;
+
 /**
  * Checks which runs somebody wants to list.
  *
- * @throws {ValidationError} A field has no such value: an unknown status, a limit that is not 0 to 1,000, ...
+ * @throws {ValidationError} A field has no such value: an unknown status, a limit that is not 0 to 1,000, more than 50
+ * jobs, more than 16 labels, ...
  */
 export function checkRunFilter(filter: RunFilter): RunFilter {
+  checkFields(filter);
+  checkSize(listOf(filter.jobName).length, Object.keys(filter.labels ?? {}).length);
+  return filter;
+}
+
+/**
+ * Checks how much a filter asks for: each label is looked up for each run that is gone through.
+ *
+ * @throws {ValidationError} More than 50 jobs, or more than 16 labels.
+ */
+export function checkSize(jobs: number, labels: number): void {
+  if (jobs > MAX_FILTER_JOBS) {
+    throw new ValidationError(`A list takes at most ${MAX_FILTER_JOBS} job names, not ${jobs}`);
+  }
+  if (labels > MAX_FILTER_LABELS) {
+    throw new ValidationError(`A list takes at most ${MAX_FILTER_LABELS} labels, not ${labels}`);
+  }
+}
+
+/**
+ * Checks the fields of a filter, however many jobs and labels it has.
+ *
+ * @throws {ValidationError} A field has no such value.
+ */
+export function checkFields(filter: RunFilter): RunFilter {
   const { jobName, status, labels, limit, offset } = filter;
   for (const name of listOf(jobName)) checkName(name, "jobName");
   for (const one of listOf(status)) {

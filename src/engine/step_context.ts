@@ -1,7 +1,7 @@
 import { describeFailure } from "../error.ts";
 import type { StepContext } from "../job.ts";
-import { decode, type Json } from "../json.ts";
-import type { LogLevel } from "../log.ts";
+import { type JsonText, parseValue } from "../json.ts";
+import { fitLine, type LogLevel } from "../log.ts";
 import { tidyText } from "../text.ts";
 import type { Execution } from "./execution.ts";
 import { PauseCalls } from "./pause_calls.ts";
@@ -27,12 +27,14 @@ export function stepContext(execution: Execution): StepContext {
   };
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
+    const text = tidyText(String(message), MAX_LOG_LENGTH);
+    const line = fitLine({ message: text, data: logData(execution, data) });
     execution.publish({
       type: "log:write",
       stepName: deps.currentStep.getStore() ?? null,
       level,
-      message: tidyText(String(message), MAX_LOG_LENGTH),
-      data: logData(execution, data),
+      message: line.message,
+      data: parseValue(line.data),
     });
   };
   return {
@@ -68,10 +70,10 @@ function checkProgress(...numbers: (number | undefined)[]): void {
 }
 
 /** A log line must not fail a run: data that cannot be kept says so instead. */
-function logData(execution: Execution, data: unknown): Json {
+function logData(execution: Execution, data: unknown): JsonText | null {
   try {
-    return decode(execution.encode(data, "The data of this line")) ?? null;
+    return execution.encode(data, "The data of this line");
   } catch (error) {
-    return { error: describeFailure(error).message };
+    return JSON.stringify({ error: describeFailure(error).message });
   }
 }

@@ -71,6 +71,9 @@ export interface HandlerAuth<Context> {
   /**
    * Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. Its own labels
    * come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be listed.
+   *
+   * Runs are looked up by what it adds, so that the time a list takes tells nothing of other runs. If a client has asked
+   * for all of that already, it is called a second time, with neither labels nor jobs.
    */
   readonly scopeRuns?: (
     context: NoInfer<Context>,

@@ -9,6 +9,8 @@ export interface Call {
   query: URLSearchParams;
   /** Who sent it, and all that they may see and do. */
   caller: Caller;
+  /** Reports what went wrong after the answer had begun. */
+  report: (thrown: unknown) => void;
   /** How the handler was set up, as far as the reading of a request goes. */
   settings: Pick<Settings, "limits" | "host">;
 }

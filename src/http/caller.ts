@@ -3,17 +3,17 @@ import { internalsOf } from "../engine/internals.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
 import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
 import type { Host } from "../host.ts";
-import { decode, type Json } from "../json.ts";
-import type { LogEntry } from "../log.ts";
+import { decode, type Json, parseValue, type StoredValue } from "../json.ts";
 import { isName, NAME_RULE } from "../name.ts";
-import type { ListFilter, Run, RunFilter, RunPage } from "../run.ts";
-import type { Step } from "../step.ts";
-import type { NewRun } from "../store.ts";
+import type { ListFilter, Run, RunFilter, RunText } from "../run.ts";
+import type { NewRun, RunQuery } from "../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
 import { deepFreeze } from "./deep_freeze.ts";
+import { given } from "./given.ts";
 import { callHook } from "./hook.ts";
-import { copyFilter, narrow, narrowList, readScope } from "./scope.ts";
+import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
+import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./scope.ts";
 import { noSuchRun } from "./response.ts";
 import type { Streams } from "./streams.ts";
 
@@ -76,21 +76,18 @@ export class Caller {
   }
 
   /** The recorded steps of a run. */
-  async getSteps(runId: string): Promise<Step[]> {
-    const { id } = await this.#findRun("steps", runId);
-    return await this.#deps.engine.getSteps(id);
+  async listSteps(runId: string): Promise<JsonPieces> {
+    return stepsJson(await this.#checkList("steps", runId), runId);
   }
 
   /** What a run has logged. */
-  async getLogs(runId: string): Promise<LogEntry[]> {
-    const { id } = await this.#findRun("read", runId);
-    return await this.#deps.engine.getLogs(id);
+  async listLogs(runId: string): Promise<JsonPieces> {
+    return logsJson(await this.#checkList("read", runId), runId);
   }
 
   /** The waits of a run. */
-  async getWaits(runId: string): Promise<Wait[]> {
-    const { id } = await this.#findRun("waits", runId);
-    return await this.#deps.engine.getWaits(id);
+  async listWaits(runId: string): Promise<JsonPieces> {
+    return waitsJson(await this.#checkList("waits", runId), runId);
   }
 
   /** A wait of a run. */
@@ -135,9 +132,11 @@ export class Caller {
   }
 
   /** Lists the runs that match a filter, as far as the caller may see them. */
-  async listRuns(filter: RunFilter): Promise<RunPage> {
+  async listRuns(filter: RunFilter): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
-    return await this.#deps.engine.getRuns(scope === null ? filter : narrow(filter, scope));
+    const query = scope === null ? filter : await this.#toQuery(filter, scope);
+    const lists = await this.#lists();
+    return runsJson(lists, await lists.store.findRuns(query), query.status);
   }
 
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
@@ -152,14 +151,28 @@ export class Caller {
 
   /** The run, if there is one and the caller may do this with it. */
   async #findRun(operation: RunOperation, runId: string): Promise<Run> {
-    const { auth, engine } = this.#deps;
+    this.#checkServed(operation);
+    const run = await this.#deps.engine.getRun(runId);
+    if (run === null) throw noSuchRun();
+    await this.#checkAccess(() => deepFreeze(run), operation);
+    return run;
+  }
+
+  /** The same for a list of what belongs to a run, whose own values may be large, and are not shown. */
+  async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
+    this.#checkServed(operation);
+    const lists = await this.#lists();
+    const [run] = await lists.store.readRuns([runId], this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity);
+    if (run === undefined || run === null) throw noSuchRun();
+    await this.#checkAccess(() => toSeenRun(run), operation);
+    return lists;
+  }
+
+  #checkServed(operation: RunOperation): void {
+    const { auth } = this.#deps;
     if (auth !== null && auth.onRunAccess === undefined && (operation === "waits" || operation === "signal")) {
       throw new HoldfastError("forbidden", "Waits are not served: the handler has no onRunAccess hook");
     }
-    const run = await engine.getRun(runId);
-    if (run === null) throw noSuchRun();
-    await this.#checkAccess(run, operation);
-    return run;
   }
 
   /** A wait of this run: one of another run is as good as none. */
@@ -169,12 +182,26 @@ export class Caller {
     return wait;
   }
 
-  async #checkAccess(run: Run, operation: RunOperation): Promise<void> {
-    await this.#ask(
-      "onRunAccess",
-      (hook) => hook(this.#context, deepFreeze(run), Object.freeze({ operation })),
-      nothing,
-    );
+  /**
+   * The runs that match both filters, to be looked up by what the hook has added. If that is nothing, the client may have
+   * asked for the very labels that the hook adds: it is asked once more, as if the client had asked for none. It has let
+   * the client list these runs, so a refusal means nothing then.
+   */
+  async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
+    const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);
+    const added = addedBy(scope, filter) ?? (canBeLookedUp(scope) ? addedBy(await alone() ?? {}, {}) : null);
+    return { ...narrow(filter, scope), ...given({ scope: added ?? undefined }) };
+  }
+
+  async #lists(): Promise<ListSource> {
+    const { engine, host } = this.#deps;
+    const nextTurn = () => new Promise<void>((resolve) => host.defer(resolve));
+    return { store: await internalsOf(engine).store(), nextTurn };
+  }
+
+  /** Asks whether the caller may do this with a run, which is shown frozen. */
+  async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
+    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })), nothing);
   }
 
   /**
@@ -185,7 +212,7 @@ export class Caller {
   async #checkFound(found: Run): Promise<boolean> {
     if (this.#deps.auth?.onRunAccess === undefined) return false;
     try {
-      await this.#checkAccess(found, "read");
+      await this.#checkAccess(() => deepFreeze(found), "read");
       return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;
@@ -199,7 +226,14 @@ export class Caller {
   }
 
   async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
-    return await this.#ask(name, (hook) => hook(this.#context, copyFilter(filter)), readScope);
+    const copy = copyFilter(filter);
+    const isUnchanged = (answer: unknown) =>
+      answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
+    return await this.#ask(
+      name,
+      (hook) => hook(this.#context, copy),
+      (answer) => isUnchanged(answer) ? null : readScope(answer),
+    );
   }
 
   /** Calls a hook, and reads what it returned; without the hook, answers `null`. */
@@ -230,6 +264,17 @@ async function callAuthHook<T>(
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
   }, host);
+}
+
+/** A run for a hook, frozen. Its values are parsed when the hook looks at them: most look at its labels alone. */
+function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+  const lazily = (value: StoredValue): PropertyDescriptor => {
+    let parsed: { value: Json } | null = null;
+    return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
+  };
+  // With these two it has all fields of a run.
+  const values = { payload: lazily(payload), output: lazily(output) };
+  return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
 
 function readTenant(name: unknown): string {

@@ -72,9 +72,7 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
     try {
       return await answer(request, candidates, settings, deps);
     } catch (thrown) {
-      const { response, hidden } = refuse(thrown);
-      if (hidden !== null) report(hidden.error, request, settings);
-      return response;
+      return refuseRequest(thrown, request, settings);
     }
   };
   // Each context is what authenticate() returned.
@@ -107,7 +105,15 @@ async function answer(
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);
-  return await route.answer({ request, query: url.searchParams, caller, settings });
+  const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
+  return await route.answer({ request, query: url.searchParams, caller, report, settings });
+}
+
+/** Makes an answer of whatever was thrown, and reports what it hides. */
+function refuseRequest(thrown: unknown, request: Request, settings: Settings): Response {
+  const { response, hidden } = refuse(thrown);
+  if (hidden !== null) report(hidden.error, request, settings);
+  return response;
 }
 
 /** The path after a prefix; one that is not under the prefix is that of no route. */

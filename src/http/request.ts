@@ -1,4 +1,4 @@
-import { checkRunFilter } from "../engine/run_filter.ts";
+import { checkRunFilter, checkSize } from "../engine/run_filter.ts";
 import type { TriggerOptions } from "../engine/trigger.ts";
 import type { RetriggerOptions } from "../engine/engine.ts";
 import { ValidationError } from "../error.ts";
@@ -133,6 +133,7 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
     [name.slice(LABEL.length), value] as const
   );
+  checkSize(query.getAll("jobName").length, labels.length);
   // fromEntries() makes own properties of whatever is named, `__proto__` as well.
   const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
   const filter = checkRunFilter(given({ ...more, jobName: readList(query, "jobName"), labels: byKey }));

@@ -65,9 +65,12 @@ export const PROTECTIVE_HEADERS: Readonly<Record<string, string>> = {
   "x-content-type-options": "nosniff",
 };
 
+/** What every answer in JSON has among its headers. */
+export const JSON_HEADERS: Readonly<Record<string, string>> = { "cache-control": "no-store", ...PROTECTIVE_HEADERS };
+
 /** Answers with JSON. */
 export function jsonResponse(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
-  return Response.json(body, { status, headers: { "cache-control": "no-store", ...PROTECTIVE_HEADERS, ...headers } });
+  return Response.json(body, { status, headers: { ...JSON_HEADERS, ...headers } });
 }
 
 /** The refusal of a run that does not exist. */

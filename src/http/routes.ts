@@ -1,7 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
-import { toClientStep } from "../step.ts";
 import type { Call } from "./call.ts";
+import { streamJson } from "./json_stream.ts";
 import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
 
@@ -100,29 +100,28 @@ async function subscribeRuns({ caller, query }: Call): Promise<Response> {
   return await caller.followRuns(readListFilter(query));
 }
 
-async function listRuns({ caller, query }: Call): Promise<Response> {
-  const { runs, total, hasMore } = await caller.listRuns(readRunFilter(query));
-  return jsonResponse({ runs: runs.map(toClientRun), total, hasMore });
+async function listRuns({ caller, query, report }: Call): Promise<Response> {
+  return await streamJson(await caller.listRuns(readRunFilter(query)), report);
 }
 
 async function showRun({ caller, query }: Call): Promise<Response> {
   return jsonResponse(toClientRun(await caller.getRun(readRunId(query))));
 }
 
-async function showSteps({ caller, query }: Call): Promise<Response> {
-  return jsonResponse((await caller.getSteps(readRunId(query))).map(toClientStep));
+async function showSteps({ caller, query, report }: Call): Promise<Response> {
+  return await streamJson(await caller.listSteps(readRunId(query)), report);
 }
 
-async function showWaits({ caller, query }: Call): Promise<Response> {
-  return jsonResponse(await caller.getWaits(readRunId(query)));
+async function showWaits({ caller, query, report }: Call): Promise<Response> {
+  return await streamJson(await caller.listWaits(readRunId(query)), report);
 }
 
 async function showWait({ caller, query }: Call): Promise<Response> {
   return jsonResponse(await caller.getWait(readRunId(query), readWaitId(query)));
 }
 
-async function showLogs({ caller, query }: Call): Promise<Response> {
-  return jsonResponse(await caller.getLogs(readRunId(query)));
+async function showLogs({ caller, query, report }: Call): Promise<Response> {
+  return await streamJson(await caller.listLogs(readRunId(query)), report);
 }
 
 async function signal(call: Call): Promise<Response> {

@@ -1,6 +1,8 @@
-import { checkRunFilter, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
+import { checkFields, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
 import { copyLabels, MAX_LABELS } from "../name.ts";
+import { isSameJson } from "../json.ts";
 import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
+import type { RunQuery } from "../store.ts";
 import { given } from "./given.ts";
 
 /** A copy of a filter for a hook, which may change it as it likes. */
@@ -25,7 +27,7 @@ export function readScope(answer: unknown): RunFilter {
   const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
-  const scope = checkRunFilter({
+  const scope = checkFields({
     jobName: copyList(jobName),
     status: copyList(status),
     // A limit beyond what a list can have is as good as none.
@@ -39,6 +41,30 @@ function copyList<T extends string>(values: T | readonly T[] | undefined): T | r
   if (values === undefined || typeof values === "string") return values;
   if (Array.isArray(values)) return [...values];
   throw new TypeError("A filter must name a text, or a list of texts");
+}
+
+/**
+ * What a hook has added to a filter: by that a store looks runs up first, so that nothing of the runs of others can be
+ * told from the time that it takes. `null`: nothing, or nothing that could be told from what the client asks for.
+ */
+export function addedBy(scope: RunFilter, filter: RunFilter): RunQuery["scope"] | null {
+  const labels = Object.keys(scope.labels ?? {}).filter((key) => !Object.hasOwn(filter.labels ?? {}, key));
+  const jobs = scope.jobName !== undefined && !isSameList(scope.jobName, filter.jobName);
+  return labels.length > 0 || jobs ? { labels, jobs } : null;
+}
+
+/** Whether runs could be looked up by a filter. */
+export function canBeLookedUp({ jobName, labels }: RunFilter): boolean {
+  return jobName !== undefined || Object.keys(labels ?? {}).length > 0;
+}
+
+/** What a client asks for, without all by which runs could be looked up. */
+export function withoutLookUps({ jobName: _, labels: __, ...filter }: RunFilter): RunFilter {
+  return filter;
+}
+
+function isSameList(one: string | readonly string[], other: string | readonly string[] | undefined): boolean {
+  return other !== undefined && isSameJson([...listOf(one)], [...listOf(other)]);
 }
 
 /** The runs that match both filters. Of the limits the smaller one counts; passing over is the client's business. */

@@ -1,11 +1,11 @@
 import { type Failure, failureText } from "../failure.ts";
-import { decode, type Json, type JsonText } from "../json.ts";
-import type { LogEntry, NewLogEntry } from "../log.ts";
-import type { Run, RunIdentity, RunStatus } from "../run.ts";
-import { retryTime, type Step, stepId, type StepRecord } from "../step.ts";
+import { decode, type JsonText } from "../json.ts";
+import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../log.ts";
+import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
+import { parseStep, retryTime, stepId, type StepRecord, type StepText } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
-import type { PauseRecord, Wait } from "../wait.ts";
+import { parseWait, type PauseRecord, type Wait, type WaitText } from "../wait.ts";
 
 /** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
@@ -57,6 +57,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   pauses: KeptPause[];
   /** The log lines by id, in the order in which they came. */
   logs: Map<string, NewLogEntry>;
+  /** How many lines there were, with those that were dropped. */
+  lineCount: number;
 }
 
 /** What a waiting run waits for. */
@@ -125,6 +127,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     steps: new Map(),
     pauses: [],
     logs: new Map(),
+    lineCount: 0,
   };
 }
 
@@ -141,15 +144,20 @@ export function earliest(instants: readonly (number | null)[]): number | null {
 
 /** A run for the outside. */
 export function toRun(run: KeptRun): Run {
+  return parseRun(toRunText(run));
+}
+
+/** A run for the outside, its values as they are kept. */
+export function toRunText(run: KeptRun): RunText {
   return {
     ...toIdentity(run),
     status: run.status,
-    payload: toJson(run.payload),
-    output: toJson(run.output),
+    payload: run.payload,
+    output: run.output,
     error: run.failure === null ? null : failureText(run.failure),
     failedStepName: run.failedStepName,
     failure: structuredClone(run.failure),
-    progress: toJson(run.progress) as Run["progress"],
+    progress: (decode(run.progress) ?? null) as Run["progress"],
     idempotencyKey: run.idempotencyKey,
     concurrencyKey: run.concurrencyKey,
     leaseOwner: run.lease?.owner ?? null,
@@ -170,7 +178,7 @@ export function toRunState(run: KeptRun): RunState {
     run: toRun(run),
     payload: run.payload,
     execution: run.interruptions + 1,
-    steps: toSteps(run),
+    steps: toSteps(run).map(parseStep),
     pauses: toAwaitedPauses(run),
   };
 }
@@ -218,8 +226,8 @@ function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, n
   return { ...record, result: { status, failure: structuredClone(failure), retry: retryTime(retryAt, now) } };
 }
 
-/** The recorded steps of a run for the outside, in the order of their index. */
-export function toSteps(run: KeptRun): Step[] {
+/** The recorded steps of a run for the outside, in the order of their index, their outputs as they are kept. */
+export function toSteps(run: KeptRun): StepText[] {
   return byIndex(run.steps).map((step) => toStep(run.id, step));
 }
 
@@ -227,7 +235,7 @@ function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
   return [...steps.values()].sort((left, right) => left.index - right.index);
 }
 
-function toStep(runId: string, step: KeptStep): Step {
+function toStep(runId: string, step: KeptStep): StepText {
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   return {
@@ -236,7 +244,7 @@ function toStep(runId: string, step: KeptStep): Step {
     name: step.name,
     index: step.index,
     status: result.status === "retrying" ? "failed" : result.status,
-    output: result.status === "completed" ? toJson(result.output) : null,
+    output: result.status === "completed" ? result.output : null,
     error: failure?.message ?? null,
     failure: structuredClone(failure),
     attempts: step.attempts,
@@ -254,16 +262,21 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
 
 /** A wait for the outside. */
 export function toWait(runId: string, pause: KeptPause): Wait {
+  return parseWait(toWaitText(runId, pause));
+}
+
+/** A wait for the outside, its values as they are kept. */
+export function toWaitText(runId: string, pause: KeptPause): WaitText {
   const resolved = pause.state.status === "resolved" ? pause.state : null;
   const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
   return {
     id: pause.id,
     runId,
     name: pause.name,
-    metadata: toJson(pause.metadata),
+    metadata: pause.metadata,
     status: pause.state.status,
     outcome: resolved?.resolution.outcome ?? null,
-    payload: toJson(signal?.payload ?? null),
+    payload: signal?.payload ?? null,
     signalId: signal?.signalId ?? null,
     createdAt: isoTime(pause.createdAt),
     deadlineAt: isoTime(pause.deadlineAt),
@@ -273,11 +286,18 @@ export function toWait(runId: string, pause: KeptPause): Wait {
   };
 }
 
-/** A log line for the outside. */
-export function toLogEntry({ data, writtenAt, ...entry }: NewLogEntry): LogEntry {
-  return { ...entry, data: toJson(data), timestamp: isoTime(writtenAt) };
+/** Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says so. */
+export function addLine(run: KeptRun, line: NewLogEntry): boolean {
+  if (run.logs.has(line.id)) return false;
+  run.logs.set(line.id, { ...fitLine(line) });
+  run.lineCount += 1;
+  if (run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(run.logs.keys().next().value!);
+  return true;
 }
 
-function toJson(text: JsonText | null): Json {
-  return decode(text) ?? null;
+/** The log lines of a run for the outside, in the order in which they came, their data as it is kept. */
+export function toLogs({ logs, lineCount }: KeptRun): LogText[] {
+  const lines = Array.from(logs.values(), ({ writtenAt, ...line }) => ({ ...line, timestamp: isoTime(writtenAt) }));
+  if (lineCount > MAX_LOG_LINES) lines[0] = droppedLines(lines[0]!, lineCount - MAX_LOG_LINES);
+  return lines;
 }

@@ -1,20 +1,30 @@
 import { newsSpans } from "../activity.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText, StoredValue } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
-import type { LogEntry, NewLogEntry } from "../log.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
 import {
   DEFAULT_RUN_LIMIT,
   isOneOf,
   isTerminal,
   matches,
   type Run,
+  RUN_VALUES,
   type RunFilter,
   type RunIdentity,
   type RunPage,
+  type RunText,
 } from "../run.ts";
-import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
+import {
+  type ExecutingStep,
+  parseStep,
+  type SavedStep,
+  type Step,
+  STEP_VALUES,
+  type StepText,
+  type StepWrite,
+} from "../step.ts";
 import type {
   Activity,
   ActivityCursor,
@@ -22,31 +32,48 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  FoundRuns,
   NewRun,
+  Part,
   PauseRequest,
   PauseResult,
   Renewal,
   Retention,
+  RunQuery,
   RunState,
   SignalOutcome,
   Store,
+  ValuePart,
+  ValuePlace,
 } from "../store.ts";
-import { type NewPause, nextDeadlineInMs, type Signal, type Wait } from "../wait.ts";
+import {
+  type NewPause,
+  nextDeadlineInMs,
+  parseWait,
+  type Signal,
+  type Wait,
+  WAIT_VALUES,
+  type WaitText,
+} from "../wait.ts";
 import { claimRuns, findLiveJobNames, type KnownWorker } from "./memory_claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
+  addLine,
   type KeptPause,
   type KeptRun,
   toIdentity,
-  toLogEntry,
+  toLogs,
   toPauseRecord,
   toRun,
   toRunState,
+  toRunText,
   toSteps,
   toWait,
+  toWaitText,
 } from "./memory_records.ts";
 import { MemoryRuns } from "./memory_runs.ts";
 import { cancelSteps, recordAttempt } from "./memory_steps.ts";
+import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part.ts";
 
 /**
  * Keeps runs in memory, for tests and for work that may be lost with the process.
@@ -332,29 +359,19 @@ export class MemoryStore implements Store {
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
-      const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
-      const matching = this.#runs.all
-        .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
-        .reverse();
-      const runs = matching.slice(offset, offset + limit).map(toRun);
-      return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+      const { runs, ...page } = this.#find(filter);
+      return { runs: runs.map(toRun), ...page };
     });
   }
 
   /** The recorded steps of a run, in the order of their index. */
-  getSteps(runId: string): Promise<Step[]> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? [] : toSteps(run);
-    });
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
   }
 
   /** The waits of a run, in the order in which they were prepared. */
-  getWaits(runId: string): Promise<Wait[]> {
-    return this.#perform(() => {
-      const waits = this.#runs.get(runId)?.pauses.filter(({ kind }) => kind === "wait") ?? [];
-      return waits.map((wait) => toWait(runId, wait));
-    });
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
@@ -366,18 +383,99 @@ export class MemoryStore implements Store {
   }
 
   /** The kept log lines of a run, in the order in which they came. */
-  getLogs(runId: string): Promise<LogEntry[]> {
-    return this.#perform(() => [...this.#runs.get(runId)?.logs.values() ?? []].map(toLogEntry));
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return this.#perform(() => {
+      const { runs, ...page } = this.#find(query);
+      return { ids: runs.map(({ id }) => id), ...page };
+    });
+  }
+
+  #find({ limit = DEFAULT_RUN_LIMIT, offset = 0, ...filter }: RunFilter): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+    const matching = this.#runs.all
+      .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
+      .reverse();
+    const runs = matching.slice(offset, offset + limit);
+    return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+  }
+
+  /** Reads runs without parsing their values, until they have so many characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return this.#perform(() => {
+      const part = new PartBuilder<RunText | null>(maxLength);
+      part.add(runIds, (id) => {
+        const run = this.#runs.get(id);
+        return run === undefined ? null : withoutLarge(toRunText(run), RUN_VALUES, maxLength);
+      });
+      return part.items;
+    });
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const steps = behind(toSteps(run), ({ name }) => name === after);
+      return new PartBuilder<StepText>(maxLength).add(steps, (step) => withoutLarge(step, STEP_VALUES, maxLength));
+    });
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const waits = behind(run.pauses, ({ id }) => id === after).filter(({ kind }) => kind === "wait");
+      return new PartBuilder<WaitText>(maxLength).add(
+        waits,
+        (wait) => withoutLarge(toWaitText(runId, wait), WAIT_VALUES, maxLength),
+      );
+    });
+  }
+
+  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const lines = behind(toLogs(run), ({ id }) => id === after);
+      return new PartBuilder<LogText>(maxLength).add(lines, (line) => line);
+    });
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#perform(() => {
+      const text = this.#findValue(place);
+      if (typeof text !== "string") return null;
+      const end = from + VALUE_PART_LENGTH;
+      // Not between the halves of a character.
+      const next = text.slice(end - 1, end).isWellFormed() ? end : end - 1;
+      return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
+    });
+  }
+
+  #findValue(place: ValuePlace): StoredValue | undefined {
+    if (place.of === "wait") {
+      const found = this.#waits.get(place.waitId);
+      return found && toWaitText(found.run.id, found.wait)[place.value];
+    }
+    const run = this.#runs.get(place.runId);
+    if (place.of === "run") return run?.[place.value];
+    return run && toSteps(run).find(({ name }) => name === place.stepName)?.output;
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
     return this.#perform(() => {
       for (const entry of entries) {
-        const logs = this.#runs.get(entry.runId)?.logs;
-        if (logs === undefined || logs.has(entry.id)) continue;
-        logs.set(entry.id, { ...entry });
-        this.#runs.countChange();
+        const run = this.#runs.get(entry.runId);
+        if (run !== undefined && addLine(run, entry)) this.#runs.countChange();
       }
     });
   }
@@ -426,4 +524,9 @@ function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: numbe
 
 function toMark({ seq, changes, lease }: KeptRun): string {
   return `${seq} ${changes} ${lease?.expiresAt}`;
+}
+
+/** Those behind the last one that is reached already; all if there is none. */
+function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
+  return items.slice(items.findLastIndex(isReached) + 1);
 }

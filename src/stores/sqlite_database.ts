@@ -36,6 +36,7 @@ export interface SqliteDriverStatement {
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
   readonly #statements = new Map<string, SqliteDriverStatement>();
+  readonly #columns = new Map<string, readonly string[]>();
   /** What is known of the runs that were claimed through this connection. */
   readonly held = new HeldRuns();
   /** By how much the open transaction has changed the numbers of runs, by status and job. */
@@ -90,6 +91,16 @@ export class SqliteDatabase {
   /** All rows that a statement answers. */
   all(sql: string, ...parameters: SqliteValue[]): SqliteRow[] {
     return this.#statement(sql).all(...parameters) as SqliteRow[];
+  }
+
+  /** The names of the columns of a table. */
+  columnsOf(table: string): readonly string[] {
+    let columns = this.#columns.get(table);
+    if (columns === undefined) {
+      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => name as string);
+      this.#columns.set(table, columns);
+    }
+    return columns;
   }
 
   /** Reads with several statements what is so at one moment, whatever is committed meanwhile by other processes. */

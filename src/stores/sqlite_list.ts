@@ -1,12 +1,13 @@
-import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage } from "../run.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../run.ts";
+import type { FoundRuns, RunQuery } from "../store.ts";
 import { countRuns } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
-import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
+import { readRuns } from "./sqlite_parts.ts";
 
-// How many entries of an index are gone through without a break.
+// How many entries of an index are looked at without a break.
 const SLICE = 5_000;
-// The same where each of their runs is looked at.
-const LOOKUP_SLICE = 1_000;
+// How many are merged without a break, from all the lines that are read by themselves.
+const MERGED = 25_000;
 // Of so many jobs or statuses at most each is read by itself, in the order of its index.
 const MAX_LINES = 50;
 
@@ -14,7 +15,15 @@ const MAX_LINES = 50;
 interface Asked {
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
-  labels: readonly (readonly [key: string, value: string])[];
+  labels: readonly Label[];
+}
+
+type Label = readonly [key: string, value: string];
+
+/** Which of the runs that match are wanted. */
+interface Page {
+  limit: number;
+  offset: number;
 }
 
 /** A part of a statement, with its parameters. */
@@ -34,21 +43,28 @@ interface Found {
  * loop stays free.
  */
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
-  const { limit = DEFAULT_RUN_LIMIT, offset = 0 } = filter;
-  const labels = Object.entries(filter.labels ?? {});
-  const asked: Asked = { jobs: listOf(filter.jobName), statuses: listOf(filter.status), labels };
-  const { total, seqs } = labels.length === 0
-    ? yield* findByIndex(db, asked, limit, offset)
-    : yield* findByLabels(db, asked, limit, offset);
-  // How a run stands may have changed since it was found.
-  const standing = asked.statuses === null ? null : isOneOf("r.status", asked.statuses);
+  const { ids, ...page } = yield* findRuns(db, filter);
+  // A run may have gone or changed since it was found.
+  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null && isOneOf(run.status, filter.status));
+  return { runs: runs.map((run) => parseRun(run!)), ...page };
+}
+
+/** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
+export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, FoundRuns> {
+  const { limit = DEFAULT_RUN_LIMIT, offset = 0, scope } = query;
+  const asked: Asked = {
+    jobs: listOf(query.jobName),
+    statuses: listOf(query.status),
+    labels: Object.entries(query.labels ?? {}),
+  };
+  const { total, seqs } = asked.labels.length === 0
+    ? yield* findByIndex(db, asked, scope, { limit, offset })
+    : yield* goThrough(db, pickLine(db, asked, scope), { limit, offset }, null);
   const rows = seqs.length === 0 ? [] : db.all(
-    `${SELECT_RUN} WHERE r.seq IN (SELECT value FROM json_each(?)) ${standing === null ? "" : `AND ${standing.text}`}
-     ORDER BY r.seq DESC`,
+    "SELECT id FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
     JSON.stringify(seqs),
-    ...standing?.parameters ?? [],
   );
-  return { runs: rows.map(toRun), total, hasMore: offset + seqs.length < total };
+  return { ids: rows.map(({ id }) => id as string), total, hasMore: offset + seqs.length < total };
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
@@ -57,21 +73,28 @@ function listOf(values: string | readonly string[] | undefined): readonly string
 }
 
 /** Without labels: how many there are is known, and an index has them in their order. */
-function* findByIndex(db: SqliteDatabase, asked: Asked, limit: number, offset: number): Generator<void, Found> {
+function* findByIndex(
+  db: SqliteDatabase,
+  asked: Asked,
+  scope: RunQuery["scope"],
+  { limit, offset }: Page,
+): Generator<void, Found> {
   const total = countRuns(db, asked);
   const wanted = Math.min(limit, total - offset); // more would be looked for in vain, to the end of the index
   if (wanted <= 0) return { total, seqs: [] };
   const { jobs, statuses } = asked;
-  if (jobs !== null && statuses !== null) return { total, seqs: yield* findByBoth(db, jobs, statuses, wanted, offset) };
-  const line: Line | null = jobs !== null
-    ? { column: "job", values: jobs }
-    : statuses !== null
-    ? { column: "status", values: statuses }
-    : null;
+  if (jobs !== null && statuses !== null) {
+    const byJob = scope?.jobs === true ||
+      countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
+    const line = byJob ? lineOf("job", jobs) : lineOf("status", statuses);
+    return yield* goThrough(db, { line, rest: restOf(asked, line) }, { limit: wanted, offset }, total);
+  }
+  const line = jobs !== null ? lineOf("job", jobs) : statuses !== null ? lineOf("status", statuses) : null;
   let before = Number.MAX_SAFE_INTEGER;
   let skip = offset;
-  for (; skip > SLICE; skip -= SLICE) {
-    const { text, parameters } = newest(line, before, SLICE);
+  const size = sliceOf(line, 0);
+  for (; skip > size; skip -= size) {
+    const { text, parameters } = newest(line, before, size);
     before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
     yield;
   }
@@ -80,52 +103,33 @@ function* findByIndex(db: SqliteDatabase, asked: Asked, limit: number, offset: n
   return { total, seqs: rows.map(({ seq }) => Number(seq)) };
 }
 
-/** By jobs and statuses: goes through the runs that have one of them, whichever are fewer, slice by slice. */
-function* findByBoth(
-  db: SqliteDatabase,
-  jobs: readonly string[],
-  statuses: readonly string[],
-  wanted: number,
-  offset: number,
-): Generator<void, number[]> {
-  const byJob = countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
-  const line: Line = byJob ? { column: "job", values: jobs } : { column: "status", values: statuses };
-  const rest = byJob ? isOneOf("status", statuses) : isOneOf("job", jobs);
-  const seqs: number[] = [];
-  let skip = offset;
-  for (let before = Number.MAX_SAFE_INTEGER;;) {
-    const { text, parameters } = newest(line, before, LOOKUP_SLICE);
-    const slice = db.get(`SELECT min(seq) AS from_seq, count(*) AS entries FROM (${text})`, ...parameters)!;
-    const matches = db.all(
-      `SELECT seq FROM holdfast_runs WHERE seq IN (${text}) AND ${rest.text} ORDER BY seq DESC`,
-      ...parameters,
-      ...rest.parameters,
-    );
-    for (const { seq } of matches.slice(skip, skip + wanted - seqs.length)) seqs.push(Number(seq));
-    skip = Math.max(0, skip - matches.length);
-    if (seqs.length === wanted || Number(slice.entries) < LOOKUP_SLICE) return seqs;
-    before = Number(slice.from_seq);
-    yield;
-  }
+/** Runs that an index has in their order: those of some jobs, in some statuses, or with a label. */
+type Line =
+  | { by: "job" | "status"; values: readonly string[] }
+  | { by: "label"; label: Label };
+
+function lineOf(by: "job" | "status", values: readonly string[]): Line {
+  return { by, values };
 }
 
-/** The runs of some jobs, or those that stand in some ways. */
-interface Line {
-  column: "job" | "status";
-  values: readonly string[];
-}
-
-/** The newest runs before a place in the order of the triggers. */
+/** The newest runs of a line before a place in the order of the triggers; `null`: of all runs. */
 function newest(line: Line | null, before: number, limit: number): Sql {
   const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
   if (line === null) return { text: `SELECT seq FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
-  const { column, values } = line;
+  if (line.by === "label") {
+    return {
+      text: `SELECT run_seq AS seq FROM holdfast_labels WHERE key = ? AND value = ? AND run_seq < ?
+        ORDER BY run_seq DESC LIMIT ?`,
+      parameters: [...line.label, ...end.parameters],
+    };
+  }
+  const { by, values } = line;
   const only = (condition: Sql): Sql => ({
-    text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${column} WHERE ${condition.text} AND ${end.text}`,
+    text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_${by} WHERE ${condition.text} AND ${end.text}`,
     parameters: [...condition.parameters, ...end.parameters],
   });
-  if (values.length > MAX_LINES) return only(isOneOf(column, values));
-  const each = values.map((value) => only({ text: `${column} = ?`, parameters: [value] }));
+  if (values.length > MAX_LINES) return only(isAmong(by, values));
+  const each = values.map((value) => only({ text: `${by} = ?`, parameters: [value] }));
   return {
     text: `SELECT seq FROM (${each.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
       ORDER BY seq DESC LIMIT ?`,
@@ -133,49 +137,33 @@ function newest(line: Line | null, before: number, limit: number): Sql {
   };
 }
 
-function isOneOf(column: string, values: readonly string[]): Sql {
+function isAmong(column: string, values: readonly string[]): Sql {
   return { text: `${column} IN (SELECT value FROM json_each(?))`, parameters: [JSON.stringify(values)] };
 }
 
-/** With labels: goes through the runs that have one of them, slice by slice, and counts those that match. */
-function* findByLabels(db: SqliteDatabase, asked: Asked, limit: number, offset: number): Generator<void, Found> {
-  const [first, ...others] = rarestFirst(db, asked.labels);
-  const rest = conditions({ ...asked, labels: others });
-  const seqs: number[] = [];
-  let total = 0;
-  for (let before = Number.MAX_SAFE_INTEGER;;) {
-    const slice = db.get(
-      `SELECT count(*) AS entries, min(run_seq) AS from_seq FROM (SELECT run_seq FROM holdfast_labels
-         WHERE key = ? AND value = ? AND run_seq < ? ORDER BY run_seq DESC LIMIT ?)`,
-      ...first!,
-      before,
-      SLICE,
-    )!;
-    const entries = Number(slice.entries);
-    if (entries === 0) return { total, seqs };
-    const from = Number(slice.from_seq);
-    const matching = `FROM holdfast_labels l ${rest.join} WHERE l.key = ? AND l.value = ? AND l.run_seq >= ?
-      AND l.run_seq < ? ${rest.text}`;
-    const parameters = [...first!, from, before, ...rest.parameters];
-    const matches = rest.text === ""
-      ? entries
-      : Number(db.get(`SELECT count(*) AS matches ${matching}`, ...parameters)!.matches);
-    const skip = Math.max(0, offset - total);
-    const wanted = limit - seqs.length;
-    if (wanted > 0 && matches > skip) {
-      const page = `SELECT l.run_seq AS seq ${matching} ORDER BY l.run_seq DESC LIMIT ? OFFSET ?`;
-      seqs.push(...db.all(page, ...parameters, wanted, skip).map(({ seq }) => Number(seq)));
-    }
-    total += matches;
-    if (entries < SLICE) return { total, seqs };
-    before = from;
-    yield;
-  }
+/** Which runs are gone through, and what each of them has to fulfil. */
+interface Way {
+  line: Line;
+  rest: Rest;
 }
 
-/** Labels in the order of how many runs have them, as far as it is worth to know. */
-function rarestFirst(db: SqliteDatabase, labels: Asked["labels"]): Asked["labels"] {
-  if (labels.length === 1) return labels;
+/**
+ * With labels: goes through the runs of whoever asks, so that nothing of the runs of others is looked at, not even their
+ * number. Where all runs are everybody's, goes through those with the rarest label.
+ */
+function pickLine(db: SqliteDatabase, asked: Asked, scope: RunQuery["scope"]): Way {
+  const own = asked.labels.find(([key]) => key === scope?.labels[0]);
+  const line: Line = own !== undefined
+    ? { by: "label", label: own }
+    : scope?.jobs === true && asked.jobs !== null && asked.jobs.length > 0
+    ? lineOf("job", asked.jobs)
+    : { by: "label", label: rarest(db, asked.labels) };
+  return { line, rest: restOf(asked, line) };
+}
+
+/** The label that the fewest runs have, as far as it is worth to know. */
+function rarest(db: SqliteDatabase, labels: readonly Label[]): Label {
+  if (labels.length === 1) return labels[0]!;
   const few = labels.map((label) => ({
     label,
     runs: Number(
@@ -185,20 +173,79 @@ function rarestFirst(db: SqliteDatabase, labels: Asked["labels"]): Asked["labels
       )!.runs,
     ),
   }));
-  return few.sort((one, other) => one.runs - other.runs).map(({ label }) => label);
+  return few.sort((one, other) => one.runs - other.runs)[0]!.label;
 }
 
-/** What else a run `l.run_seq` has to fulfil. */
-function conditions({ jobs, statuses, labels }: Asked): Sql & { join: string } {
-  const terms = labels.map(([key, value]): Sql => ({
-    text: "EXISTS (SELECT 1 FROM holdfast_labels o WHERE o.key = ? AND o.value = ? AND o.run_seq = l.run_seq)",
-    parameters: [key, value],
-  }));
-  if (jobs !== null) terms.push(isOneOf("r.job", jobs));
-  if (statuses !== null) terms.push(isOneOf("r.status", statuses));
+/** What a run `l.seq` of a line has to fulfil besides. */
+interface Rest {
+  join: string;
+  terms: readonly Sql[];
+}
+
+function restOf({ jobs, statuses, labels }: Asked, line: Line): Rest {
+  const others = line.by === "label" ? labels.filter((label) => label !== line.label) : labels;
+  const columns = [
+    ...(jobs === null || line.by === "job" ? [] : [isAmong("r.job", jobs)]),
+    ...(statuses === null || line.by === "status" ? [] : [isAmong("r.status", statuses)]),
+  ];
   return {
-    join: jobs === null && statuses === null ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.run_seq",
-    text: terms.map(({ text }) => `AND ${text}`).join(" "),
-    parameters: terms.flatMap(({ parameters }) => parameters),
+    join: columns.length === 0 ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.seq",
+    terms: [...columns, ...others.map(hasLabel)],
   };
+}
+
+// A scalar subquery, which the planner never turns into a join: it might begin with all runs that have the label.
+function hasLabel([key, value]: Label): Sql {
+  return {
+    text: `(SELECT 1 FROM holdfast_labels o WHERE o.key = ? AND o.value = ? AND o.run_seq = l.seq) IS NOT NULL`,
+    parameters: [key, value],
+  };
+}
+
+/**
+ * Goes through the runs of a line, slice by slice. Without a total it counts those that match, to the end of the line.
+ */
+function* goThrough(
+  db: SqliteDatabase,
+  { line, rest: { join, terms } }: Way,
+  { limit, offset }: Page,
+  total: number | null,
+): Generator<void, Found> {
+  const size = sliceOf(line, terms.length);
+  const rest = terms.length === 0 ? "TRUE" : terms.map(({ text }) => text).join(" AND ");
+  const wanted = terms.flatMap(({ parameters }) => parameters);
+  const seqs: number[] = [];
+  let found = 0;
+  for (let before = Number.MAX_SAFE_INTEGER;;) {
+    const slice = newest(line, before, size);
+    const { entries, last, matches } = db.get(
+      `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches
+       FROM (${slice.text}) l ${join}`,
+      ...wanted,
+      ...slice.parameters,
+    )!;
+    const skip = Math.max(0, offset - found);
+    const room = limit - seqs.length;
+    if (room > 0 && Number(matches) > skip) {
+      const few = terms.length === 0 ? newest(line, before, skip + room) : slice;
+      const rows = db.all(
+        `SELECT l.seq FROM (${few.text}) l ${join} WHERE ${rest} ORDER BY l.seq DESC LIMIT ? OFFSET ?`,
+        ...few.parameters,
+        ...wanted,
+        room,
+        skip,
+      );
+      seqs.push(...rows.map(({ seq }) => Number(seq)));
+    }
+    found += Number(matches);
+    if (Number(entries) < size || (total !== null && seqs.length === limit)) return { total: total ?? found, seqs };
+    before = Number(last);
+    yield;
+  }
+}
+
+/** How many runs of a line are gone through without a break: the fewer, the more is looked at for each of them. */
+function sliceOf(line: Line | null, terms: number): number {
+  const values = line === null || line.by === "label" ? 1 : line.values.length;
+  return Math.ceil(Math.min(SLICE / (1 + terms), MERGED / Math.max(1, values)));
 }

@@ -1,11 +1,11 @@
 import type { Failure } from "../failure.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
-import type { LogEntry, LogLevel } from "../log.ts";
-import type { Labels, Run, RunIdentity, RunStatus } from "../run.ts";
-import { retryTime, type Step, stepId, type StepRecord, type StepStatus } from "../step.ts";
+import type { LogLevel, LogText } from "../log.ts";
+import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
+import { parseStep, retryTime, type Step, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
 import type { AwaitedPause } from "../store.ts";
 import { isoTime } from "../time.ts";
-import type { PauseKind, PauseRecord, Wait, WaitStatus } from "../wait.ts";
+import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../wait.ts";
 import type { SqliteRow } from "./sqlite_database.ts";
 import type { HeldRun } from "./sqlite_held.ts";
 
@@ -14,11 +14,16 @@ export const SELECT_RUN = "SELECT r.*, i.payload FROM holdfast_runs r JOIN holdf
 
 /** A row of {@linkcode SELECT_RUN} as a run. */
 export function toRun(row: SqliteRow): Run {
+  return parseRun(toRunText(row));
+}
+
+/** A row of {@linkcode SELECT_RUN} as a run, its values as they are stored. */
+export function toRunText(row: SqliteRow): RunText {
   return {
     ...toRunIdentity(row),
     status: row.status as RunStatus,
-    payload: json(row.payload),
-    output: json(row.output),
+    payload: text(row.payload),
+    output: text(row.output),
     error: text(row.error),
     failedStepName: text(row.failed_step),
     failure: failure(row.failure),
@@ -63,6 +68,11 @@ function toLabels(text: string): Labels {
 
 /** A row of `holdfast_steps` as a step of the run. */
 export function toStep(runId: string, row: SqliteRow): Step {
+  return parseStep(toStepText(runId, row));
+}
+
+/** The same, its output as it is stored. */
+export function toStepText(runId: string, row: SqliteRow): StepText {
   const failed = failure(row.failure);
   return {
     id: stepId(runId, row.name as string),
@@ -70,7 +80,7 @@ export function toStep(runId: string, row: SqliteRow): Step {
     name: row.name as string,
     index: Number(row.position),
     status: (row.status === "retrying" ? "failed" : row.status) as StepStatus,
-    output: json(row.output),
+    output: text(row.output),
     error: failed?.message ?? null,
     failure: failed,
     attempts: Number(row.attempts),
@@ -96,14 +106,19 @@ export function toStepRecord(row: SqliteRow, now: number): StepRecord {
 
 /** A row of `holdfast_pauses` as a wait of the run. */
 export function toWait(runId: string, row: SqliteRow): Wait {
+  return parseWait(toWaitText(runId, row));
+}
+
+/** The same, its values as they are stored. */
+export function toWaitText(runId: string, row: SqliteRow): WaitText {
   return {
     id: row.id as string,
     runId,
     name: row.name as string,
-    metadata: json(row.metadata),
+    metadata: text(row.metadata),
     status: row.status as WaitStatus,
     outcome: row.outcome as Wait["outcome"],
-    payload: json(row.payload),
+    payload: text(row.payload),
     signalId: text(row.signal_id),
     createdAt: isoTime(Number(row.created_at)),
     deadlineAt: isoTime(integer(row.deadline_at)),
@@ -151,15 +166,15 @@ export function toAwaitedRetry(row: SqliteRow): AwaitedPause {
   return { waitId: null, name: row.name as string, deadlineAt: isoTime(integer(row.retry_at)) };
 }
 
-/** A row of `holdfast_logs` as a log entry of the run. */
-export function toLogEntry(runId: string, row: SqliteRow): LogEntry {
+/** A row of `holdfast_logs` as a log line of the run, its data as it is stored. */
+export function toLogText(runId: string, row: SqliteRow): LogText {
   return {
     id: row.id as string,
     runId,
     stepName: text(row.step_name),
     level: row.level as LogLevel,
     message: row.message as string,
-    data: json(row.data),
+    data: text(row.data),
     timestamp: isoTime(Number(row.written_at)),
   };
 }

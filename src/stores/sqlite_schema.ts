@@ -7,6 +7,7 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `timer_at` is when time will wake a waiting run. Both are NULL for most runs, and their indexes are partial: runs
 // that are finished, asleep or blocked cost a claim nothing.
 // `origin_id` is that of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
+// `no` counts the log lines of a run, from 1.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -99,6 +100,7 @@ CREATE TABLE holdfast_steps (
   completed_at INTEGER,
   UNIQUE (run_seq, name)
 ) STRICT;
+CREATE INDEX holdfast_steps_by_position ON holdfast_steps (run_seq, position);
 
 CREATE TABLE holdfast_pauses (
   seq INTEGER PRIMARY KEY,
@@ -121,18 +123,19 @@ CREATE TABLE holdfast_pauses (
   first_resumed_at INTEGER,
   UNIQUE (run_seq, kind, name)
 ) STRICT;
+CREATE INDEX holdfast_pauses_by_kind ON holdfast_pauses (run_seq, kind);
 
 CREATE TABLE holdfast_logs (
-  seq INTEGER PRIMARY KEY,
-  id TEXT NOT NULL UNIQUE,
+  id TEXT PRIMARY KEY,
   run_seq INTEGER NOT NULL REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  no INTEGER NOT NULL,
   step_name TEXT,
   level TEXT NOT NULL,
   message TEXT NOT NULL,
   data TEXT,
-  written_at INTEGER NOT NULL
+  written_at INTEGER NOT NULL,
+  UNIQUE (run_seq, no)
 ) STRICT;
-CREATE INDEX holdfast_logs_by_run ON holdfast_logs (run_seq, seq);
 
 CREATE TABLE holdfast_deleted (
   id TEXT PRIMARY KEY,

@@ -2,9 +2,9 @@ import { StoreError, WaitExpiredError } from "../error.ts";
 import { type Host, pause, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
-import type { LogEntry, NewLogEntry } from "../log.ts";
-import type { Run, RunFilter, RunIdentity, RunPage } from "../run.ts";
-import type { ExecutingStep, SavedStep, Step, StepWrite } from "../step.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
+import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../run.ts";
+import { type ExecutingStep, parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
 import type {
   Activity,
   ActivityCursor,
@@ -12,23 +12,30 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  FoundRuns,
   NewRun,
+  Part,
   PauseRequest,
   PauseResult,
   Renewal,
   Retention,
+  RunQuery,
   RunState,
   SignalOutcome,
   Store,
+  ValuePart,
+  ValuePlace,
 } from "../store.ts";
-import type { Signal, Wait } from "../wait.ts";
+import { parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
 import { backUp } from "./backup.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
-import { listRuns } from "./sqlite_list.ts";
+import { findRuns, listRuns } from "./sqlite_list.ts";
+import { appendLines } from "./sqlite_logs.ts";
+import { readLogs, readRuns, readSteps, readValue, readWaits } from "./sqlite_parts.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
-import { SELECT_RUN, toLogEntry, toRun, toStep, toWait } from "./sqlite_rows.ts";
+import { SELECT_RUN, toRun, toWait } from "./sqlite_rows.ts";
 import {
   cancelRun,
   deleteRun,
@@ -330,17 +337,13 @@ export class SqliteStore implements Store {
   }
 
   /** The recorded steps of a run, in the order of their index. */
-  getSteps(runId: string): Promise<Step[]> {
-    const sql = "SELECT s.* FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE r.id = ? " +
-      "ORDER BY s.position, s.seq";
-    return this.#read(() => this.#db.all(sql, runId).map((row) => toStep(runId, row)));
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
   }
 
   /** The waits of a run, in the order in which they were prepared. */
-  getWaits(runId: string): Promise<Wait[]> {
-    const sql = "SELECT p.* FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
-      "WHERE r.id = ? AND p.kind = 'wait' ORDER BY p.seq";
-    return this.#read(() => this.#db.all(sql, runId).map((row) => toWait(runId, row)));
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
@@ -354,21 +357,43 @@ export class SqliteStore implements Store {
   }
 
   /** The kept log lines of a run, in the order in which they came. */
-  getLogs(runId: string): Promise<LogEntry[]> {
-    const sql = "SELECT l.* FROM holdfast_logs l JOIN holdfast_runs r ON r.seq = l.run_seq WHERE r.id = ? " +
-      "ORDER BY l.seq";
-    return this.#read(() => this.#db.all(sql, runId).map((row) => toLogEntry(runId, row)));
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return this.#readInSlices(() => findRuns(this.#db, query));
+  }
+
+  /** Reads runs without parsing their values, until they have so many characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return this.#read(() => this.#db.snapshot(() => readRuns(this.#db, runIds, maxLength)));
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readSteps(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readWaits(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readLogs(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#read(() => readValue(this.#db, place, from));
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
-    const sql = "INSERT INTO holdfast_logs (id, run_seq, step_name, level, message, data, written_at) " +
-      "SELECT ?, seq, ?, ?, ?, ?, ? FROM holdfast_runs WHERE id = ? ON CONFLICT DO NOTHING";
-    return this.#write(() => {
-      for (const { id, runId, stepName, level, message, data, writtenAt } of entries) {
-        this.#db.run(sql, id, stepName, level, message, data, writtenAt, runId);
-      }
-    });
+    return this.#write(() => appendLines(this.#db, entries));
   }
 
   /** How runs stand, each in a text that is another whenever something was committed in the run. */

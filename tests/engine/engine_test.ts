@@ -553,6 +553,8 @@ forEachStore("getRuns() refuses a wrong filter", async (context) => {
       { offset: 1_000_001 },
       { labels: { "a b": "c" } },
       { labels: [] },
+      { jobName: Array(51).fill("echo") },
+      { labels: Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`k${n}`, "v"])) },
     ]
   ) {
     const listing = engine.getRuns(filter as never);

@@ -654,6 +654,25 @@ forEachStore("step.log tells in which step a line was written, and persistLogs()
   assert.ok(logs[3]!.message.length < 9_000 && logs[3]!.message.isWellFormed());
 });
 
+forEachStore("step.log cuts a line of more than 8 KiB: what is told is what is kept", async ({ store, host }) => {
+  const job = aJob((step) => {
+    step.log.info("hello", { rows: "x".repeat(100_000) });
+    step.log.info("€".repeat(100_000), { row: 3 });
+  });
+  await using engine = createEngine({ store, host, jobs: { job } }).use(persistLogs());
+  const events = recordEvents(engine);
+
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+
+  const told = events.flatMap((event) => event.type === "log:write" ? [[event.message, event.data]] : []);
+  const kept = (await engine.getLogs(id)).map(({ message, data }) => [message, data]);
+  assert.deepEqual(told, kept);
+  assert.deepEqual(told[0], ["hello", { cut: true, bytes: 100_011 }]);
+  assert.match(told[1]![0] as string, /^€{2000,}… \(cut\)$/);
+  assert.deepEqual(told[1]![1], { row: 3 });
+});
+
 forEachStore("step.execution counts interruptions, by a crash as by a stop", async (context) => {
   const { store, host } = context;
   const executions: number[] = [];

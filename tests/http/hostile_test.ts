@@ -465,17 +465,20 @@ Deno.test("POST /trigger and POST /signal refuse texts of a megabyte wherever a 
   await assertWell(service);
 });
 
-forEachStore("GET /runs answers the last page that can be asked for, and forty thousand job names", async (context) => {
-  await using service = aService({}, context);
-  await service.engine.trigger("echo", {});
-  const names = Array.from({ length: 40_000 }, (_, n) => `jobName=job-${n}`).join("&");
+forEachStore(
+  "GET /runs answers the last page that can be asked for, and refuses forty thousand job names",
+  async (context) => {
+    await using service = aService({}, context);
+    await service.engine.trigger("echo", {});
+    const names = Array.from({ length: 40_000 }, (_, n) => `jobName=job-${n}`).join("&");
 
-  const last = await provoke(service, "GET", "/runs?offset=1000000");
-  const many = await provoke(service, "GET", `/runs?${names}&jobName=echo`);
+    const last = await provoke(service, "GET", "/runs?offset=1000000");
+    const many = await provoke(service, "GET", `/runs?${names}&jobName=echo`);
 
-  assert.deepEqual(last.body, { runs: [], total: 1, hasMore: false });
-  assert.deepEqual([many.status, many.body.total], [200, 1]);
-});
+    assert.deepEqual(last.body, { runs: [], total: 1, hasMore: false });
+    assert.deepEqual([many.status, many.body.code], [400, "invalid_request"]);
+  },
+);
 
 Deno.test("GET /runs/subscribe ignores a limit, an offset and a status, whatever they are", async () => {
   await using service = aService();
@@ -742,9 +745,10 @@ for (const [what, scope] of Object.entries(SCOPES)) {
 
 Deno.test("GET /runs shows nothing if scope and client together ask for more labels than a run can have", async () => {
   const labels = Object.fromEntries(Array.from({ length: 64 }, (_, n) => [`k${n}`, "v"]));
-  const query = Object.keys(labels).map((key) => `label.${key}=v`).join("&");
+  const own = Object.fromEntries(Object.entries(labels).slice(15));
+  const query = Object.keys(labels).slice(0, 16).map((key) => `label.${key}=v`).join("&");
   await using service = aGuardedService({
-    scopeRuns: (_context, filter) => ({ ...filter, labels: { ...filter.labels, org: "a" } }),
+    scopeRuns: (_context, filter) => ({ ...filter, labels: { ...filter.labels, ...own, org: "a" } }),
   });
   await service.engine.trigger("echo", {}, { labels });
 
@@ -895,7 +899,8 @@ for (const [name, { method, path }] of needARun) {
     const missing = await ask(uuidV7(0), waitId);
     const noWait = await ask(runId, uuidV7(0));
 
-    assert.deepEqual(foreign, { status: 404, calls: ["getRun"] });
+    const call = ["steps", "waits", "logs"].includes(name) ? "readRuns" : "getRun";
+    assert.deepEqual(foreign, { status: 404, calls: [call] });
     assert.deepEqual([missing, noWait], [foreign, foreign]);
   });
 }

@@ -157,7 +157,7 @@ Deno.test("fetch() answers 503 and tells onError while the store cannot answer",
   const host = new FakeHost();
   const store = new MemoryStore({ host });
   const error = new StoreError("The database is locked: /secret/jobs.db");
-  store.getRuns = () => Promise.reject(error);
+  store.findRuns = () => Promise.reject(error);
   store.enqueue = () => Promise.reject(error);
   await using service = aService({ onError: (error) => heard.push(error) }, { store, host });
 

@@ -6,7 +6,7 @@ import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { anything, claimOne, forEachStore, pass } from "../support/for_each_store.ts";
-import { aService, type Service } from "../support/http.ts";
+import { aRequest, aService, type Service } from "../support/http.ts";
 
 const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";
 
@@ -260,14 +260,46 @@ forEachStore("GET /runs counts nothing if one label is asked for with two values
   assert.deepEqual([status, body], [200, { runs: [], total: 0, hasMore: false }]);
 });
 
-forEachStore("GET /runs takes a thousand job names and all the labels that a run may have", async (context) => {
-  await using service = aService({}, context);
-  const names = Array.from({ length: 1_000 }, (_, n) => `jobName=job-${n}`);
-  const labels = Array.from({ length: 64 }, (_, n) => `label.k${n}=v`);
+for (const path of ["/runs", "/runs/subscribe"]) {
+  forEachStore(`GET ${path} takes 50 job names and 16 labels, and refuses more`, async (context) => {
+    await using service = aService({}, context);
+    const names = Array.from({ length: 50 }, (_, n) => `jobName=job-${n}`);
+    const labels = Array.from({ length: 16 }, (_, n) => `label.k${n}=v`);
+    const queries = [[...names, ...labels], [...names, "jobName=job-1"], [...labels, "label.k1=v"]];
 
-  const { status, body } = await service.ask("GET", `/runs?${[...names, ...labels].join("&")}`);
+    const answers = [];
+    for (const query of queries) {
+      const response = await service.handler.fetch(aRequest("GET", `${path}?${query.join("&")}`));
+      if (response.status === 200) await response.body!.cancel();
+      answers.push(response.status === 200 ? 200 : [response.status, (await response.json()).error]);
+    }
 
-  assert.deepEqual([status, body.total], [200, 0]);
+    assert.deepEqual(answers, [
+      200,
+      [400, "A list takes at most 50 job names, not 51"],
+      [400, "A list takes at most 16 labels, not 17"],
+    ]);
+  });
+}
+
+forEachStore("GET /runs counts only the labels of the client, and not those that a scope adds", async (context) => {
+  const own = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`own${n}`, "v"]));
+  const jobName = ["echo", ...Array.from({ length: 60 }, (_, n) => `job-${n}`)];
+  await using service = aService({
+    auth: {
+      authenticate: () => {},
+      onRunAccess: () => {},
+      scopeRuns: (_context, filter) => ({ ...filter, jobName, labels: { ...filter.labels, ...own } }),
+    },
+  }, context);
+  const labels = Object.fromEntries(Array.from({ length: 16 }, (_, n) => [`k${n}`, "v"]));
+  await service.engine.trigger("echo", {}, { labels: { ...own, ...labels } });
+  await service.engine.trigger("echo", {}, { labels });
+
+  const query = Object.keys(labels).map((key) => `label.${key}=v`).join("&");
+  const { status, body } = await service.ask("GET", `/runs?${query}`);
+
+  assert.deepEqual([status, body.total], [200, 1]);
 });
 
 forEachStore("no route shows a stack: /run, /runs and /steps tell the message and the step", async (context) => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { narrow, narrowList, readScope } from "../../src/http/scope.ts";
+import { addedBy, narrow, narrowList, readScope } from "../../src/http/scope.ts";
 import { matches, type RunFilter } from "../../src/run.ts";
 import { aService } from "../support/http.ts";
 
@@ -60,6 +60,24 @@ Deno.test("narrowList() keeps jobs and labels, and nothing else", () => {
 
   assert.deepEqual(given(narrowed), { labels: { team: "x", org: "a" } });
 });
+
+const ADDED: [scope: RunFilter, filter: RunFilter, added: unknown][] = [
+  [{}, {}, null],
+  [{ labels: { org: "a" } }, {}, { labels: ["org"], jobs: false }],
+  [{ labels: { 1: "x", org: "a" } }, { labels: { 1: "x" } }, { labels: ["org"], jobs: false }],
+  [{ labels: { org: "a" } }, { labels: { org: "a" } }, null],
+  [JSON.parse('{"labels":{"__proto__":"a"}}'), { labels: {} }, { labels: ["__proto__"], jobs: false }],
+  [{ jobName: "a" }, {}, { labels: [], jobs: true }],
+  [{ jobName: ["a"] }, { jobName: "a" }, null],
+  [{ jobName: ["a", "b"] }, { jobName: "a" }, { labels: [], jobs: true }],
+  [{ status: "failed", limit: 5 }, {}, null],
+];
+
+for (const [scope, filter, added] of ADDED) {
+  Deno.test(`addedBy() of ${JSON.stringify(scope)} to ${JSON.stringify(filter)} is ${JSON.stringify(added)}`, () => {
+    assert.deepEqual(addedBy(readScope(scope), filter), added);
+  });
+}
 
 const NO_SCOPES: unknown[] = [
   undefined,

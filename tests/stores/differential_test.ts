@@ -8,8 +8,8 @@ import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
-import { aFailure } from "../support/fixtures.ts";
 import { findWrongCount } from "../support/counts.ts";
+import { aFailure, aLine } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
 const SEEDS = 20;
@@ -118,6 +118,8 @@ class Script {
       () => this.#delete(),
       () => this.#renew(),
       () => this.#release(),
+      () => this.#appendLogs(),
+      () => this.#read(),
       () => this.#hasWorker(),
       () => operation("getLeases", [], (store) => store.getLeases()),
       () => operation("revoke", [this.#seen], (store) => store.revoke(this.#seen)),
@@ -257,6 +259,23 @@ class Script {
   #hasWorker(): Operation {
     const jobName = this.#chance.pick(["a", "b", "c"]);
     return operation("hasWorker", [jobName], (store) => store.hasWorker(jobName));
+  }
+
+  #appendLogs(): Operation {
+    const lines = Array.from({ length: 1 + this.#chance.int(3) }, () => aLine(this.#runId(), { id: this.#id() }));
+    return operation("appendLogs", lines, (store) => store.appendLogs(lines));
+  }
+
+  #read(): Operation {
+    const [runId, maxLength] = [this.#runId(), this.#chance.pick([1, 500, 1_000, Infinity])];
+    const after = this.#chance.pick([null, `step-${this.#stepNo - 2}`, this.#waitIds.at(-2) ?? null]);
+    return operation("read", [runId, after, maxLength], async (store) => [
+      await store.findRuns({ jobName: "a", limit: 3 }),
+      await store.readRuns(this.#runIds.slice(-5), maxLength),
+      await store.readSteps(runId, after, maxLength),
+      await store.readWaits(runId, after, maxLength),
+      await store.readLogs(runId, after, maxLength),
+    ]);
   }
 
   #lease(): Lease {

@@ -404,12 +404,18 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   await store.renew([{ lease: claim!.lease, progress: null }], 1_000);
   await store.finish(claim!.lease, { status: "completed", output: null }, null);
   await store.getMarks([claim!.run.id]);
+  await store.readRuns([claim!.run.id], 1_000);
+  for (const after of [null, "unknown"]) {
+    await store.readSteps(claim!.run.id, after, 1_000);
+    await store.readWaits(claim!.run.id, after, 1_000);
+    await store.readLogs(claim!.run.id, after, 1_000);
+  }
   await store.getActivity((await store.getActivity(null)).next);
   await store.purge({ completed: 0 }, 10);
   await store.claim(aClaimRequest());
 
-  // A few rows: the workers that are alive.
-  const small = /holdfast_workers|sqlite_schema|holdfast_schema/;
+  // A few rows: the workers that are alive, the columns of a table.
+  const small = /holdfast_workers|sqlite_schema|holdfast_schema|pragma_table_info/;
   const scans = [...statements].filter((sql) => /^\s*(SELECT|UPDATE|DELETE)/.test(sql) && !small.test(sql))
     .flatMap((sql) => {
       const parameters = Array.from(sql.matchAll(/\?/g), () => null);
@@ -426,8 +432,16 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
     );
   });
 
+  // A part of a long list is not found by sorting all of it.
+  const sorted = [...statements].filter((sql) => sql.includes("LIMIT ?")).filter((sql) => {
+    const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
+    return plan.some(({ detail }) => /USE TEMP B-TREE/.test(String(detail)));
+  });
+
   assert.deepEqual(scans, []);
   assert.deepEqual(slow, []);
+  assert.deepEqual(sorted, []);
   await store.close();
   database.close();
 });
@@ -480,6 +494,11 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
         { ...expected, runs: expected.runs.map(({ id }) => id) },
         JSON.stringify(page),
       );
+      const [key] = Object.keys(filter.labels ?? {}).reverse();
+      const scope = { labels: key === undefined ? [] : [key], jobs: key === undefined };
+      const found = await sqlite.findRuns({ ...page, scope });
+      assert.deepEqual(found.ids, expected.runs.map(({ id }) => id), JSON.stringify({ ...page, scope }));
+      assert.deepEqual([found.total, found.hasMore], [expected.total, expected.hasMore]);
     }
   }
 });

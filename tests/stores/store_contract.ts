@@ -10,6 +10,7 @@ import { enqueueCases } from "./contract/enqueue.ts";
 import { finishCases } from "./contract/finish.ts";
 import { leaseCases } from "./contract/lease.ts";
 import { openingCases } from "./contract/opening.ts";
+import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
 import { readingCases } from "./contract/reading.ts";
 import { retriggerCases } from "./contract/retrigger.ts";
@@ -55,5 +56,6 @@ const CASES = [
   ...cancelCases,
   ...deleteCases,
   ...readingCases,
+  ...partCases,
   ...activityCases,
 ];

@@ -1,5 +1,6 @@
 import type { Failure } from "../../src/failure.ts";
 import { uuidV7 } from "../../src/host.ts";
+import type { NewLogEntry } from "../../src/log.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest, NewRun } from "../../src/store.ts";
 import type { NewPause } from "../../src/wait.ts";
@@ -71,6 +72,20 @@ export function aClaimRequest(overrides: Partial<ClaimRequest> = {}): ClaimReque
     limit: 10,
     leaseMs: 1_000,
     maxAbandonments: 10,
+    ...overrides,
+  };
+}
+
+/** A log line of a run, with an id of its own. */
+export function aLine(runId: string, overrides: Partial<NewLogEntry> = {}): NewLogEntry {
+  return {
+    id: uuidV7(FAKE_START),
+    runId,
+    stepName: null,
+    level: "info",
+    message: "hello",
+    data: null,
+    writtenAt: FAKE_START,
     ...overrides,
   };
 }

@@ -3,7 +3,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { TerminalStatus } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
-import { A_JOB, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aFailure, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, look, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -135,11 +135,6 @@ test("purge() removes everything that belongs to a run", async ({ store }) => {
   assert.equal(await store.getWait(review.id), null);
   assert.equal((await add(store, { idempotencyKey: "once" })).disposition, "created");
 });
-
-function aLine(runId: string) {
-  const id = uuidV7(FAKE_START);
-  return { id, runId, stepName: null, level: "info", message: "hello", data: null, writtenAt: FAKE_START } as const;
-}
 
 /** Adds a run that has ended like this. No older run may be due. */
 async function addEnded(store: Store, status: TerminalStatus): Promise<string> {

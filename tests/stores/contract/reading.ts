@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
-import type { NewLogEntry } from "../../../src/log.ts";
 import type { Labels, RunFilter } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -306,6 +305,59 @@ test("appendLogs() keeps lines of a run that has ended", async ({ store }) => {
   assert.equal((await store.getLogs(ended.id)).length, 1);
 });
 
+test("appendLogs() cuts a line of more than 8 KiB, and says so", async ({ store }) => {
+  const { run } = await add(store);
+  const data = JSON.stringify("x".repeat(10_000));
+
+  await store.appendLogs([aLine(run.id, { message: "y".repeat(10_000) }), aLine(run.id, { data })]);
+
+  const [long, large] = await store.getLogs(run.id);
+  assert.match(long!.message, /^y{8000,}… \(cut\)$/);
+  assert.deepEqual([large!.message, large!.data], ["hello", { cut: true, bytes: 10_002 }]);
+});
+
+test("appendLogs() keeps the newest 10,000 lines of a run, and says how many older ones there were", async ({ store }) => {
+  const [{ run }, { run: other }] = [await add(store), await add(store)];
+  const lines = Array.from({ length: 10_053 }, (_, n) => aLine(run.id, { message: `line ${n + 1}`, writtenAt: n }));
+
+  await store.appendLogs([...lines.slice(0, 10_000), aLine(other.id)]);
+  const full = await store.getLogs(run.id);
+  await store.appendLogs([lines[10_000]!]);
+  const one = await store.getLogs(run.id);
+  await store.appendLogs(lines.slice(10_001));
+  const [note, ...kept] = await store.getLogs(run.id);
+
+  assert.deepEqual(full.map(({ message }) => message), lines.slice(0, 10_000).map(({ message }) => message));
+  assert.deepEqual([one.length, one[0]!.data, one[1]!.message], [10_001, { dropped: 1 }, "line 2"]);
+  assert.deepEqual(note, {
+    id: lines[52]!.id,
+    runId: run.id,
+    stepName: null,
+    level: "warn",
+    message: "Older lines were dropped: 53 (a run keeps its newest 10000)",
+    data: { dropped: 53 },
+    timestamp: isoTime(52),
+  });
+  assert.deepEqual(kept.map(({ id }) => id), lines.slice(53).map(({ id }) => id));
+  assert.equal((await store.getLogs(other.id)).length, 1);
+});
+
+test("readLogs() goes on with the oldest line that is left when the others were dropped meanwhile", async ({ store }) => {
+  const { run } = await add(store);
+  const lines = Array.from({ length: 10_020 }, () => aLine(run.id));
+  await store.appendLogs(lines.slice(0, 10_000));
+  const first = (await store.readLogs(run.id, null, 1))!;
+
+  await store.appendLogs(lines.slice(10_000));
+  const next = (await store.readLogs(run.id, first.items[0]!.id, 1_000_000))!;
+
+  assert.deepEqual(first.items.map(({ id }) => id), [lines[0]!.id]);
+  assert.deepEqual(next.items.slice(0, 2).map(({ id, data }) => [id, data]), [
+    [lines[19]!.id, '{"dropped":20}'],
+    [lines[20]!.id, null],
+  ]);
+});
+
 test("getVersion() answers a number", async ({ store }) => {
   const version = await store.getVersion();
 
@@ -321,17 +373,4 @@ async function addVarious(store: Store): Promise<void> {
     aRun({ jobName: "report", payload: '"r"' }),
     aRun({ jobName: "import", payload: '"i-acme-eu"', labels: { org: "acme", region: "eu", team: "x" } }),
   ]);
-}
-
-function aLine(runId: string, overrides: Partial<NewLogEntry> = {}): NewLogEntry {
-  return {
-    id: uuidV7(FAKE_START),
-    runId,
-    stepName: null,
-    level: "info",
-    message: "hello",
-    data: null,
-    writtenAt: FAKE_START,
-    ...overrides,
-  };
 }
