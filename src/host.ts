@@ -55,6 +55,16 @@ export function uuidV7(now: number): string {
   return `${time.slice(0, 8)}-${time.slice(8, 12)}-7${random.slice(15)}`;
 }
 
+/** Waits for something, but not longer than `ms` milliseconds of the host's time. */
+export async function within(host: Host, ms: number, work: Promise<unknown>): Promise<void> {
+  const enough = new AbortController();
+  try {
+    await Promise.race([work, pause(host, ms, enough.signal)]);
+  } finally {
+    enough.abort();
+  }
+}
+
 /** Waits for `ms` milliseconds of the host's time, or until `abortSignal` fires. */
 export function pause(host: Host, ms: number, abortSignal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -1,13 +1,18 @@
+import { kindOf } from "./kind_of.ts";
+
 /**
  * Refuses an option that does not exist: a misspelt one would otherwise be ignored.
  *
  * @param known The names that exist, as keys.
  * @param subject What takes the options, for the message: `createEngine()`.
- * @throws {TypeError} There is another name among the options.
+ * @throws {TypeError} The options are no object, or there is another name among them.
  */
 export function checkOptionNames(options: object, known: { readonly [name: string]: true }, subject: string): void {
+  const names = Object.keys(known).join(", ");
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new TypeError(`${subject} takes an object with ${names}, not ${kindOf(options)}`);
+  }
   for (const name of Object.keys(options)) {
-    if (Object.hasOwn(known, name)) continue;
-    throw new TypeError(`${subject} has no option "${name}"; it has ${Object.keys(known).join(", ")}`);
+    if (!Object.hasOwn(known, name)) throw new TypeError(`${subject} has no option "${name}"; it has ${names}`);
   }
 }

@@ -1,5 +1,6 @@
 import { isInstance, RetryAfterError } from "./error.ts";
 import type { Host } from "./host.ts";
+import { checkOptionNames } from "./option_names.ts";
 
 /**
  * How often and when a step whose function threw is tried again.
@@ -23,12 +24,22 @@ export interface RetryPolicy {
   jitter?: boolean | number;
 }
 
+const RETRY_OPTIONS: Record<keyof RetryPolicy, true> = {
+  maxAttempts: true,
+  delay: true,
+  backoff: true,
+  maxDelay: true,
+  jitter: true,
+};
+
 /**
  * Checks a policy, when a job is defined and when a step begins.
  *
+ * @throws {TypeError} It has a member that no policy has.
  * @throws {RangeError} A number is out of range.
  */
 export function checkRetryPolicy(policy: RetryPolicy): void {
+  checkOptionNames(policy, RETRY_OPTIONS, "retry");
   const { maxAttempts = 1, delay = 0, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1) {
     throw new RangeError(`retry.maxAttempts must be a positive integer, not ${maxAttempts}`);

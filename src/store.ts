@@ -73,11 +73,12 @@ export interface Store extends AsyncDisposable {
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]>;
 
   /**
-   * Lets go of a lease before its end, when nothing more is written under it: a run that still has it becomes
-   * pending at once, a run that was cancelled lets go of its key. Any other lease is none any more, and nothing
-   * happens.
+   * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
+   * once, a run that was cancelled frees its key. Any other lease is none any more, and nothing happens.
+   *
+   * @param progress The latest progress, if it has not been kept yet; kept only if the run still has the lease.
    */
-  release(lease: Lease): Promise<void>;
+  release(lease: Lease, progress?: JsonText | null): Promise<void>;
 
   /** All current leases, and the keys that cancelled runs still hold. */
   getLeases(): Promise<SeenLease[]>;
@@ -125,9 +126,15 @@ export interface Store extends AsyncDisposable {
    * Cancels a run that has not ended, and records the steps that are being executed as cancelled.
    *
    * @param requestId Makes a repeated call recognisable.
+   * @param progress The latest progress, if it has not been kept yet.
    * @returns The run as it stands now, or `null` if there is no such run or it had ended.
    */
-  cancel(runId: string, requestId: string, executing: readonly ExecutingStep[]): Promise<Run | null>;
+  cancel(
+    runId: string,
+    requestId: string,
+    executing: readonly ExecutingStep[],
+    progress?: JsonText | null,
+  ): Promise<Run | null>;
 
   /**
    * Deletes a run that has ended, with everything that belongs to it.

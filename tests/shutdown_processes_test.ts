@@ -82,9 +82,25 @@ Deno.test("a second signal ends a process whose shutdown takes long, with the ex
 
   child.signal("SIGTERM");
   await child.hear("signalled");
-  const status = await child.end("SIGTERM");
+  const signalling = setInterval(() => child.signal("SIGTERM"), 200);
+  const status = await child.hasEnded();
+  clearInterval(signalling);
 
   assert.equal(status.code, 143);
+});
+
+Deno.test("a signal that a process gets twice, as from `deno task`, stops it in good order", async () => {
+  await using child = new Child("stopping_server.ts");
+  const { url } = await child.hear("listens") as unknown as { url: string };
+  await trigger(url);
+  await child.hear("working");
+
+  child.signal("SIGINT");
+  await child.hear("signalled");
+  const status = await child.end("SIGINT");
+
+  assert.deepEqual([status.code, status.signal], [0, null]);
+  await child.hear("completed");
 });
 
 Deno.test("shutdownOnSignal() no longer listens when all has stopped", async () => {
@@ -99,6 +115,7 @@ Deno.test("shutdownOnSignal() no longer listens when all has stopped", async () 
 });
 
 const WRONG: [options: Record<string, unknown>, message: RegExp][] = [
+  [{ signals: ["SIGTERM", "SIGKILL"] }, /SIGKILL/],
   [{ servers: [] }, /^shutdownOnSignal\(\) has no option "servers"; it has server, signals, timeout$/],
   [{ server: {} }, /^The server of shutdownOnSignal\(\) must be that of Deno\.serve\(\) or .*, not an object$/],
   [{ server: null }, /^The server of shutdownOnSignal\(\) .*, not null$/],

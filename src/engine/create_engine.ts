@@ -10,7 +10,7 @@ import {
   ValidationError,
 } from "../error.ts";
 import type { RunEvent } from "../event.ts";
-import { systemHost } from "../host.ts";
+import { systemHost, within } from "../host.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
@@ -18,6 +18,7 @@ import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from 
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
+import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type {
   Engine,
@@ -56,6 +57,8 @@ import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
+// How long a stop waits for log lines that the store has not taken.
+const LAST_LINES_MS = 500;
 
 /**
  * Makes an engine.
@@ -67,6 +70,15 @@ const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
   return new JobEngine(options);
 }
+
+const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
+  idempotencyKey: true,
+  concurrencyKey: true,
+  coalesce: true,
+  labels: true,
+};
+const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
+const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
@@ -163,20 +175,23 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     worker.start();
   }
 
-  async stop({ timeout = DEFAULT_STOP_TIMEOUT_MS }: { timeout?: number } = {}): Promise<void> {
+  async stop(options: { timeout?: number } = {}): Promise<void> {
+    checkOptionNames(options, { timeout: true }, "stop()");
+    const { timeout = DEFAULT_STOP_TIMEOUT_MS } = options;
     checkDuration(timeout, "The timeout of stop()");
     this.#stopCount += 1;
     const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
     this.#stopStarted = null;
     const worker = this.#worker;
-    this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), stopStarted()]);
+    const { host } = this.#deps;
+    this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), within(host, timeout, stopStarted())]);
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
     this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
     this[INTERNALS].watches.endAll();
     this[INTERNALS].feed.endAll();
     for (const listener of this.#stopListeners) listener();
-    await Promise.all(this.#pending);
+    await within(host, LAST_LINES_MS, Promise.all(this.#pending));
     // Node 22 keeps a storage that was used for ever, and is slower with each. It works again when it is needed.
     this.#deps.currentStep.disable();
   }
@@ -233,7 +248,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.#listOf(runId, () => this.#store.getLogs(runId));
   }
 
-  async retrigger(runId: string, { from = "start" }: RetriggerOptions = {}): Promise<TriggerResult> {
+  async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {
+    checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
+    const { from = "start" } = options;
     if (from !== "start" && from !== "failure") throw new ValidationError('from must be "start" or "failure"');
     await this.migrate();
     const state = await this.#store.getRunState(runId);
@@ -257,7 +274,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.migrate();
     const executing = this.#worker.executingSteps(runId);
     const requestId = this.#deps.host.newId();
-    const run = await surely(() => this.#store.cancel(runId, requestId, executing));
+    const progress = this.#worker.progressOf(runId);
+    const run = await surely(() => this.#store.cancel(runId, requestId, executing, progress));
     if (run === null) {
       const { status } = await this.#runOf(runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
@@ -344,7 +362,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this;
   }
 
-  async runUntilIdle({ maxRuns, timeout }: IdleOptions = {}): Promise<{ executed: number }> {
+  async runUntilIdle(options: IdleOptions = {}): Promise<{ executed: number }> {
+    checkOptionNames(options, IDLE_OPTIONS, "runUntilIdle()");
+    const { maxRuns, timeout } = options;
     if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
       throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
     }
@@ -402,6 +422,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   /** The run that a trigger asks for. Labels that were stored already, as those of a retrigger, are not checked again. */
   async #requestedRun(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+    checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const schema = this.#labels;
     // Without a schema, newRun() checks them.

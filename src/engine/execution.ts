@@ -65,6 +65,7 @@ export class Execution {
   readonly #parked = Promise.withResolvers<void>();
   /** Resolves when the job has come to a checkpoint that it does not pass, or has returned. */
   readonly #checkpoint = Promise.withResolvers<void>();
+  #isAtCheckpoint = false;
   #parking: Promise<unknown> | null = null;
   #isParked = false;
   #hasReturned = false;
@@ -173,6 +174,7 @@ export class Execution {
 
   /** Notes that the job waits for something that never comes: it executes no code of its own any more. */
   noteCheckpoint(): void {
+    this.#isAtCheckpoint = true;
     this.#checkpoint.resolve();
   }
 
@@ -223,14 +225,16 @@ export class Execution {
 
   /**
    * The same promise for the job. It never settles once the run has parked, was interrupted, or its function has
-   * returned: what is left of the job does not go on, and cannot fail where nobody listens.
+   * returned: what is left of the job does not go on, and cannot fail where nobody listens. Nor does it settle once a
+   * branch of a job that is to stop has come to its checkpoint: the others stay where they are.
    */
   async forJob<T>(promise: Promise<T>): Promise<T> {
+    const mayGoOn = () => !this.isOver && !(this.#isStopping && this.#isAtCheckpoint);
     try {
       const value = await promise;
-      if (!this.isOver) return value;
+      if (mayGoOn()) return value;
     } catch (error) {
-      if (!this.isOver) throw error;
+      if (mayGoOn()) throw error;
     }
     return await this.#never();
   }
@@ -308,9 +312,10 @@ export class Execution {
     this.#onProgress();
   }
 
-  /** Notes that a write under the lease has kept progress: each sends the latest. */
+  /** Notes that a write under the lease has kept progress: what it was sent with, which may be older by now. */
   noteSavedProgress(progress: JsonText | null): void {
     this.#savedProgress = progress;
+    if (this.hasUnsavedProgress && !this.isOver) this.#onProgress();
   }
 
   /** Writes a value as JSON, within the limits of this engine. */
@@ -345,7 +350,24 @@ export function failedOutcome(thrown: unknown): Outcome {
     kind: "failed",
     // A step that took too long made an error of it: the run itself was not out of time.
     failure: { ...describeFailure(thrown), kind: "error" },
-    failedStepName: isInstance(thrown, StepError) ? thrown.stepName : null,
+    failedStepName: findFailedStep(thrown),
     thrown,
   };
+}
+
+// As many errors as are kept of a failure.
+const MAX_ERRORS = 5;
+
+/** The step whose failure was thrown, or is the cause of what was thrown; `null` if there is none. */
+function findFailedStep(thrown: unknown): string | null {
+  let error = thrown;
+  for (let depth = 0; depth < MAX_ERRORS && isInstance(error, Error); depth++) {
+    if (isInstance(error, StepError)) return error.stepName;
+    try {
+      error = error.cause;
+    } catch {
+      return null; // a getter that throws
+    }
+  }
+  return null;
 }

@@ -14,7 +14,6 @@ export interface LeaseTiming {
 
 // Progress that no other write has kept is kept so long after it was reported, in milliseconds.
 const PROGRESS_DELAY_MS = 100;
-const PROGRESS_RETRY_MS = 1_000;
 
 /**
  * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
@@ -71,11 +70,8 @@ export class LeaseKeeper {
 
   /** Keeps the progress that jobs have reported, soon: unless a step or a pause does so before. */
   keepProgress(): void {
-    if (this.#kept.size > 0) this.#keepProgressIn(PROGRESS_DELAY_MS);
-  }
-
-  #keepProgressIn(ms: number): void {
-    this.#cancelProgressTimer ??= this.#deps.host.schedule(ms, async () => {
+    if (this.#kept.size === 0) return;
+    this.#cancelProgressTimer ??= this.#deps.host.schedule(PROGRESS_DELAY_MS, async () => {
       this.#cancelProgressTimer = null;
       const unsaved = [...this.#kept.values()].filter(({ hasUnsavedProgress }) => hasUnsavedProgress);
       if (unsaved.length === 0) return;
@@ -83,10 +79,7 @@ export class LeaseKeeper {
         await this.#renewSome(unsaved);
       } catch (error) {
         this.#deps.hub.publishError(error);
-      }
-      // What the store could not take now, and what was reported meanwhile.
-      if (unsaved.some((execution) => execution.hasUnsavedProgress && this.#kept.has(execution.claim.run.id))) {
-        this.#keepProgressIn(PROGRESS_RETRY_MS);
+        this.keepProgress();
       }
     });
   }

@@ -32,6 +32,8 @@ export interface ShutdownOptions {
 
 const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, signals: true, timeout: true };
 const CLOSE_IDLE_EVERY_MS = 100;
+// `deno task`, a shell and systemd can send one signal twice: to the group of processes, and on to each.
+const ONE_SIGNAL_MS = 1_000;
 // How long answers that were begun before the engine stopped may take: a client that does not read would hold them open.
 const LAST_ANSWERS_MS = 2_000;
 
@@ -41,8 +43,8 @@ const LAST_ANSWERS_MS = 2_000;
  * First the server refuses new connections. Then the engine stops: jobs come to their next checkpoint, leases are
  * released, and event streams end. A server would wait for those permanently, so that its own end comes last; clients
  * that have not read their answers two seconds later are not waited for. When nothing else keeps it busy, the process
- * then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy. A second signal ends it at once, with the exit code that
- * a shell gives it (128 and the number of the signal).
+ * then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy. Another signal
+ * more than a second later ends it at once, with the exit code that a shell gives it (128 and the number of the signal).
  *
  * With `deno serve --parallel` each thread has an engine of its own, and each has to call this.
  *
@@ -69,17 +71,19 @@ export async function shutdownOnSignal(
   checkOptions(options);
   const { server, signals = ["SIGINT", "SIGTERM"], timeout } = options;
   const first = Promise.withResolvers<void>();
-  let isStopping = false;
-  const listeners = signals.map((signal) => {
-    const listener = () => {
-      if (isStopping) process.exit(128 + numberOf(signal)!);
-      isStopping = true;
-      first.resolve();
-    };
-    process.on(signal as "SIGTERM", listener); // the names have been checked
-    return { signal, listener };
-  });
+  let firstAt = -Infinity;
+  const listeners: { signal: string; listener: () => void }[] = [];
   try {
+    for (const signal of signals) {
+      const listener = () => {
+        const isSecond = performance.now() - firstAt > ONE_SIGNAL_MS;
+        if (isSecond && firstAt !== -Infinity) process.exit(128 + numberOf(signal)!);
+        if (firstAt === -Infinity) firstAt = performance.now();
+        first.resolve();
+      };
+      process.on(signal as "SIGTERM", listener); // the names have been checked
+      listeners.push({ signal, listener });
+    }
     await first.promise;
     const closing = server === undefined ? Promise.resolve() : close(server);
     closing.catch(() => {}); // it is awaited below

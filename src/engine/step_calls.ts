@@ -4,6 +4,7 @@ import type { Failure } from "../failure.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
 import { decode, type Json, type JsonText } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../retry.ts";
 import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../time.ts";
@@ -12,6 +13,8 @@ import type { PauseCalls } from "./pause_calls.ts";
 import type { DueRetry } from "./pauses.ts";
 import { persist } from "./persist.ts";
 import { StepNames } from "./step_names.ts";
+
+const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
 
 type Work = (tools: StepTools) => unknown;
 
@@ -53,6 +56,7 @@ export class StepCalls {
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
+    checkOptionNames(options, STEP_OPTIONS, "step.run()");
     const { retry = this.#execution.retry, timeout } = options;
     checkRetryPolicy(retry);
     checkTimeout(timeout, givenName);

@@ -1,5 +1,5 @@
 import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
-import { pause } from "../host.ts";
+import { within } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { JsonText } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
@@ -90,8 +90,10 @@ export class Worker {
   readonly #keeper: LeaseKeeper;
   readonly #watch: LeaseWatch;
   readonly #stopping = new AbortController();
-  /** Resolves when everything that still runs was interrupted: from then on, no lease is kept for it. */
-  readonly #stopped = Promise.withResolvers<void>();
+  /** What releases the leases that are kept as long as code of their jobs runs: called when the worker has stopped. */
+  readonly #keptUntilStop = new Set<() => void>();
+  /** Fires at the end of a stop: what the store could not take by then is given up. */
+  readonly #givenUp = new AbortController();
   /** Runs that were cancelled here while a claim was under way, which may still bring them. */
   readonly #cancelled = new Set<string>();
   #hasStopped = false;
@@ -168,7 +170,7 @@ export class Worker {
       else {
         // What an interrupted run still holds may be let go of in a moment.
         isLastLook = true;
-        await this.#within(GRACE_MS, this.#allEnded());
+        await within(this.#deps.host, GRACE_MS, this.#allEnded());
       }
     }
     const isExecuting = (runId: string) => this.#executions.has(runId);
@@ -186,11 +188,13 @@ export class Worker {
     const reason = new HoldfastError("unavailable", "The engine is stopping");
     this.#stopping.abort(reason);
     this.#nap.wake();
-    await this.#within(timeout, this.#reachCheckpoints(reason));
+    const { host } = this.#deps;
+    await within(host, timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.interrupt(reason);
-    this.#stopped.resolve();
-    await this.#within(2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
+    for (const release of this.#keptUntilStop) release();
+    await within(host, 2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
+    this.#givenUp.abort(reason);
   }
 
   async #reachCheckpoints(reason: Error): Promise<void> {
@@ -205,13 +209,6 @@ export class Worker {
     await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
   }
 
-  /** Waits for something, but not longer than so many milliseconds. */
-  async #within(ms: number, work: Promise<unknown>): Promise<void> {
-    const enough = new AbortController();
-    await Promise.race([work, pause(this.#deps.host, ms, enough.signal)]);
-    enough.abort();
-  }
-
   async #allEnded(): Promise<void> {
     while (this.#running.size > 0) await Promise.all(this.#running);
   }
@@ -219,7 +216,9 @@ export class Worker {
   async #work(): Promise<void> {
     const { host, hub } = this.#deps;
     while (!this.#stopping.signal.aborted) {
-      let napMs = this.#settings.pollingInterval * (0.9 + host.random() / 5);
+      // A worker counts as alive for the length of its leases after each claim.
+      const { pollingInterval, staleThreshold } = this.#settings;
+      let napMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
       try {
         const { nextTimerAt, hasMore, now } = await this.#claim();
         await this.#watch.look();
@@ -310,7 +309,7 @@ export class Worker {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await execute(execution, this.#jobs.get(run.jobName)!);
     // What a step returns right after the signal still counts.
-    if (outcome.kind === "interrupted") await this.#within(GRACE_MS, bodyEnded);
+    if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
@@ -327,8 +326,19 @@ export class Worker {
    */
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
-    await Promise.race([bodyEnded, this.#stopped.promise]);
-    await persist(() => store.release(execution.claim.lease), this.#deps, this.#stopping.signal).catch(() => {});
+    await this.#untilStopped(bodyEnded);
+    const release = () => store.release(execution.claim.lease, execution.progress);
+    await persist(release, this.#deps, this.#givenUp.signal).catch((error) => this.#deps.hub.publishError(error));
     this.#nap.wake();
+  }
+
+  /** Waits for something, but not longer than until the worker has stopped. */
+  async #untilStopped(work: Promise<void>): Promise<void> {
+    if (this.#hasStopped) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#keptUntilStop.add(resolve);
+    work.then(resolve);
+    await promise;
+    this.#keptUntilStop.delete(resolve);
   }
 }

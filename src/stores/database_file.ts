@@ -69,7 +69,11 @@ export async function createDatabaseFile(path: string, refusal: string): Promise
   } catch (error) {
     if (error instanceof StoreError) throw error;
     const { code, message } = error as Error & { code?: unknown };
-    if (code === "EEXIST") return false;
+    if (code === "EEXIST") {
+      // Made by another process a moment ago, or a link to a file that does not exist: that is made without `x`.
+      if (statSync(path, { throwIfNoEntry: false }) === undefined) closeSync(openSync(path, "a", 0o600));
+      return false;
+    }
     const reason = code === "ENOENT" || code === "ENOTDIR" ? "its directory does not exist; make it first" : message;
     throw new StoreError(`${refusal}: ${reason}`, { cause: error });
   }

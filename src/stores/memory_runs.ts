@@ -133,13 +133,13 @@ export class MemoryRuns {
   }
 
   /** Takes a run from its worker: it can be claimed again. */
-  interrupt(run: KeptRun, now: number): void {
+  interrupt(run: KeptRun, now: number, progress: JsonText | null = null): void {
     run.status = "pending";
     run.lease = null;
     run.generation += 1;
     run.interruptions += 1;
     this.#letGoUnlessKept(run);
-    this.touch(run, now);
+    this.touch(run, now, progress);
   }
 
   /** Takes a run from a worker that has not been heard of. */
@@ -165,7 +165,12 @@ export class MemoryRuns {
   }
 
   /** Ends a run, with its pauses. */
-  end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
+  end(
+    run: KeptRun,
+    ending: Ending | { status: "cancelled" },
+    now: number,
+    progress: JsonText | null = null,
+  ): void {
     closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
     if (ending.status === "cancelled") this.#keepKey(run, now);
     run.status = ending.status;
@@ -177,7 +182,7 @@ export class MemoryRuns {
     run.completedAt = now;
     this.#open.delete(run.id);
     this.#letGoUnlessKept(run);
-    this.touch(run, now);
+    this.touch(run, now, progress);
   }
 
   /** Deletes a run. A key that it was cancelled with stays held. */

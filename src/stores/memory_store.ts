@@ -165,10 +165,10 @@ export class MemoryStore implements Store {
   }
 
   /** Lets go of a lease before its end. */
-  release(lease: Lease): Promise<void> {
+  release(lease: Lease, progress: JsonText | null = null): Promise<void> {
     return this.#perform((now) => {
       const run = this.#runs.findUnder(lease);
-      if (run !== undefined) this.#runs.interrupt(run, now);
+      if (run !== undefined) this.#runs.interrupt(run, now, progress);
       else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
     });
   }
@@ -302,14 +302,19 @@ export class MemoryStore implements Store {
   }
 
   /** Cancels a run that has not ended, and records the steps that are being executed as cancelled. */
-  cancel(runId: string, requestId: string, executing: readonly ExecutingStep[]): Promise<Run | null> {
+  cancel(
+    runId: string,
+    requestId: string,
+    executing: readonly ExecutingStep[],
+    progress: JsonText | null = null,
+  ): Promise<Run | null> {
     return this.#perform((now) => {
       const run = this.#runs.get(runId);
       if (run === undefined) return null;
       if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
       run.cancelledBy = requestId;
       cancelSteps(run, executing, now);
-      this.#runs.end(run, { status: "cancelled" }, now);
+      this.#runs.end(run, { status: "cancelled" }, now, progress);
       return toRun(run);
     });
   }

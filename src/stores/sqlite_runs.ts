@@ -144,14 +144,16 @@ export function renewLeases(
 }
 
 /** Lets go of a lease. See `Store.release()`. */
-export function releaseLease(db: SqliteDatabase, lease: Lease, now: number): void {
+export function releaseLease(db: SqliteDatabase, lease: Lease, progress: JsonText | null, now: number): void {
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?
+       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?,
+       progress = coalesce(?, progress)
      WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
     now,
+    progress,
     runId,
     generation,
   );
@@ -371,8 +373,11 @@ const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, fail
 export function cancelRun(
   db: SqliteDatabase,
   runId: string,
-  requestId: string,
-  executing: readonly ExecutingStep[],
+  { requestId, executing, progress }: {
+    requestId: string;
+    executing: readonly ExecutingStep[];
+    progress: JsonText | null;
+  },
   now: number,
 ): Run | null {
   const before = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
@@ -383,10 +388,12 @@ export function cancelRun(
   const runSeq = Number(before.seq);
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
-       lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ? WHERE seq = ? RETURNING *`,
+       lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
+     WHERE seq = ? RETURNING *`,
     requestId,
     now,
     now,
+    progress,
     runSeq,
   )!;
   moveRun(db, before.job as string, status, "cancelled");

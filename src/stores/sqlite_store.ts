@@ -3,6 +3,7 @@ import { type Host, pause, systemHost } from "../host.ts";
 import type { JsonText } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
+import { checkOptionNames } from "../option_names.ts";
 import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../run.ts";
 import { type ExecutingStep, parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
 import type {
@@ -68,7 +69,7 @@ export interface SqliteStoreOptions {
    * the file; what was deleted without it stays until its space is used again.
    *
    * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
-   * page, and only `VACUUM` removes those (about one value in a thousand, where runs are deleted at random).
+   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at random).
    */
   secureDelete?: boolean;
   /** Time, timers, chance and ids. Default: the real ones. */
@@ -122,6 +123,7 @@ export class SqliteStore implements Store {
    * @throws {StoreError} The file cannot be opened or made, or is not a database.
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    checkOptions(options, "SqliteStore.open()");
     const { DatabaseSync } = await import("node:sqlite");
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
@@ -160,6 +162,7 @@ export class SqliteStore implements Store {
    * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    checkOptions(options, "SqliteStore.from()");
     if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
     const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
@@ -248,8 +251,8 @@ export class SqliteStore implements Store {
   }
 
   /** Lets go of a lease before its end. */
-  release(lease: Lease): Promise<void> {
-    return this.#write((now) => releaseLease(this.#db, lease, now));
+  release(lease: Lease, progress: JsonText | null = null): Promise<void> {
+    return this.#write((now) => releaseLease(this.#db, lease, progress, now));
   }
 
   /** All current leases, and the keys that cancelled runs still hold. */
@@ -304,8 +307,13 @@ export class SqliteStore implements Store {
   }
 
   /** Cancels a run that has not ended. */
-  cancel(runId: string, requestId: string, executing: readonly ExecutingStep[]): Promise<Run | null> {
-    return this.#write((now) => cancelRun(this.#db, runId, requestId, executing, now));
+  cancel(
+    runId: string,
+    requestId: string,
+    executing: readonly ExecutingStep[],
+    progress: JsonText | null = null,
+  ): Promise<Run | null> {
+    return this.#write((now) => cancelRun(this.#db, runId, { requestId, executing, progress }, now));
   }
 
   /** Deletes a run that has ended, with everything that belongs to it. */
@@ -462,5 +470,15 @@ export class SqliteStore implements Store {
   /** Throws when the file is no longer the one that was opened: what is written would be lost. */
   #check(): void {
     this.#connection.file?.check(this.#host.monotonic());
+  }
+}
+
+const STORE_OPTIONS: Record<keyof SqliteStoreOptions, true> = { synchronous: true, secureDelete: true, host: true };
+
+function checkOptions(options: SqliteStoreOptions, subject: string): void {
+  checkOptionNames(options, STORE_OPTIONS, subject);
+  const { synchronous = "full" } = options;
+  if (synchronous !== "full" && synchronous !== "normal") {
+    throw new TypeError(`synchronous of ${subject} must be "full" or "normal", not "${synchronous}"`);
   }
 }

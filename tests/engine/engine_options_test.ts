@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { EngineOptions, Jobs } from "../../src/engine/engine.ts";
-import { defineJob } from "../../src/job.ts";
+import { defineJob, type StepContext, type StepOptions } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { anything } from "../support/for_each_store.ts";
@@ -13,6 +13,42 @@ const job = defineJob({ name: "job", input: anything, run: () => 1 });
 function create(options: Record<string, unknown>) {
   return createEngine({ store: new MemoryStore(), jobs: { job }, ...options } as unknown as EngineOptions<Jobs>);
 }
+
+Deno.test("an option that does not exist is refused by name, wherever options are taken", async () => {
+  const store = new MemoryStore();
+  const run = (step: StepContext, input: unknown) => step.run("read", () => 1, (input ?? undefined) as StepOptions);
+  const job = defineJob({ name: "job", input: anything, run });
+  await using engine = createEngine({ store, jobs: { job }, logger: null });
+  const given = (options: object) => options as never; // as JavaScript would
+  const { id } = await engine.trigger(job, { retrys: {} });
+  await engine.runUntilIdle();
+
+  const refusals: [call: () => unknown, message: RegExp][] = [
+    [() => engine.trigger("job", null, given({ idempotencykey: "a" })), /^trigger\(\) has no option "idempotencykey"/],
+    [() => engine.jobs.job.triggerAndWait(null, given({ timeOut: 1 })), /^trigger\(\) has no option "timeOut"/],
+    [() => engine.retrigger(id, given({ form: "failure" })), /^retrigger\(\) has no option "form"; it has from$/],
+    [() => engine.runUntilIdle(given({ maxruns: 1 })), /^runUntilIdle\(\) has no option "maxruns"/],
+    [() => engine.stop(given(500 as never)), /^stop\(\) takes an object with timeout, not a number$/],
+    [
+      () => defineJob({ name: "j", input: anything, run, retry: given({ attempts: 3 }) }),
+      /^retry has no option "attempts"/,
+    ],
+    [() => defineJob({ name: "j", input: anything, run, retry: given(3 as never) }), /^retry takes an object with max/],
+    [
+      () => SqliteStore.open(":memory:", given({ secureDelet: true })),
+      /^SqliteStore\.open\(\) has no option "secureDelet"/,
+    ],
+    [() => SqliteStore.open(":memory:", given({ synchronous: "off" })), /must be "full" or "normal", not "off"$/],
+  ];
+
+  for (const [call, message] of refusals) {
+    await assert.rejects(
+      async () => await call(),
+      (error) => error instanceof TypeError && message.test(error.message),
+    );
+  }
+  assert.match((await engine.getRun(id))!.error!, /^step\.run\(\) has no option "retrys"/);
+});
 
 const REFUSALS: [description: string, options: Record<string, unknown>, message: RegExp][] = [
   [

@@ -83,6 +83,22 @@ forEachStore("a step that its timeout has ended says so, and its run failed of a
   assert.equal((await engine.getSteps(id))[0]!.failure!.kind, "timeout");
 });
 
+forEachStore("a run that fails of an error with a step's as its cause names the step", async (context) => {
+  await using engine = anEngine(context, async (step) => {
+    try {
+      await step.run("read", () => Promise.reject(new Error("no file")));
+    } catch (cause) {
+      throw new Error("the import cannot go on", { cause });
+    }
+  });
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { failedStepName, error } = (await engine.getRun(id))!;
+  assert.deepEqual([failedStepName, error], ["read", "the import cannot go on"]);
+});
+
 forEachStore("a timeout of something else is an error like others", async (context) => {
   const error = new DOMException("too slow", "TimeoutError");
   await using engine = anEngine(context, (step) => step.run("read", () => Promise.reject(error), { timeout: 200 }));

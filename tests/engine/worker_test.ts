@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import type { Engine } from "../../src/engine/engine.ts";
+import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
@@ -838,6 +839,173 @@ forEachStore(
     assert.deepEqual([during, (await store.getLeases()).length], [1, 0]);
   },
 );
+
+forEachStore("stop() lets no branch go on when another has come to its checkpoint", async ({ store, host }) => {
+  const gate = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  let isPast = false;
+  const job = aJob((step) =>
+    Promise.all([
+      gate.promise.then(() => step.run("other", () => 1)),
+      step.run("slow", async () => {
+        begun.resolve();
+        await gate.promise;
+        await new Promise<void>((resolve) => host.schedule(100, resolve));
+      }).then(() => isPast = true),
+    ])
+  );
+  const engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  await begun.promise;
+
+  const stopping = engine.stop();
+  await host.settle();
+  gate.resolve();
+  await pass(host, 300, 20);
+  await stopping;
+
+  assert.deepEqual((await store.getSteps(id)).map(({ name, status }) => [name, status]), [["slow", "completed"]]);
+  assert.equal(isPast, false);
+});
+
+forEachStore("stop() keeps progress that no step has kept yet", async ({ store, host }) => {
+  const { job, reached, letGo } = anOutsideJob((step) => {
+    step.progress(5, 9);
+    return step.run("after", () => 1);
+  });
+  const engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  await reached;
+
+  const stopping = engine.stop();
+  await host.settle();
+  letGo();
+  await stopping;
+
+  const { status, progress } = (await store.getRun(id))!;
+  assert.deepEqual([status, progress], ["pending", { current: 5, total: 9 }]);
+});
+
+forEachStore("a cancel keeps progress that no step has kept yet", async ({ store, host }) => {
+  const { job, reached, letGo } = aGate();
+  const reporting = aJob(async (step, input) => {
+    step.progress(3);
+    await job.run(step, input);
+  });
+  await using engine = createEngine({ store, host, jobs: { reporting } });
+  const { id } = await engine.trigger(reporting, 1);
+  await engine.start();
+  await reached;
+
+  const run = await engine.cancel(id);
+  letGo("late");
+
+  assert.deepEqual([run.status, run.progress], ["cancelled", { current: 3 }]);
+});
+
+forEachStore("stop() releases a run although the store fails once", async ({ store, host }) => {
+  const flaky = failing(store, first(1, "release", "before"));
+  const { job, reached, letGo } = anOutsideJob((step) => step.run("after", () => 1));
+  const engine = createEngine({ store: flaky, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  await reached;
+
+  const stopping = engine.stop();
+  await host.settle();
+  letGo();
+  await pass(host, 1_000, 50);
+  await stopping;
+
+  assert.equal((await store.getRun(id))!.status, "pending");
+  assert.equal(host.timerCount, 0);
+});
+
+forEachStore("stop() does not wait longer than its timeout for a purge and for log lines", async ({ store, host }) => {
+  const hanging = new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      if (key === "purge" || key === "appendLogs") return () => forever();
+      const value = target[key] as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const job = aJob((step) => step.log.info("a line"));
+  const engine = createEngine({ store: hanging, host, jobs: { job }, retention: { completed: 0 } });
+  engine.use(persistLogs());
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  await engine.waitForRun(id);
+
+  let hasStopped = false;
+  const stopping = engine.stop({ timeout: 1_000 }).then(() => hasStopped = true);
+  await pass(host, 2_100, 100);
+
+  assert.equal(hasStopped, true);
+  await stopping;
+});
+
+forEachStore("a worker that polls seldom counts as alive", async ({ store, host }) => {
+  const job = aJob(() => 1);
+  const worker = { pollingInterval: 60_000, heartbeatInterval: 100, staleThreshold: 300 };
+  await using engine = createEngine({ store, host, jobs: { job }, worker });
+  await engine.start();
+  await host.settle();
+
+  const isAlive = [];
+  for (let n = 0; n < 10; n++) {
+    await pass(host, 290, 10);
+    isAlive.push(await store.hasWorker("job"));
+  }
+
+  assert.deepEqual(new Set(isAlive), new Set([true]));
+});
+
+forEachStore("progress that an earlier write has overtaken is kept again soon", async ({ store, host }) => {
+  const saving = Promise.withResolvers<void>();
+  const mayEnd = Promise.withResolvers<void>();
+  let holds = true;
+  // The write of a step that was sent before the latest report is carried out after the renewal that keeps the report.
+  const slow = new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      const value = target[key] as unknown;
+      if (typeof value !== "function") return value;
+      if (key !== "saveStep") return value.bind(target);
+      return async (...parameters: unknown[]) => {
+        if (holds) {
+          holds = false;
+          saving.resolve();
+          await mayEnd.promise;
+        }
+        return await value.apply(target, parameters);
+      };
+    },
+  });
+  const { job: gate, reached, letGo } = aGate();
+  const job = aJob(async (step, input) => {
+    step.progress(1);
+    const quick = step.run("quick", () => 1);
+    await saving.promise;
+    step.progress(2);
+    await quick;
+    await gate.run(step, input);
+  });
+  await using engine = createEngine({ store: slow, host, jobs: { job } });
+  const { id } = await engine.trigger(job, 1);
+  await engine.start();
+  await saving.promise;
+
+  await pass(host, 300, 50);
+  mayEnd.resolve();
+  await reached;
+  await pass(host, 250, 50);
+  const { progress } = (await store.getRun(id))!;
+  letGo("done");
+  await engine.waitForRun(id);
+
+  assert.deepEqual(progress, { current: 2 });
+});
 
 forEachStore("a cancelled run keeps its key while code outside of steps goes on", async ({ store, host }) => {
   const { job, reached, letGo, bodies } = anOutsideJob((step) => step.run("after", () => 1));

@@ -180,6 +180,20 @@ Deno.test({
 });
 
 Deno.test({
+  name: "SqliteStore.open() makes the file that a link names so that only its owner can read it",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await Deno.symlink(`${path}.real`, path);
+
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+
+      assert.equal(await modeOf(`${path}.real`), 0o600);
+    }),
+});
+
+Deno.test({
   name: "SqliteStore.open() leaves the mode of a file that exists",
   ignore: Deno.build.os === "windows",
   fn: () =>

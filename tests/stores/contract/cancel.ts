@@ -147,6 +147,16 @@ test("cancel() records the steps that are being executed as cancelled", async ({
   }]);
 });
 
+test("cancel() keeps the progress that comes along", async ({ store }) => {
+  const { lease } = await startRun(store);
+
+  const cancelled = await store.cancel(lease.runId, "c1", [], '{"current":1}');
+  await store.cancel(lease.runId, "c1", [], '{"current":2}');
+
+  assert.deepEqual(cancelled!.progress, { current: 1 });
+  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1 });
+});
+
 test("cancel() leaves steps that have ended", async ({ store }) => {
   const { lease } = await startRun(store);
   const failure = aFailure();

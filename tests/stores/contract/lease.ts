@@ -54,6 +54,16 @@ test("renew() renews a lease that has expired as long as nobody has taken it awa
   assert.deepEqual(ends, [FAKE_START + 6_000]);
 });
 
+test("release() keeps the progress that comes along, under a current lease only", async ({ store }) => {
+  const { lease } = await startRun(store);
+
+  await store.release(lease, '{"current":1}');
+  await store.release(lease, '{"current":2}');
+
+  const { status, progress } = (await store.getRun(lease.runId))!;
+  assert.deepEqual([status, progress], ["pending", { current: 1 }]);
+});
+
 test("getLostLeases() answers the leases that are no longer current", async ({ store, host }) => {
   const [current, released, ended, cancelled, parked] = [
     await startRun(store),
