@@ -22,7 +22,7 @@ const publish = defineJob({
 });
 await using engine = createEngine({ store: new MemoryStore(), jobs: { publish } });
 
-/** Whoever has sent a request. In earnest they come from a session, a signed token or a table of hashed ones. */
+/** The users, by their tokens. In production they come from a session, a signed token or a table of hashed ones. */
 const users = new Map([
   ["token-1", { org: "acme", mayReview: true }],
   ["token-2", { org: "acme", mayReview: false }],
@@ -37,7 +37,7 @@ const scope = <Filter extends RunFilter>({ org }: User, filter: Filter) => ({
 });
 
 const handler = createHandler(engine, {
-  allowedHosts: ["localhost", "127.0.0.1", "[::1]"], // in earnest the names under which it is served
+  allowedHosts: ["localhost", "127.0.0.1", "[::1]"], // in production, the names under which it is served
   auth: {
     authenticate(request): User {
       const token = request.headers.get("authorization")?.replace("Bearer ", "") ?? "";

@@ -207,7 +207,7 @@ export class NonRetryableError extends HoldfastError {
 }
 
 /**
- * Thrown by a step's function: try again after this delay, whatever the policy says of delays. The policy still says how
+ * Thrown by a step's function: try again after this delay, instead of the policy's. The policy still says how
  * many attempts there are.
  *
  * The member `retryAfter` of any other error, a number of milliseconds, does the same.

@@ -84,7 +84,7 @@ export type Stored<T, Values extends keyof T> = Omit<T, Values> & { [Name in Val
  * @throws {TypeError} It was not read.
  */
 export function parseValue(value: StoredValue): Json {
-  if (typeof value === "object" && value !== null) throw new TypeError("A large value has to be read by itself");
+  if (typeof value === "object" && value !== null) throw new TypeError("A large value has to be read on its own");
   return decode(value) ?? null;
 }
 
@@ -181,7 +181,7 @@ function isInvalidDate(value: unknown): boolean {
   return value instanceof Date && Number.isNaN(value.getTime());
 }
 
-/** Whether a text takes more bytes of UTF-8. */
+/** Whether a string takes more bytes of UTF-8. */
 export function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   if (text.length * 3 <= maxBytes) return false;

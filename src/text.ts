@@ -7,7 +7,7 @@ export function tidyText(text: string, maxLength: number): string {
   return cut.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 
-/** The beginning of a text that takes no more than so many bytes of UTF-8. */
+/** The beginning of a string that takes no more than so many bytes of UTF-8. */
 export function cutBytes(text: string, maxBytes: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
   return text.slice(0, read);

@@ -7,7 +7,7 @@ import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import { type Logger, toLogger } from "./logger.ts";
 
-/** Hears events of one type. What it throws goes to the engine's logger and harms nothing. */
+/** Receives events of one type. What it throws goes to the engine's logger and harms nothing. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 
 /** How to listen: to events of one type, or to all (`"*"`), until the returned function is called. */

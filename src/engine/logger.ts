@@ -20,7 +20,7 @@ const CONSOLE: Logger = {
 const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
 
 /**
- * Makes a logger that never throws of one that was given; `undefined` stands for the console, `null` for none.
+ * Wraps a logger so that it never throws. `undefined` means the console, `null` means none.
  *
  * @throws {TypeError} It has not the functions that a logger has.
  */

@@ -109,7 +109,7 @@ export class Pauses {
       // Refused, or interrupted: the job is over.
     } finally {
       this.#isAttending = false;
-      // The job still waits for them, and for ever.
+      // The job waits for them permanently now.
       if (this.#execution.isOver && this.#asked.size + this.#retries.size > 0) this.#execution.noteCheckpoint();
     }
   }

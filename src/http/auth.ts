@@ -43,7 +43,7 @@ export interface HandlerAuth<Context> {
    * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is opened,
    * when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is stored as
    * `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted against
-   * `limits.maxStreamsPerTenant`. Without it, everybody shares keys, and nobody's streams are counted.
+   * `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
    */
   readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**

@@ -259,7 +259,7 @@ async function callAuthHook<T>(
 ): Promise<T> {
   return await callHook(name, async () => {
     const returned = await hook();
-    // A hook that is written as a question would let everybody pass.
+    // A hook that answers a question instead of throwing would let all callers pass.
     if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });

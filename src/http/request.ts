@@ -92,7 +92,7 @@ export function readListFilter(query: URLSearchParams): ListFilter {
  */
 export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
-  const { triggerBody, TRIGGER_FIELDS } = await import("./bodies.ts"); // only a process that is asked loads zod
+  const { triggerBody, TRIGGER_FIELDS } = await import("./bodies.ts"); // zod is loaded by the first request that needs it
   checkFieldNames(body, TRIGGER_FIELDS);
   return await check(body, triggerBody, settings.host);
 }
@@ -108,7 +108,7 @@ export async function readSignal({ request, settings }: Call): Promise<Signal> {
   return await check(body, signalBody, settings.host);
 }
 
-/** Fields that nobody knows are ignored, but a key that is misspelled would be ignored, too, and make a second run. */
+/** Unknown fields are ignored. A misspelled key would be ignored, too, and make a second run: it is refused. */
 function checkFieldNames(body: Json, known: readonly string[]): void {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return;
   const findSimilar = similarNameFinder(known);

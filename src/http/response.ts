@@ -87,7 +87,7 @@ export function noSuchRun(): NotFoundError {
  * import { type HandlerAuth, notFound } from "@holdfast/jobs";
  *
  * const auth: HandlerAuth<{ org: string }> = {
- *   authenticate: (request) => ({ org: request.headers.get("x-org") ?? "" }), // a session, in earnest
+ *   authenticate: (request) => ({ org: request.headers.get("x-org") ?? "" }), // in production, from a session
  *   onRunAccess({ org }, run) {
  *     if (run.labels.org !== org) throw notFound();
  *   },
@@ -111,7 +111,7 @@ export function refuse(thrown: unknown): Refusal {
   return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
 }
 
-/** What the client is told in words. Issues are sent once, as data: here they are only counted. */
+/** The message for the client. Issues are sent once, as data: here they are only counted. */
 function textOf(error: HoldfastError): string {
   if (isInstance(error, UnknownJobError)) return `There is no job "${error.jobName}"`;
   if (!(error instanceof ValidationError) || error.issues.length === 0) return error.message;

@@ -184,7 +184,7 @@ export class Streams {
   }
 }
 
-/** Everybody who watches one run. */
+/** All streams of one run. */
 class RunChannel {
   readonly #runId: string;
   readonly #internals: EngineInternals;

@@ -148,7 +148,7 @@ interface Way {
 }
 
 /**
- * With labels: goes through the runs of whoever asks, so that nothing of the runs of others is looked at, not even their
+ * With labels: goes through the caller's own runs, so that nothing of the runs of others is looked at, not even their
  * number. Where all runs are everybody's, goes through those with the rarest label.
  */
 function pickLine(db: SqliteDatabase, asked: Asked, scope: RunQuery["scope"]): Way {

@@ -212,7 +212,7 @@ export class SqliteStore implements Store {
 
   /**
    * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
-   * one go, whoever writes meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
+   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
    * better copied by a process of its own.
    *
    * @throws {StoreError} The file exists, or cannot be written.
