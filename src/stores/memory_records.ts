@@ -231,11 +231,13 @@ export function toSteps(run: KeptRun): StepText[] {
   return byIndex(run.steps).map((step) => toStep(run.id, step));
 }
 
-function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
+/** Recorded steps in the order of their index. */
+export function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
   return [...steps.values()].sort((left, right) => left.index - right.index);
 }
 
-function toStep(runId: string, step: KeptStep): StepText {
+/** A recorded step for the outside, its output as it is kept. */
+export function toStep(runId: string, step: KeptStep): StepText {
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   return {
@@ -296,8 +298,7 @@ export function addLine(run: KeptRun, line: NewLogEntry): boolean {
 }
 
 /** The log lines of a run for the outside, in the order in which they came, their data as it is kept. */
-export function toLogs({ logs, lineCount }: KeptRun): LogText[] {
-  const lines = Array.from(logs.values(), ({ writtenAt, ...line }) => ({ ...line, timestamp: isoTime(writtenAt) }));
-  if (lineCount > MAX_LOG_LINES) lines[0] = droppedLines(lines[0]!, lineCount - MAX_LOG_LINES);
-  return lines;
+export function toLogText({ lineCount }: KeptRun, { writtenAt, ...kept }: NewLogEntry, isFirst: boolean): LogText {
+  const line = { ...kept, timestamp: isoTime(writtenAt) };
+  return isFirst && lineCount > MAX_LOG_LINES ? droppedLines(line, lineCount - MAX_LOG_LINES) : line;
 }

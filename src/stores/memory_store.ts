@@ -59,15 +59,16 @@ import { claimRuns, findLiveJobNames, type KnownWorker } from "./memory_claim.ts
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./memory_pauses.ts";
 import {
   addLine,
+  byIndex,
   type KeptPause,
   type KeptRun,
   toIdentity,
-  toLogs,
+  toLogText,
   toPauseRecord,
   toRun,
   toRunState,
   toRunText,
-  toSteps,
+  toStep,
   toWait,
   toWaitText,
 } from "./memory_records.ts";
@@ -425,8 +426,11 @@ export class MemoryStore implements Store {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
       if (run === undefined) return null;
-      const steps = behind(toSteps(run), ({ name }) => name === after);
-      return new PartBuilder<StepText>(maxLength).add(steps, (step) => withoutLarge(step, STEP_VALUES, maxLength));
+      const steps = behind(byIndex(run.steps), ({ name }) => name === after);
+      return new PartBuilder<StepText>(maxLength).add(
+        steps,
+        (step) => withoutLarge(toStep(runId, step), STEP_VALUES, maxLength),
+      );
     });
   }
 
@@ -448,8 +452,9 @@ export class MemoryStore implements Store {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
       if (run === undefined) return null;
-      const lines = behind(toLogs(run), ({ id }) => id === after);
-      return new PartBuilder<LogText>(maxLength).add(lines, (line) => line);
+      const kept = [...run.logs.values()];
+      const lines = behind(kept, ({ id }) => id === after);
+      return new PartBuilder<LogText>(maxLength).add(lines, (line) => toLogText(run, line, line === kept[0]));
     });
   }
 
@@ -459,8 +464,7 @@ export class MemoryStore implements Store {
       const text = this.#findValue(place);
       if (typeof text !== "string") return null;
       const end = from + VALUE_PART_LENGTH;
-      // Not between the halves of a character.
-      const next = text.slice(end - 1, end).isWellFormed() ? end : end - 1;
+      const next = isFirstHalf(text, end - 1) ? end - 1 : end;
       return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
     });
   }
@@ -472,7 +476,8 @@ export class MemoryStore implements Store {
     }
     const run = this.#runs.get(place.runId);
     if (place.of === "run") return run?.[place.value];
-    return run && toSteps(run).find(({ name }) => name === place.stepName)?.output;
+    const result = run?.steps.get(place.stepName)?.result;
+    return result?.status === "completed" ? result.output : null;
   }
 
   /** Keeps log lines. Those of a run that is gone are dropped. */
@@ -529,6 +534,12 @@ function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: numbe
 
 function toMark({ seq, changes, lease }: KeptRun): string {
   return `${seq} ${changes} ${lease?.expiresAt}`;
+}
+
+/** Whether there is the first half of a character, of which the second one follows. */
+function isFirstHalf(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= 0xD800 && code <= 0xDBFF;
 }
 
 /** Those behind the last one that is reached already; all if there is none. */

@@ -57,6 +57,8 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     statuses: listOf(query.status),
     labels: Object.entries(query.labels ?? {}),
   };
+  // Nothing is looked at for a list that is empty whatever is kept: how long it takes tells nothing.
+  if (asked.jobs?.length === 0 || asked.statuses?.length === 0) return { ids: [], total: 0, hasMore: false };
   const { total, seqs } = asked.labels.length === 0
     ? yield* findByIndex(db, asked, scope, { limit, offset })
     : yield* goThrough(db, pickLine(db, asked, scope), { limit, offset }, null);
@@ -87,7 +89,7 @@ function* findByIndex(
     const byJob = scope?.jobs === true ||
       countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
     const line = byJob ? lineOf("job", jobs) : lineOf("status", statuses);
-    return yield* goThrough(db, { line, rest: restOf(asked, line) }, { limit: wanted, offset }, total);
+    return yield* goThrough(db, { line, rest: restOf(asked, line, scope) }, { limit: wanted, offset }, total);
   }
   const line = jobs !== null ? lineOf("job", jobs) : statuses !== null ? lineOf("status", statuses) : null;
   let before = Number.MAX_SAFE_INTEGER;
@@ -148,17 +150,17 @@ interface Way {
 }
 
 /**
- * With labels: goes through the caller's own runs, so that nothing of the runs of others is looked at, not even their
- * number. Where all runs are everybody's, goes through those with the rarest label.
+ * With labels: goes through the caller's own runs, if a scope says which these are, by its rarest label or by its jobs:
+ * so that the time depends on these. Without a scope, goes through the runs with the rarest label.
  */
 function pickLine(db: SqliteDatabase, asked: Asked, scope: RunQuery["scope"]): Way {
-  const own = asked.labels.find(([key]) => key === scope?.labels[0]);
-  const line: Line = own !== undefined
-    ? { by: "label", label: own }
-    : scope?.jobs === true && asked.jobs !== null && asked.jobs.length > 0
+  const own = asked.labels.filter(([key]) => scope?.labels.includes(key));
+  const line: Line = own.length > 0
+    ? { by: "label", label: rarest(db, own) }
+    : scope?.jobs === true && asked.jobs !== null
     ? lineOf("job", asked.jobs)
     : { by: "label", label: rarest(db, asked.labels) };
-  return { line, rest: restOf(asked, line) };
+  return { line, rest: restOf(asked, line, scope) };
 }
 
 /** The label that the fewest runs have, as far as it is worth to know. */
@@ -182,7 +184,9 @@ interface Rest {
   terms: readonly Sql[];
 }
 
-function restOf({ jobs, statuses, labels }: Asked, line: Line): Rest {
+/** A scope's conditions come first: a run that does not fulfil them is not looked at any further. */
+function restOf({ jobs, statuses, labels }: Asked, line: Line, scope: RunQuery["scope"]): Rest {
+  const isOwn = ([key]: Label) => scope?.labels.includes(key) === true;
   const others = line.by === "label" ? labels.filter((label) => label !== line.label) : labels;
   const columns = [
     ...(jobs === null || line.by === "job" ? [] : [isAmong("r.job", jobs)]),
@@ -190,7 +194,11 @@ function restOf({ jobs, statuses, labels }: Asked, line: Line): Rest {
   ];
   return {
     join: columns.length === 0 ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.seq",
-    terms: [...columns, ...others.map(hasLabel)],
+    terms: [
+      ...others.filter(isOwn).map(hasLabel),
+      ...columns,
+      ...others.filter((label) => !isOwn(label)).map(hasLabel),
+    ],
   };
 }
 

@@ -60,12 +60,17 @@ async function lookUps(
 const byLabel: Scope = (_context, filter) => ({ ...filter, labels: { ...filter.labels, org: "a" } });
 const byJob: Scope = (_context, filter) => ({ ...filter, jobName: "own" });
 
+const byTwo: Scope = (_context, filter) => ({ ...filter, labels: { ...filter.labels, 1: "y", org: "a" } });
+
 const CASES: { that: string; scopeRuns: Scope; query: string; total: number; calls: number }[] = [
   { that: "asks for a label", scopeRuns: byLabel, query: "label.team=x", total: 3, calls: 1 },
   { that: "asks for a label that is a number", scopeRuns: byLabel, query: "label.1=rare", total: 1, calls: 1 },
   { that: "asks for several labels", scopeRuns: byLabel, query: "label.1=rare&label.team=x", total: 1, calls: 1 },
   { that: "asks for a label that it does not use", scopeRuns: byLabel, query: "label.team=z", total: 0, calls: 1 },
   { that: "asks for its own label, too", scopeRuns: byLabel, query: "label.1=rare&label.org=a", total: 1, calls: 2 },
+  { that: "asks for the label of another", scopeRuns: byLabel, query: "label.org=b", total: 0, calls: 2 },
+  { that: "is known by two labels", scopeRuns: byTwo, query: "label.team=x", total: 2, calls: 1 },
+  { that: "is known by a job, and asks for another", scopeRuns: byJob, query: "jobName=other", total: 0, calls: 1 },
   {
     that: "asks for a label and a status",
     scopeRuns: byLabel,

@@ -154,6 +154,17 @@ test("a large value is read by itself, part by part", async ({ store }) => {
   assert.deepEqual(after, before);
 });
 
+test("readValue() keeps the characters at the ends of its parts whole", async ({ store }) => {
+  const values = [0, 1, 2, 3].map((before) => JSON.stringify("a".repeat(before) + "😀".repeat(60_000)));
+  const added = await store.enqueue(values.map((payload) => aRun({ payload })));
+
+  for (const [n, { run }] of added.entries()) {
+    const parts = await readValue(store, { of: "run", runId: run.id, value: "payload" });
+    assert.ok(parts.length > 1);
+    assert.ok(await new Blob(parts).text() === values[n], `of the value with ${n} letters before`);
+  }
+});
+
 test("readValue() answers null for a value that does not exist", async ({ store }) => {
   const { lease } = await startRun(store);
   const { runId } = lease;
