@@ -3,7 +3,7 @@ import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
 
 /**
- * What happened to a run. What tells of a write is said after the write was committed, never before.
+ * What happened to a run. An event about a write is sent after the write was committed, never before.
  *
  * `thrown` is what was thrown itself. It is there in the process that executed the run, and never leaves it.
  */

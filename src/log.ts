@@ -48,7 +48,7 @@ const MAX_LINE_BYTES = 8_192;
  */
 export function fitLine<Line extends Pick<NewLogEntry, "message" | "data">>(line: Line): Line {
   const { message, data } = line;
-  // No character takes more than 6 bytes in a string, or 3 in a text.
+  // No character takes more than 6 bytes in a string of JSON, or 3 without escapes.
   if ((message.length * 2 + (data?.length ?? 0)) * 3 < MAX_LINE_BYTES) return line;
   const dataBytes = byteLength(data ?? "");
   if (byteLength(JSON.stringify(message)) + dataBytes <= MAX_LINE_BYTES) return line;

@@ -1,5 +1,5 @@
 /**
- * Makes any text fit to be kept and shown: well-formed Unicode, without U+0000 (SQLite ends a text there), and cut
+ * Makes any string fit to be kept and shown: well-formed Unicode, without U+0000 (SQLite ends a string there), and cut
  * after `maxLength` characters.
  */
 export function tidyText(text: string, maxLength: number): string {

@@ -109,7 +109,7 @@ Deno.test("describeFailure() cuts a stack at 8 KiB, and leaves it well-formed", 
 });
 
 Deno.test("describeFailure() keeps of a StepError what was recorded of the step", () => {
-  const failure = describeFailure(new RangeError("too late", { cause: "a text" }), "timeout");
+  const failure = describeFailure(new RangeError("too late", { cause: "a string" }), "timeout");
 
   const again = describeFailure(new StepError(failure, { name: "read", attempts: 2 }));
   const wrapped = describeFailure(new Error("outer", { cause: new StepError(failure, { name: "read", attempts: 2 }) }));

@@ -15,7 +15,7 @@ export type JsonPieces = AsyncGenerator<JsonText | Uint8Array<ArrayBuffer>, void
 
 /**
  * How many characters of records are read at once. It is little, so that what is left of them is collected by V8 before
- * it has grown: texts of more than 128 KiB stay for longer.
+ * it has grown: strings of more than 128 KiB stay for longer.
  */
 const PART_LENGTH = 32_768;
 
@@ -56,7 +56,7 @@ export function logsJson(source: ListSource, runId: string): JsonPieces {
   return arrayJson(source, listParts(source, read, ({ id }) => id), writeLog);
 }
 
-/** A record in JSON: texts, and in between the places of large values. */
+/** A record in JSON: strings, and in between the places of large values. */
 type Written = (JsonText | ValuePlace)[];
 
 async function* arrayJson<T>(

@@ -199,7 +199,7 @@ function withLarge<T extends object>(record: T, row: SqliteRow, values: readonly
 /** Reads a part of a value. See `Store.readValue()`. */
 export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): ValuePart | null {
   const { column, rows, parameters } = findValue(place);
-  // As bytes: in a text SQLite would count all characters in front of the part.
+  // As bytes: in a string SQLite would count all characters in front of the part.
   const row = db.get(
     `SELECT substr(CAST(${column} AS BLOB), ?, ${VALUE_PART_LENGTH}) AS bytes, octet_length(${column}) AS size ${rows}`,
     from + 1,

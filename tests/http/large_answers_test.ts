@@ -16,7 +16,7 @@ import { MemoryStore } from "../../src/stores/memory_store.ts";
 /** One of them is more than a piece of an answer. */
 const LARGE = JSON.stringify("x".repeat(300_000));
 
-/** What JSON can hold, however odd: each with a text that says which it is. */
+/** What JSON can hold, however odd: each with words that say which it is. */
 const ODD_TEXTS = [
   "null",
   '"\\ud800 ä€😀 \\u2028 \\u0000"',

@@ -85,7 +85,7 @@ Deno.test("SqliteStore.open() keeps runs when the file is closed and opened agai
 
 Deno.test("SqliteStore.open() refuses a file that is no database, by its name, and leaves it as it is", () =>
   withFile(async (path) => {
-    const text = "this is a text, and long enough to be looked at as a header of a database";
+    const text = "this is plain text, and long enough to be read as a header of a database";
     await Deno.writeTextFile(path, text);
 
     await assert.rejects(SqliteStore.open(path), {
