@@ -1,7 +1,10 @@
 import type { Failure } from "./failure.ts";
+import type { FactValue, FactValueRef } from "./fact.ts";
+import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
+import type { Report } from "./report.ts";
 import type {
   Coalesce,
   Disposition,
@@ -64,7 +67,7 @@ export interface Store extends AsyncDisposable {
   claim(request: ClaimRequest): Promise<ClaimResult>;
 
   /**
-   * Extends leases to `leaseMs` from now, and keeps the progress that comes along. A lease is never shortened, and
+   * Extends leases to `leaseMs` from now, and keeps the reports that come along. A lease is never shortened, and
    * always ends later than before, if only by a millisecond: so that others can see that it was renewed even after
    * the clock was set back.
    *
@@ -76,9 +79,9 @@ export interface Store extends AsyncDisposable {
    * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
    * once, a run that was cancelled frees its key. Any other lease is none any more, and nothing happens.
    *
-   * @param progress The latest progress, if it has not been kept yet; kept only if the run still has the lease.
+   * @param reports Those that were not kept yet; kept only if the run still has the lease.
    */
-  release(lease: Lease, progress?: JsonText | null): Promise<void>;
+  release(lease: Lease, reports: readonly Report[]): Promise<void>;
 
   /** All current leases, and the keys that cancelled runs still hold. */
   getLeases(): Promise<SeenLease[]>;
@@ -99,7 +102,7 @@ export interface Store extends AsyncDisposable {
   hasWorker(jobName: string): Promise<boolean>;
 
   /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep>;
+  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
@@ -111,7 +114,7 @@ export interface Store extends AsyncDisposable {
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
 
   /** Ends a run. Its open waits are closed. */
-  finish(lease: Lease, ending: Ending, progress: JsonText | null): Promise<void>;
+  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void>;
 
   /**
    * Ends a wait by a signal.
@@ -126,15 +129,10 @@ export interface Store extends AsyncDisposable {
    * Cancels a run that has not ended, and records the steps that are being executed as cancelled.
    *
    * @param requestId Makes a repeated call recognisable.
-   * @param progress The latest progress, if it has not been kept yet.
+   * @param execution That of the process that cancels, if it executes the run.
    * @returns The run as it stands now, or `null` if there is no such run or it had ended.
    */
-  cancel(
-    runId: string,
-    requestId: string,
-    executing: readonly ExecutingStep[],
-    progress?: JsonText | null,
-  ): Promise<Run | null>;
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null>;
 
   /**
    * Deletes a run that has ended, with everything that belongs to it.
@@ -153,7 +151,7 @@ export interface Store extends AsyncDisposable {
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
 
-  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  /** A run and its place in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null>;
 
   /** The runs that match a filter, newest first. */
@@ -212,19 +210,26 @@ export interface Store extends AsyncDisposable {
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
   /**
-   * How runs stand, each in a text that is another whenever {@linkcode Store.getRunState} shows something else, in the
-   * order of the ids; `null` for a run that does not exist. For those who watch many runs and read only what has
-   * changed.
+   * Reads what was committed after a position, in the order of the commits. Each write that tells something appends its
+   * facts in the commit that makes them true; a write that is refused or repeated appends none.
+   *
+   * @param maxLength How many characters of facts about; one row at least.
+   * @returns `null` if some of it is no longer kept, or the journal does not reach as far as `after`.
    */
-  getMarks(runIds: readonly string[]): Promise<(string | null)[]>;
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null>;
+
+  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null>;
+
+  /** Who runs are, by their row numbers, in that order; `null` for one that is gone. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]>;
 
   /**
-   * The runs of which a list has news, in the order of the triggers: those that were triggered since, those that are
-   * executed, and those that have ended or fallen asleep since. Runs in which nothing has changed may be among them.
+   * Reads values that facts leave out, one after another until they have `maxLength` characters.
    *
-   * @param since What the call before has answered; `null` at first: no run is new then.
+   * @returns The first of them, one at least, in their order; `null` for one whose run is gone.
    */
-  getActivity(since: ActivityCursor | null): Promise<Activity>;
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]>;
 
   /** A number that changes whenever something was committed elsewhere; it may change at other times too. */
   getVersion(): Promise<number>;
@@ -321,8 +326,18 @@ export interface Claim {
 export interface Renewal {
   /** The lease. */
   lease: Lease;
-  /** The latest progress, if it has not been kept yet. */
-  progress: JsonText | null;
+  /** What the execution has said since the last write that was answered. */
+  reports: readonly Report[];
+}
+
+/** An execution that a cancel ends. */
+export interface CancelledExecution {
+  /** The generation of its lease: if that is lost, nothing is kept of it. */
+  generation: number;
+  /** The steps that are being executed. */
+  steps: readonly ExecutingStep[];
+  /** What it has said since the last write that was answered. */
+  reports: readonly Report[];
 }
 
 /** What a run is to pause on. */
@@ -333,8 +348,8 @@ export interface PauseRequest {
   retryAt: number | null;
   /** Whether the run is to wait; otherwise the pauses are only prepared. */
   park: boolean;
-  /** The latest progress, if it has not been kept yet. */
-  progress: JsonText | null;
+  /** What the execution has said since the last write that was answered. */
+  reports: readonly Report[];
 }
 
 /** What became of a pause. */
@@ -384,51 +399,35 @@ export interface Part<T> {
   hasMore: boolean;
 }
 
-/** How far somebody has seen what happens to all runs. */
-export interface ActivityCursor {
-  /** The place of the newest run, in the order of the triggers. */
-  lastSeq: number;
-  /** When that was: an instant of the store's clock. */
-  at: number;
-}
-
-/** What happens to all runs. */
-export interface Activity {
-  /** The runs, with the marks of {@linkcode Store.getMarks}; `isNew` for those that were triggered since. */
-  runs: { id: string; mark: string; isNew: boolean }[];
-  /** For the next call. */
-  next: ActivityCursor;
-  /** Whether more runs were triggered than one call answers: the next call answers the others. */
-  hasMore: boolean;
-}
-
-/** A run with all that its events tell. */
+/** A run and its place in the journal, read at one moment. */
 export interface RunState {
   /** The run. */
   run: Run;
+  /** Its row number, by which facts name it. */
+  seq: number;
+  /** The end of the journal at that moment: what is committed after it is not in this state. */
+  place: Cursor;
   /** Its input as it was given; `null` for `undefined`, which the run itself cannot tell from a JSON `null`. */
   payload: JsonText | null;
-  /** How often it was taken up: 1 before and during its first execution, one more after each interruption. */
+  /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */
   execution: number;
-  /** Its recorded steps. */
-  steps: Step[];
-  /** What it waits for, in the order in which it was prepared. */
+  /** What it has parked on, whether it is over by now or not, in the order in which it was prepared. */
   pauses: AwaitedPause[];
 }
 
-/** Something that a run waits for: a wait, a sleep, or another attempt at a step. */
-export interface AwaitedPause {
+/** Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant`: how it writes them. */
+export interface AwaitedPause<Instant = string> {
   /** The wait; `null` for what cannot be signalled. */
   waitId: string | null;
   /** The name of the wait, the sleep or the step. */
   name: string;
-  /** When it ends by itself: ISO 8601 in UTC. */
-  deadlineAt: string | null;
+  /** When time ends it: ISO 8601 in UTC. */
+  deadlineAt: Instant | null;
 }
 
 /** How a run ends, apart from being cancelled. */
 export type Ending =
-  | { status: "completed"; output: JsonText | null }
+  | { status: "completed"; output: JsonText | null; durationMs: number }
   | { status: "failed"; failure: Failure; failedStepName: string | null };
 
 /** A receipt, and whose wait it was. */

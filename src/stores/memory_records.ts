@@ -1,8 +1,9 @@
+import type { Cursor } from "../journal.ts";
 import { type Failure, failureText } from "../failure.ts";
 import { decode, type JsonText } from "../json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../log.ts";
 import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../run.ts";
-import { parseStep, retryTime, stepId, type StepRecord, type StepText } from "../step.ts";
+import { retryTime, stepId, type StepRecord, type StepText } from "../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../store.ts";
 import { isoTime } from "../time.ts";
 import { parseWait, type PauseRecord, type Wait, type WaitText } from "../wait.ts";
@@ -25,16 +26,14 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   failedStepName: string | null;
   /** The latest progress that was kept. */
   progress: JsonText | null;
-  /** The lease; set exactly while the run is running. */
-  lease: { owner: string; claimId: string; expiresAt: number } | null;
+  /** The lease, with the number of the last report under it; set exactly while the run is running. */
+  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number } | null;
   /** How often the run was taken or taken away. */
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */
   parking: Parking | null;
   /** Its place in the order of the triggers. */
   seq: number;
-  /** How often it was changed. */
-  changes: number;
   /** When it was triggered. */
   createdAt: number;
   /** When it last changed. */
@@ -115,7 +114,6 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     generation: 0,
     parking: null,
     seq,
-    changes: 0,
     createdAt: now,
     updatedAt: now,
     startedAt: null,
@@ -172,30 +170,37 @@ export function toRunText(run: KeptRun): RunText {
   };
 }
 
-/** A run with all that its events tell. */
-export function toRunState(run: KeptRun): RunState {
+/** A run and its place in the journal. */
+export function toRunState(run: KeptRun, place: Cursor): RunState {
   return {
     run: toRun(run),
+    seq: run.seq,
+    place,
     payload: run.payload,
     execution: run.interruptions + 1,
-    steps: toSteps(run).map(parseStep),
     pauses: toAwaitedPauses(run),
   };
 }
 
-/** What a run waits for: pauses that are not over, then other attempts at steps. */
-function toAwaitedPauses({ parking, pauses, steps }: KeptRun): AwaitedPause[] {
+/** What a run has parked on: pauses, then other attempts at steps. */
+function toAwaitedPauses(run: KeptRun): AwaitedPause[] {
+  const { parking } = run;
   if (parking === null) return [];
-  const awaited: AwaitedPause[] = [];
-  for (const pause of pauses) {
-    if (pause.state.status !== "pending" || !parking.awaited.includes(pause)) continue;
-    const waitId = pause.kind === "wait" ? pause.id : null;
-    awaited.push({ waitId, name: pause.name, deadlineAt: isoTime(pause.deadlineAt) });
-  }
-  for (const { name, result } of byIndex(steps)) {
-    if (result.status === "retrying") awaited.push({ waitId: null, name, deadlineAt: isoTime(result.retryAt) });
-  }
-  return awaited;
+  const awaited = run.pauses.filter((pause) => parking.awaited.includes(pause));
+  return [...awaited.map(toAwaitedPause), ...retriesOf(run)]
+    .map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) }));
+}
+
+/** A pause as it is shown to those who watch the run. */
+export function toAwaitedPause({ kind, id, name, deadlineAt }: KeptPause): AwaitedPause<number> {
+  return { waitId: kind === "wait" ? id : null, name, deadlineAt };
+}
+
+/** The steps of a run that are between two attempts, as it waits for the next ones. */
+export function retriesOf({ steps }: KeptRun): AwaitedPause<number>[] {
+  return byIndex(steps).flatMap(({ name, result }) =>
+    result.status === "retrying" ? [{ waitId: null, name, deadlineAt: result.retryAt }] : []
+  );
 }
 
 /** Who a run is. */

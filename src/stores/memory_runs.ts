@@ -1,11 +1,13 @@
 import { LeaseLostError } from "../error.ts";
-import type { JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
+import { type Fact, toFact } from "../fact.ts";
+import { latestProgress, type Report } from "../report.ts";
 import type { RunIdentity } from "../run.ts";
 import type { Ending, NewRun } from "../store.ts";
 import { DELETED_RUNS_KNOWN_MS } from "./deleted_runs.ts";
+import { MemoryJournal } from "./memory_journal.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./memory_pauses.ts";
-import { type KeptPause, type KeptRun, newKeptRun, toIdentity } from "./memory_records.ts";
+import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./memory_records.ts";
 import { copyHistory } from "./memory_retrigger.ts";
 
 /** Who holds a concurrency key. */
@@ -22,11 +24,14 @@ export interface KeyHolder {
 export class MemoryRuns {
   // Maps keep the order in which entries were added: that of the triggers.
   readonly #all = new Map<string, KeptRun>();
+  readonly #bySeq = new Map<number, KeptRun>();
   readonly #open = new Map<string, KeptRun>();
   readonly #byIdempotency = new Map<string, KeptRun>();
   readonly #keys = new Map<string, KeyHolder>();
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
+  /** What happens to them. */
+  readonly journal = new MemoryJournal();
   #version = 0;
   #lastSeq = 0;
 
@@ -45,11 +50,6 @@ export class MemoryRuns {
     return this.#keys;
   }
 
-  /** The place of the newest run, in the order of the triggers. */
-  get lastSeq(): number {
-    return this.#lastSeq;
-  }
-
   /** Counts the changes. */
   get version(): number {
     return this.#version;
@@ -58,6 +58,11 @@ export class MemoryRuns {
   /** Finds a run. */
   get(runId: string): KeptRun | undefined {
     return this.#all.get(runId);
+  }
+
+  /** Finds a run by its row number. */
+  getBySeq(seq: number): KeptRun | undefined {
+    return this.#bySeq.get(seq);
   }
 
   /** Whether there is such a run. */
@@ -104,8 +109,10 @@ export class MemoryRuns {
   add(request: NewRun, newId: () => string, now: number): KeptRun {
     const run = newKeptRun(request, ++this.#lastSeq, now);
     this.#all.set(run.id, run);
+    this.#bySeq.set(run.seq, run);
     this.#open.set(run.id, run);
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
+    this.journal.note([run.seq, "triggered"]);
     if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
     this.touch(run, now);
     return run;
@@ -114,6 +121,7 @@ export class MemoryRuns {
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>, newId: () => string): void {
     const old = this.#all.get(runId)!; // the caller has looked
     old.retriggeredAs = run.id;
+    this.journal.note([old.seq, "retried", run.id]);
     if (from === "failure") copyHistory(old, run, newId);
   }
 
@@ -124,8 +132,10 @@ export class MemoryRuns {
     run.status = "running";
     run.parking = null;
     run.generation += 1;
-    run.lease = { owner: worker.workerId, claimId: worker.claimId, expiresAt: now + worker.leaseMs };
+    const { workerId: owner, claimId } = worker;
+    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0 };
     run.startedAt ??= now;
+    this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
       this.#keys.set(run.concurrencyKey, { runId: run.id, generation: run.generation, keptUntil: null });
     }
@@ -133,13 +143,13 @@ export class MemoryRuns {
   }
 
   /** Takes a run from its worker: it can be claimed again. */
-  interrupt(run: KeptRun, now: number, progress: JsonText | null = null): void {
+  interrupt(run: KeptRun, now: number): void {
     run.status = "pending";
     run.lease = null;
     run.generation += 1;
     run.interruptions += 1;
     this.#letGoUnlessKept(run);
-    this.touch(run, now, progress);
+    this.touch(run, now);
   }
 
   /** Takes a run from a worker that has not been heard of. */
@@ -154,6 +164,9 @@ export class MemoryRuns {
     run.parking = { awaited, retryAt, isWoken: false, since: now };
     run.lease = null;
     run.abandonments = 0;
+    for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
+      this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
+    }
     if (retryAt === null) this.#letGoUnlessKept(run);
   }
 
@@ -165,12 +178,7 @@ export class MemoryRuns {
   }
 
   /** Ends a run, with its pauses. */
-  end(
-    run: KeptRun,
-    ending: Ending | { status: "cancelled" },
-    now: number,
-    progress: JsonText | null = null,
-  ): void {
+  end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
     closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
     if (ending.status === "cancelled") this.#keepKey(run, now);
     run.status = ending.status;
@@ -180,9 +188,10 @@ export class MemoryRuns {
     run.lease = null;
     run.parking = null;
     run.completedAt = now;
+    this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);
     this.#letGoUnlessKept(run);
-    this.touch(run, now, progress);
+    this.touch(run, now);
   }
 
   /** Deletes a run. A key that it was cancelled with stays held. */
@@ -193,6 +202,8 @@ export class MemoryRuns {
     }
     this.#deletedAt.set(run.id, now);
     this.#all.delete(run.id);
+    this.#bySeq.delete(run.seq);
+    this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);
     if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
     this.countChange();
     return toIdentity(run);
@@ -209,11 +220,25 @@ export class MemoryRuns {
     this.countChange();
   }
 
-  /** Notes that a run has changed; `progress` is kept unless it is `null`. */
-  touch(run: KeptRun, now: number, progress: JsonText | null = null): void {
+  /** Keeps the progress of reports, and answers those that are new under the lease of a run. */
+  takeReports(run: KeptRun, reports: readonly Report[]): Report[] {
+    const { lease } = run;
+    if (lease === null || reports.length === 0) return [];
+    const progress = latestProgress(reports);
+    if (progress !== null) run.progress = JSON.stringify(progress);
+    const added = reports.filter(({ no }) => no > lease.lastReportNo);
+    lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)!.no);
+    return added;
+  }
+
+  /** The same, and notes them. */
+  noteReports(run: KeptRun, reports: readonly Report[]): void {
+    this.journal.note(...this.takeReports(run, reports).map((report) => toFact(run.seq, report)));
+  }
+
+  /** Notes that a run has changed. */
+  touch(run: KeptRun, now: number): void {
     run.updatedAt = now;
-    run.progress = progress ?? run.progress;
-    run.changes += 1;
     this.countChange();
   }
 
@@ -238,6 +263,10 @@ export class MemoryRuns {
     const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
     return holder?.runId === id ? holder : undefined;
   }
+}
+
+function endFact(run: number, ending: Ending | { status: "cancelled" }): Fact {
+  return ending.status === "completed" ? [run, "completed", ending.durationMs] : [run, ending.status];
 }
 
 function idempotencyIndex({ jobName, idempotencyKey }: Pick<NewRun, "jobName" | "idempotencyKey">): string {

@@ -1,12 +1,22 @@
+import { stepFacts, toFact } from "../fact.ts";
+import type { Report } from "../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
+import type { MemoryJournal } from "./memory_journal.ts";
 import { type KeptRun, type KeptStep, nextRecordedNo } from "./memory_records.ts";
 
 /**
  * Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already.
  */
-export function recordAttempt(run: KeptRun, step: StepWrite, now: number): SavedStep {
+export function recordAttempt(
+  run: KeptRun,
+  step: StepWrite,
+  reports: readonly Report[],
+  journal: MemoryJournal,
+  now: number,
+): SavedStep {
   const earlier = run.steps.get(step.name);
   if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
+    journal.note(...reports.map((report) => toFact(run.seq, report)));
     return toSaved(earlier, now);
   }
   const { result } = step;
@@ -23,7 +33,11 @@ export function recordAttempt(run: KeptRun, step: StepWrite, now: number): Saved
     completedAt: result.status === "retrying" ? null : now,
   };
   run.steps.set(step.name, kept);
-  return toSaved(kept, now);
+  const { retry, ...saved } = toSaved(kept, now);
+  journal.note(
+    ...stepFacts(run.seq, step, reports, { startedAt: startedAt(step, now), retryAt: retry?.at ?? null }),
+  );
+  return { ...saved, retry };
 }
 
 function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
@@ -31,10 +45,19 @@ function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
 }
 
 /** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
-export function cancelSteps(run: KeptRun, executing: readonly ExecutingStep[], now: number): void {
+export function cancelSteps(
+  run: KeptRun,
+  executing: readonly ExecutingStep[],
+  journal: MemoryJournal,
+  now: number,
+): void {
   for (const step of executing) {
     const { name, index, attempts } = step;
-    if (run.steps.has(name)) continue;
+    const earlier = run.steps.get(name);
+    if (earlier === undefined || earlier.result.status === "retrying") {
+      journal.note([run.seq, "step_cancelled", name, index]);
+    }
+    if (earlier !== undefined) continue;
     const result = { status: "cancelled", failure: null } as const;
     // No place among what was recorded: nothing is replayed in a run that was cancelled.
     run.steps.set(name, {

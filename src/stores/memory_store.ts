@@ -1,9 +1,12 @@
-import { newsSpans } from "../activity.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
-import type { JsonText, StoredValue } from "../json.ts";
+import { coalescedFact, type FactValue, type FactValueRef } from "../fact.ts";
+import type { Cursor, JournalPage } from "../journal.ts";
+import type { StoredValue } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
+import { failureText } from "../failure.ts";
+import type { Report } from "../report.ts";
 import {
   DEFAULT_RUN_LIMIT,
   isOneOf,
@@ -16,18 +19,9 @@ import {
   type RunPage,
   type RunText,
 } from "../run.ts";
-import {
-  type ExecutingStep,
-  parseStep,
-  type SavedStep,
-  type Step,
-  STEP_VALUES,
-  type StepText,
-  type StepWrite,
-} from "../step.ts";
+import { parseStep, type SavedStep, type Step, STEP_VALUES, type StepText, type StepWrite } from "../step.ts";
 import type {
-  Activity,
-  ActivityCursor,
+  CancelledExecution,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -132,7 +126,10 @@ export class MemoryStore implements Store {
     const same = this.#runs.findOpenRetry(request) ?? this.#runs.findIdempotent(request);
     if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
     const joined = this.#findCoalescable(request, now);
-    if (joined !== undefined) return { run: toRun(joined), disposition: "coalesced" };
+    if (joined !== undefined) {
+      this.#runs.journal.note(coalescedFact(joined.seq, joined.status, request.payload, request.labels));
+      return { run: toRun(joined), disposition: "coalesced" };
+    }
     const run = this.#runs.add(request, () => this.#host.newId(), now);
     for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });
     return { run: toRun(run), disposition: "created" };
@@ -152,25 +149,28 @@ export class MemoryStore implements Store {
     return this.#perform((now) => claimRuns(this.#runs, this.#workers, request, now));
   }
 
-  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the progress that comes along. */
+  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
     return this.#perform((now) =>
-      renewals.map(({ lease, progress }) => {
+      renewals.map(({ lease, reports }) => {
         const run = this.#runs.findUnder(lease);
         if (run === undefined) return null;
         run.lease!.expiresAt = Math.max(run.lease!.expiresAt + 1, now + leaseMs);
-        this.#runs.touch(run, now, progress);
+        this.#runs.noteReports(run, reports);
+        this.#runs.touch(run, now);
         return run.lease!.expiresAt;
       })
     );
   }
 
   /** Lets go of a lease before its end. */
-  release(lease: Lease, progress: JsonText | null = null): Promise<void> {
+  release(lease: Lease, reports: readonly Report[]): Promise<void> {
     return this.#perform((now) => {
       const run = this.#runs.findUnder(lease);
-      if (run !== undefined) this.#runs.interrupt(run, now, progress);
-      else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
+      if (run !== undefined) {
+        this.#runs.noteReports(run, reports);
+        this.#runs.interrupt(run, now);
+      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
     });
   }
 
@@ -220,12 +220,12 @@ export class MemoryStore implements Store {
   }
 
   /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep> {
+  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
     return this.#perform((now) => {
       const run = this.#runs.getUnder(lease);
-      const saved = recordAttempt(run, step, now);
+      const saved = recordAttempt(run, step, this.#runs.takeReports(run, reports), this.#runs.journal, now);
       run.abandonments = 0;
-      this.#runs.touch(run, now, progress);
+      this.#runs.touch(run, now);
       return saved;
     });
   }
@@ -245,11 +245,12 @@ export class MemoryStore implements Store {
       commitDeadlines(run, now);
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
       const parked = park && !isOver;
+      this.#runs.noteReports(run, request.reports);
       if (parked) {
         for (const pause of pauses) pause.suspendedAt ??= now;
         this.#runs.park(run, pauses, retryAt, now);
       }
-      this.#runs.touch(run, now, request.progress);
+      this.#runs.touch(run, now);
       return toPauseResult(parked, pauses, now);
     });
   }
@@ -269,14 +270,14 @@ export class MemoryStore implements Store {
   }
 
   /** Ends a run. Its open waits are closed. */
-  finish(lease: Lease, ending: Ending, progress: JsonText | null): Promise<void> {
+  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
     return this.#perform((now) => {
       const ended = this.#runs.get(lease.runId);
       // Nobody but this very call can have ended the run so under this lease.
       if (ended?.status === ending.status && ended.generation === lease.generation) return;
       const run = this.#runs.getUnder(lease);
+      this.#runs.noteReports(run, reports);
       this.#runs.end(run, ending, now);
-      this.#runs.touch(run, now, progress);
     });
   }
 
@@ -303,19 +304,15 @@ export class MemoryStore implements Store {
   }
 
   /** Cancels a run that has not ended, and records the steps that are being executed as cancelled. */
-  cancel(
-    runId: string,
-    requestId: string,
-    executing: readonly ExecutingStep[],
-    progress: JsonText | null = null,
-  ): Promise<Run | null> {
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
     return this.#perform((now) => {
       const run = this.#runs.get(runId);
       if (run === undefined) return null;
       if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
       run.cancelledBy = requestId;
-      cancelSteps(run, executing, now);
-      this.#runs.end(run, { status: "cancelled" }, now, progress);
+      if (run.generation === execution?.generation) this.#runs.noteReports(run, execution.reports);
+      cancelSteps(run, execution?.steps ?? [], this.#runs.journal, now);
+      this.#runs.end(run, { status: "cancelled" }, now);
       return toRun(run);
     });
   }
@@ -354,11 +351,11 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  /** A run and its place in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
-      return run === undefined ? null : toRunState(run);
+      return run === undefined ? null : toRunState(run, this.#runs.journal.end);
     });
   }
 
@@ -490,30 +487,48 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** How runs stand, each in a text that is another whenever something in the run is. */
-  getMarks(runIds: readonly string[]): Promise<(string | null)[]> {
+  /** Reads what was committed after a position, in the order of the calls. */
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return this.#perform(() => this.#runs.journal.read(after, maxLength));
+  }
+
+  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return this.#perform(() => this.#runs.journal.find(cursor));
+  }
+
+  /** Who runs are, by their row numbers. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
     return this.#perform(() =>
-      runIds.map((runId) => {
-        const run = this.#runs.get(runId);
-        return run === undefined ? null : toMark(run);
+      runs.map((seq) => {
+        const run = this.#runs.getBySeq(seq);
+        return run === undefined ? null : toIdentity(run);
       })
     );
   }
 
-  /** The runs of which a list has news. */
-  getActivity(since: ActivityCursor | null): Promise<Activity> {
-    return this.#perform((now) => {
-      const { lastSeq } = this.#runs;
-      const seenSeq = since?.lastSeq ?? lastSeq;
-      const spans = newsSpans(since, now);
-      const active = this.#runs.all.filter(({ seq, lease, completedAt, parking }) => {
-        const leftAt = completedAt ?? (parking?.isWoken === false ? parking.since : null);
-        return seq > seenSeq || lease !== null ||
-          (leftAt !== null && spans.some(({ from, to }) => leftAt >= from && leftAt <= to));
-      });
-      const runs = active.map((run) => ({ id: run.id, mark: toMark(run), isNew: run.seq > seenSeq }));
-      return { runs, next: { lastSeq, at: now }, hasMore: false };
+  /** Reads values that facts leave out, until they have so many characters. */
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return this.#perform(() => {
+      const part = new PartBuilder<FactValue | null>(maxLength);
+      part.add(values, (ref) => this.#findFactValue(ref));
+      return part.items;
     });
+  }
+
+  #findFactValue(ref: FactValueRef): FactValue | null {
+    const run = this.#runs.getBySeq(ref.run);
+    if (run === undefined) return null;
+    if (ref.of === "step") {
+      const result = run.steps.get(ref.stepName)?.result;
+      if (result === undefined) return null;
+      return result.status === "completed"
+        ? { json: result.output, error: null, failedStepName: null }
+        : { json: null, error: result.failure?.message ?? null, failedStepName: null };
+    }
+    const { failure, failedStepName } = run;
+    if (ref.of !== "failure") return { json: run[ref.of], error: null, failedStepName: null };
+    return { json: null, error: failure === null ? null : failureText(failure), failedStepName };
   }
 
   /** A number that changes whenever something was committed. */
@@ -523,17 +538,22 @@ export class MemoryStore implements Store {
 
   /** Does the work of a call at once and whole. What it throws rejects the promise. */
   #perform<T>(work: (now: number) => T): Promise<T> {
-    return new Promise((resolve) => resolve(work(this.#host.now())));
+    return new Promise((resolve) => {
+      const now = this.#host.now();
+      try {
+        const answer = work(now);
+        this.#runs.journal.commit(now);
+        resolve(answer);
+      } finally {
+        this.#runs.journal.rollBack();
+      }
+    });
   }
 }
 
 function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
   const records = pauses.map(toPauseRecord);
   return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
-}
-
-function toMark({ seq, changes, lease }: KeptRun): string {
-  return `${seq} ${changes} ${lease?.expiresAt}`;
 }
 
 /** Whether there is the first half of a character, of which the second one follows. */

@@ -1,0 +1,240 @@
+import type { RunEvent, RunHappening } from "./event.ts";
+import type { Json, JsonText } from "./json.ts";
+import { parseValue } from "./json.ts";
+import type { LogLevel } from "./log.ts";
+import type { Report } from "./report.ts";
+import type { Labels, Progress, RunIdentity, RunStatus } from "./run.ts";
+import type { StepWrite } from "./step.ts";
+import { isoTime } from "./time.ts";
+
+/**
+ * What one commit made true of one run, as the journal of a store keeps it: the run by its row number, then the kind.
+ *
+ * It holds nothing that a row keeps permanently: inputs, outputs, final errors and the identity of the run are read when
+ * somebody follows. Instants are those of the store's clock, but for `at` of a report: that is the worker's.
+ */
+export type Fact = readonly [run: number, ...what: What];
+
+type What =
+  | readonly [kind: "triggered"]
+  | readonly [kind: "retried", newRunId: string]
+  | readonly [kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
+  | readonly [kind: "claimed", generation: number, owner: string, leaseExpiresAt: number, execution: number]
+  | readonly [kind: "step_started", at: number, name: string, index: number, attempt: number]
+  | readonly [kind: "progressed", at: number, progress: Progress]
+  | readonly [kind: "logged", at: number, stepName: string | null, level: LogLevel, message: string, data: Json]
+  // `startedAt`: with it the fact tells the beginning of the attempt, too; `null` if that was told before.
+  | readonly [
+    kind: "step_completed",
+    name: string,
+    index: number,
+    attempt: number,
+    startedAt: number | null,
+    durationMs: number,
+  ]
+  // `error`: `null` for the last attempt, whose error the row of the step keeps.
+  | readonly [
+    kind: "step_failed",
+    name: string,
+    index: number,
+    attempt: number,
+    startedAt: number | null,
+    error: string | null,
+    retryAt: number | null,
+  ]
+  | readonly [kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
+  | readonly [kind: "completed", durationMs: number]
+  | readonly [kind: "failed"]
+  | readonly [kind: "step_cancelled", name: string, index: number]
+  | readonly [kind: "cancelled"]
+  | readonly [kind: "deleted", runId: string, jobName: string, labels: Labels];
+
+/** A value that a fact leaves out, and where it is kept. */
+export type FactValueRef =
+  | { run: number; of: "payload" | "output" | "failure" }
+  | { run: number; of: "step"; stepName: string };
+
+/** A value that a fact leaves out. */
+export interface FactValue {
+  /** The input of a trigger, or the output of a run or a step. */
+  json: JsonText | null;
+  /** Why a run or a step has failed. */
+  error: string | null;
+  /** The step that made a run fail. */
+  failedStepName: string | null;
+}
+
+/** The fact of a report. */
+export function toFact(run: number, report: Report): Fact {
+  const { at } = report;
+  switch (report.kind) {
+    case "start":
+      return [run, "step_started", at, report.stepName, report.stepIndex, report.attempt];
+    case "progress":
+      return [run, "progressed", at, report.progress];
+    case "log":
+      return [run, "logged", at, report.stepName, report.level, report.message, report.data];
+  }
+}
+
+// Of the input of a trigger that joined another run, which no row keeps: so many characters of JSON.
+const MAX_SKIPPED_LENGTH = 16_384;
+
+/** The fact that a trigger joined another run. A long input is left out of it, and said to be. */
+export function coalescedFact(run: number, status: RunStatus, payload: JsonText | null, labels: Labels): Fact {
+  const isLong = payload !== null && payload.length > MAX_SKIPPED_LENGTH;
+  return [run, "coalesced", status, isLong ? { cut: true, length: payload.length } : parseValue(payload), labels];
+}
+
+/** Which value a fact leaves out; `null` if it is whole. */
+export function valueRefOf(fact: Fact): FactValueRef | null {
+  const [run, kind] = fact;
+  switch (kind) {
+    case "triggered":
+      return { run, of: "payload" };
+    case "completed":
+      return { run, of: "output" };
+    case "failed":
+      return { run, of: "failure" };
+    case "step_completed":
+      return { run, of: "step", stepName: fact[2] };
+    case "step_failed":
+      return fact[6] === null ? { run, of: "step", stepName: fact[2] } : null;
+    default:
+      return null;
+  }
+}
+
+/** The run that was deleted, if that is what a fact says. */
+export function deletedRunOf(fact: Fact): RunIdentity | null {
+  return fact[1] === "deleted" ? { id: fact[2], jobName: fact[3], labels: fact[4] } : null;
+}
+
+const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
+  "step_started",
+  "step_completed",
+  "step_failed",
+  "step_cancelled",
+  "logged",
+]);
+
+/** Whether a fact tells of the run itself, not of its steps or of what it logs: lists show only these. */
+export function isOfRun(fact: Fact): boolean {
+  return !OF_STEPS.has(fact[1]);
+}
+
+/** Where a fact stands in the journal. */
+export interface FactPlace {
+  /** Its number. */
+  number: number;
+  /** When it was committed: an instant of the store's clock. */
+  at: number;
+}
+
+/**
+ * The events that tell of a fact: one, or two. The number of an event is twice that of its fact, and one less for the
+ * first of two: so it is the same in every process.
+ *
+ * @param value What the fact leaves out; `null` if it leaves out nothing, or it is not needed.
+ */
+export function toEvents(fact: Fact, place: FactPlace, run: RunIdentity, value: FactValue | null): RunEvent[] {
+  const happenings = toHappenings(fact, value);
+  return happenings.map(({ at = place.at, ...happening }, index) => ({
+    ...happening,
+    runId: run.id,
+    jobName: run.jobName,
+    labels: run.labels,
+    timestamp: isoTime(at),
+    sequence: 2 * place.number - (happenings.length - 1 - index),
+  }));
+}
+
+/** `at`: when it happened, if that was not when it was committed. */
+type Happening = RunHappening & { at?: number };
+
+function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
+  switch (fact[1]) {
+    case "triggered":
+      return [{ type: "run:trigger", input: parseValue(value?.json ?? null) }];
+    case "retried":
+      return [{ type: "run:retry", newRunId: fact[2] }];
+    case "coalesced":
+      return [{ type: "run:coalesced", status: fact[2], skippedInput: fact[3], skippedLabels: fact[4] }];
+    case "claimed": {
+      const [, , , leaseOwner, leaseExpiresAt, execution] = fact;
+      return [
+        { type: "run:leased", leaseOwner, leaseExpiresAt: isoTime(leaseExpiresAt) },
+        { type: "run:start", execution },
+      ];
+    }
+    case "step_started": {
+      const [, , at, stepName, stepIndex, attempt] = fact;
+      return [{ type: "step:start", stepName, stepIndex, attempt, at }];
+    }
+    case "progressed":
+      return [{ type: "run:progress", progress: fact[3], at: fact[2] }];
+    case "logged": {
+      const [, , at, stepName, level, message, data] = fact;
+      return [{ type: "log:write", stepName, level, message, data, at }];
+    }
+    case "step_completed": {
+      const [, , stepName, stepIndex, attempt, startedAt, duration] = fact;
+      const output = parseValue(value?.json ?? null);
+      return withStart({ type: "step:complete", stepName, stepIndex, output, duration }, attempt, startedAt);
+    }
+    case "step_failed": {
+      const [, , stepName, stepIndex, attempt, startedAt, error, retryAt] = fact;
+      const text = error ?? value?.error ?? "";
+      const failed = {
+        type: "step:fail",
+        stepName,
+        stepIndex,
+        attempt,
+        error: text,
+        retryAt: isoTime(retryAt),
+      } as const;
+      return withStart(failed, attempt, startedAt);
+    }
+    case "waiting":
+      return [{ type: "run:waiting", waitId: fact[2], waitName: fact[3], deadlineAt: isoTime(fact[4]) }];
+    case "completed":
+      return [{ type: "run:complete", output: parseValue(value?.json ?? null), duration: fact[2] }];
+    case "failed":
+      return [{ type: "run:fail", error: value?.error ?? "", failedStepName: value?.failedStepName ?? null }];
+    case "step_cancelled":
+      return [{ type: "step:cancel", stepName: fact[2], stepIndex: fact[3] }];
+    case "cancelled":
+      return [{ type: "run:cancel" }];
+    case "deleted":
+      return [{ type: "run:delete" }];
+  }
+}
+
+function withStart(
+  ended: RunHappening & { type: "step:complete" | "step:fail" },
+  attempt: number,
+  startedAt: number | null,
+): Happening[] {
+  if (startedAt === null) return [ended];
+  const { stepName, stepIndex } = ended;
+  return [{ type: "step:start", stepName, stepIndex, attempt, at: startedAt }, ended];
+}
+
+/** The facts of an attempt at a step that was recorded, after the reports that came with it. */
+export function stepFacts(
+  run: number,
+  { name, index, attempts, startedAgoMs, result }: StepWrite,
+  reports: readonly Report[],
+  { startedAt, retryAt }: { startedAt: number; retryAt: number | null },
+): Fact[] {
+  const last = reports.at(-1);
+  // One fact tells of both its beginning and its end, if nothing else was said between them.
+  const isWhole = last?.kind === "start" && last.stepName === name && last.attempt === attempts;
+  const before = (isWhole ? reports.slice(0, -1) : reports).map((report) => toFact(run, report));
+  const start = isWhole ? startedAt : null;
+  if (result.status === "completed") {
+    return [...before, [run, "step_completed", name, index, attempts, start, Math.round(startedAgoMs)]];
+  }
+  const error = result.status === "retrying" ? result.failure.message : null;
+  return [...before, [run, "step_failed", name, index, attempts, start, error, retryAt]];
+}
