@@ -67,7 +67,8 @@ function cutMessage(message: string, maxBytes: number): string {
   return tidyText(message, shortest);
 }
 
-function byteLength(text: string): number {
+/** How many bytes a string takes in UTF-8. */
+export function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 

@@ -32,16 +32,15 @@ import type {
 } from "./engine.ts";
 import { checkEngineOptions } from "./engine_options.ts";
 import type { ExecutionDeps } from "./execution.ts";
-import { endedStream, followRun } from "./follow.ts";
 import { Hub } from "./hub.ts";
 import { type EngineInternals, INTERNALS } from "./internals.ts";
+import { JournalReader } from "./journal_reader.ts";
 import { logProblems } from "./log_problems.ts";
 import { toLogger } from "./logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { Pulse } from "./pulse.ts";
-import { RunFeed } from "./run_feed.ts";
 import { checkRunFilter } from "./run_filter.ts";
-import { RunWatches } from "./run_watches.ts";
+import { endedStream, subscribe } from "./subscribe.ts";
 import {
   newRun,
   parseLabels,
@@ -124,18 +123,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     };
     this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
-    const watching = {
-      migrate: () => this.migrate(),
-      store: options.store,
-      hub,
-      pulse: this.#pulse,
-      host,
-      claimHere: (runId: string) => this.#worker.claimOf(runId),
-      progressHere: (runId: string) => this.#worker.progressOf(runId),
-    };
     this[INTERNALS] = {
-      watches: new RunWatches(watching),
-      feed: new RunFeed(watching),
+      reader: new JournalReader({ migrate: () => this.migrate(), store: options.store, hub, host }),
       store: () => this.migrate().then(() => options.store),
       isStopped: () => this.#isStopped,
       onStop: (listener) => void this.#stopListeners.push(listener),
@@ -188,8 +177,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
     this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
-    this[INTERNALS].watches.endAll();
-    this[INTERNALS].feed.endAll();
+    this[INTERNALS].reader.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
     // Node 22 keeps a storage that was used for ever, and is slower with each. It works again when it is needed.
@@ -272,22 +260,22 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async cancel(runId: string): Promise<Run> {
     await this.migrate();
-    const executing = this.#worker.executingSteps(runId);
+    const execution = this.#worker.executionOf(runId);
     const requestId = this.#deps.host.newId();
-    const progress = this.#worker.progressOf(runId);
-    const run = await surely(() => this.#store.cancel(runId, requestId, executing, progress));
+    const run = await surely(() => this.#store.cancel(runId, requestId, execution));
     if (run === null) {
       const { status } = await this.#runOf(runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
     this.#worker.cancel(runId);
-    if (executing.length > 0) await this.#tellCancelledSteps(run, executing);
+    if (execution !== null) await this.#tellCancelledSteps(run, execution.steps);
     this.#deps.hub.publish(run, { type: "run:cancel" });
     return run;
   }
 
   /** A step may have been recorded just before the cancel: only what was recorded with it is told. */
   async #tellCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+    if (executing.length === 0) return;
     const names = new Set(executing.map(({ name }) => name));
     const steps = await this.#store.getSteps(run.id).catch(() => []);
     for (const { name, index, status } of steps) {
@@ -348,7 +336,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
-    return this.#isStopped ? endedStream() : followRun(runId, this[INTERNALS].watches);
+    return this.#isStopped ? endedStream() : subscribe(runId, this[INTERNALS].reader, this.#store);
   }
 
   use(plugin: Plugin): this {

@@ -59,18 +59,18 @@ async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: u
 async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> {
   if (outcome.kind === "interrupted" || outcome.kind === "waiting") return outcome;
   const { claim, deps, abortSignal } = execution;
+  const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
   try {
     const ending = outcome.kind === "completed"
-      ? { status: "completed" as const, output: outcome.text }
+      ? { status: "completed" as const, output: outcome.text, durationMs: duration }
       : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
-    const finishing = persist(() => deps.store.finish(claim.lease, ending, execution.progress), deps, abortSignal);
-    await execution.leave(finishing, () => true);
+    const finish = () => execution.writeWithReports((reports) => deps.store.finish(claim.lease, ending, reports));
+    await execution.leave(persist(finish, deps, abortSignal), () => true);
   } catch (error) {
     execution.noteRefusal(error);
     return { kind: "interrupted" };
   }
   if (outcome.kind === "completed") {
-    const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
     const { failure, failedStepName, thrown } = outcome;

@@ -4,11 +4,12 @@ import type { RunHappening } from "../event.ts";
 import type { Failure } from "../failure.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
-import type { Progress } from "../run.ts";
+import type { Report } from "../report.ts";
 import type { RetryPolicy } from "../retry.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, Store } from "../store.ts";
 import type { Hub } from "./hub.ts";
+import { Reports, type Said } from "./reports.ts";
 import { Turns } from "./turns.ts";
 
 /** What executions share. */
@@ -33,8 +34,8 @@ export interface ExecutionOptions {
   leaseSureUntil: number;
   /** Renews the lease, or interrupts the execution. */
   renewLease: () => Promise<void>;
-  /** Is called when the job reports progress: the next write may come late. */
-  onProgress: () => void;
+  /** Is called when there is something to report: the next write may come late. */
+  onReport: () => void;
 }
 
 /**
@@ -59,7 +60,7 @@ export class Execution {
   /** Until when the lease is surely ours, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
-  readonly #onProgress: () => void;
+  readonly #onReport: () => void;
   readonly #listeners = new Set<() => void>();
   readonly #interrupted = Promise.withResolvers<void>();
   readonly #parked = Promise.withResolvers<void>();
@@ -74,8 +75,7 @@ export class Execution {
   /** Calls under way that give the lease up. */
   #leaving = 0;
   #isLostUnlessLeft = false;
-  #progress: JsonText | null = null;
-  #savedProgress: JsonText | null = null;
+  readonly #reports: Reports;
 
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
@@ -84,8 +84,9 @@ export class Execution {
     this.retry = options.retry;
     this.leaseSureUntil = options.leaseSureUntil;
     this.#renewLease = options.renewLease;
-    this.#onProgress = options.onProgress;
+    this.#onReport = options.onReport;
     this.deps = deps;
+    this.#reports = new Reports(deps.host);
     this.claimedAt = deps.host.monotonic();
   }
 
@@ -290,32 +291,40 @@ export class Execution {
     while (this.#attempts.size > 0) await Promise.all(this.#attempts);
   }
 
-  /** Tells what happened to the run. */
+  /** Publishes what happened to the run, in this process. */
   publish(happening: RunHappening): void {
-    this.deps.hub.publish(this.claim.run, happening, this.claim.lease);
+    this.deps.hub.publish(this.claim.run, happening);
   }
 
-  /** The latest progress. */
-  get progress(): JsonText | null {
-    return this.#progress;
+  /** Reports something that no row keeps, and publishes it in this process: the run's next write takes it to the others. */
+  report(said: Said): void {
+    this.#reports.add(said);
+    this.publish(toHappening(said));
+    this.#onReport();
   }
 
-  /** Whether no write has kept the latest progress yet. */
-  get hasUnsavedProgress(): boolean {
-    return this.#progress !== this.#savedProgress;
+  /** Whether something was reported that no write has kept. */
+  get hasReports(): boolean {
+    return !this.#reports.isEmpty;
   }
 
-  /** Publishes progress, which the run's next write keeps. */
-  setProgress(progress: Progress): void {
-    this.#progress = JSON.stringify(progress);
-    this.publish({ type: "run:progress", progress });
-    this.#onProgress();
+  /** What is reported with a cancel. */
+  sendReports(): readonly Report[] {
+    return this.#reports.send();
   }
 
-  /** Notes that a write under the lease has kept progress: what it was sent with, which may be older by now. */
-  noteSavedProgress(progress: JsonText | null): void {
-    this.#savedProgress = progress;
-    if (this.hasUnsavedProgress && !this.isOver) this.#onProgress();
+  /** Makes a write that keeps what was reported. */
+  async writeWithReports<T>(write: (reports: readonly Report[]) => Promise<T>): Promise<T> {
+    const reports = this.#reports.send();
+    const answer = await write(reports);
+    this.noteKeptReports(reports);
+    return answer;
+  }
+
+  /** Notes that a write has kept what it was sent with: what was reported meanwhile follows. */
+  noteKeptReports(reports: readonly Report[]): void {
+    this.#reports.noteKept(reports);
+    if (this.hasReports && !this.isOver) this.#onReport();
   }
 
   /** Writes a value as JSON, within the limits of this engine. */
@@ -326,6 +335,21 @@ export class Execution {
   /** Takes note of a refused write: somebody else has the run now. */
   noteRefusal(error: unknown): void {
     if (error instanceof LeaseLostError) this.interrupt(error);
+  }
+}
+
+function toHappening(said: Said): RunHappening {
+  switch (said.kind) {
+    case "start": {
+      const { stepName, stepIndex, attempt } = said;
+      return { type: "step:start", stepName, stepIndex, attempt };
+    }
+    case "progress":
+      return { type: "run:progress", progress: said.progress };
+    case "log": {
+      const { stepName, level, message, data } = said;
+      return { type: "log:write", stepName, level, message, data };
+    }
   }
 }
 

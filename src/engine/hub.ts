@@ -3,7 +3,6 @@ import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "..
 import { describeFailure } from "../error.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
-import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import { type Logger, toLogger } from "./logger.ts";
 
@@ -18,16 +17,13 @@ export interface Listen {
   (type: "*", listener: Listener): () => void;
 }
 
-/** Hears events of runs, each with the lease under which it happened; `null` for what is no part of an execution. */
-export type RunListener = (event: RunEvent, lease: Lease | null) => void;
-
-/** Tells everybody in this process what has happened. The one place where events are built. */
+/** Publishes in this process what this engine has done. */
 export class Hub {
   readonly #host: Host;
   readonly #logger: Logger;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
-  readonly #runListeners = new Map<string, Set<RunListener>>();
-  readonly #allRunsListeners = new Set<RunListener>();
+  readonly #runListeners = new Map<string, Set<() => void>>();
+  readonly #activityListeners = new Set<() => void>();
   #sequence = 0;
 
   /** Makes a hub without listeners; `logger` gets what they throw. */
@@ -47,16 +43,16 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Hears the events of all runs, until the returned function is called. */
-  onRuns(listener: RunListener): () => void {
-    const own: RunListener = (event, lease) => listener(event, lease);
-    this.#allRunsListeners.add(own);
-    return () => void this.#allRunsListeners.delete(own);
+  /** Calls back whenever something is published of any run, until the returned function is called. */
+  onActivity(listener: () => void): () => void {
+    const own = () => listener();
+    this.#activityListeners.add(own);
+    return () => void this.#activityListeners.delete(own);
   }
 
-  /** Hears the events of one run, until the returned function is called. */
-  onRun(runId: string, listener: RunListener): () => void {
-    const own: RunListener = (event, lease) => listener(event, lease);
+  /** The same for one run. */
+  onRun(runId: string, listener: () => void): () => void {
+    const own = () => listener();
     const listeners = this.#runListeners.get(runId) ?? new Set();
     this.#runListeners.set(runId, listeners.add(own));
     return () => {
@@ -65,15 +61,10 @@ export class Hub {
     };
   }
 
-  /** Tells what happened to a run, after it was committed. An event that nobody listens to is not built. */
-  publish(run: RunIdentity, happening: RunHappening, lease: Lease | null = null): void {
-    const ofRun = this.#runListeners.get(run.id);
-    if (ofRun === undefined && this.#allRunsListeners.size === 0 && !this.#isHeard(happening.type)) return;
-    const event = this.runEvent(run, happening);
-    this.#tell(event);
-    for (const listener of [...ofRun ?? [], ...this.#allRunsListeners]) {
-      this.#tellOne((event) => listener(event as RunEvent, lease), event);
-    }
+  /** Publishes what happened to a run, after it was committed. An event that nobody listens to is not built. */
+  publish(run: RunIdentity, happening: RunHappening): void {
+    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening));
+    for (const listener of [...this.#runListeners.get(run.id) ?? [], ...this.#activityListeners]) listener();
   }
 
   /** Tells that something went wrong in the engine itself. */
@@ -82,8 +73,7 @@ export class Hub {
     this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
   }
 
-  /** Builds the event of a run without telling it. */
-  runEvent(run: RunIdentity, happening: RunHappening): RunEvent {
+  #runEvent(run: RunIdentity, happening: RunHappening): RunEvent {
     return {
       ...happening,
       runId: run.id,
@@ -92,11 +82,6 @@ export class Hub {
       timestamp: isoTime(this.#host.now()),
       sequence: ++this.#sequence,
     };
-  }
-
-  /** The event as it is to be told after one of a certain sequence: it may have waited, and have a lower one. */
-  numberedAfter(sequence: number, event: RunEvent): RunEvent {
-    return event.sequence > sequence ? event : { ...event, sequence: ++this.#sequence };
   }
 
   #isHeard(type: EventType): boolean {

@@ -1,15 +1,12 @@
 import type { Store } from "../store.ts";
-import type { RunFeed } from "./run_feed.ts";
-import type { RunWatches } from "./run_watches.ts";
+import type { JournalReader } from "./journal_reader.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
 
 /** What an engine shows to the other parts of this package alone. */
 export interface EngineInternals {
-  /** Watches single runs. */
-  watches: RunWatches;
-  /** Watches all runs. */
-  feed: RunFeed;
-  /** The store with its tables made, for lists that are read in parts. */
+  /** Publishes what happens to runs, in all processes. */
+  reader: JournalReader;
+  /** The store with its tables made, for what is read without going through the engine. */
   store(): Promise<Store>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;

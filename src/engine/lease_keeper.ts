@@ -12,13 +12,15 @@ export interface LeaseTiming {
   staleThreshold: number;
 }
 
-// Progress that no other write has kept is kept so long after it was reported, in milliseconds.
-const PROGRESS_DELAY_MS = 100;
+// What was reported waits so long, in milliseconds, for a write that takes it along: most steps end before that. Then a
+// renewal takes it, and after it the next one not before a longer time: ten commits a second at most.
+const REPORT_DELAY_MS = 20;
+const REPORT_REST_MS = 100;
 
 /**
  * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
- * soon after another process has cancelled the run. A renewal keeps progress, so one comes early when a job has reported
- * some.
+ * soon after another process has cancelled the run. A renewal takes along what was reported, so one comes early when no
+ * other write does that.
  */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
@@ -28,7 +30,9 @@ export class LeaseKeeper {
   readonly #kept = new Map<string, Execution>();
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
-  #cancelProgressTimer: (() => void) | null = null;
+  #cancelReportTimer: (() => void) | null = null;
+  /** When reports may be sent again by a renewal of their own, on the monotonic clock. */
+  #nextReportAt = -Infinity;
   #renewing: Promise<void> | null = null;
   #sentAt = 0;
 
@@ -54,8 +58,8 @@ export class LeaseKeeper {
     if (this.#kept.size > 0) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
-    this.#cancelProgressTimer?.();
-    this.#cancelProgressTimer = null;
+    this.#cancelReportTimer?.();
+    this.#cancelReportTimer = null;
     this.#lookout.stop();
   }
 
@@ -68,20 +72,27 @@ export class LeaseKeeper {
     }
   }
 
-  /** Keeps the progress that jobs have reported, soon: unless a step or a pause does so before. */
-  keepProgress(): void {
-    if (this.#kept.size === 0) return;
-    this.#cancelProgressTimer ??= this.#deps.host.schedule(PROGRESS_DELAY_MS, async () => {
-      this.#cancelProgressTimer = null;
-      const unsaved = [...this.#kept.values()].filter(({ hasUnsavedProgress }) => hasUnsavedProgress);
-      if (unsaved.length === 0) return;
-      try {
-        await this.#renewSome(unsaved);
-      } catch (error) {
-        this.#deps.hub.publishError(error);
-        this.keepProgress();
-      }
+  /** Sends what was reported, soon: unless a step or a pause does so before. */
+  sendReportsSoon(): void {
+    if (this.#kept.size === 0 || this.#cancelReportTimer !== null) return;
+    const { host } = this.#deps;
+    const delayMs = Math.max(REPORT_DELAY_MS, this.#nextReportAt - host.monotonic());
+    this.#cancelReportTimer = host.schedule(delayMs, () => {
+      this.#cancelReportTimer = null;
+      this.#sendReports();
     });
+  }
+
+  async #sendReports(): Promise<void> {
+    const reporting = [...this.#kept.values()].filter(({ hasReports }) => hasReports);
+    if (reporting.length === 0) return;
+    this.#nextReportAt = this.#deps.host.monotonic() + REPORT_REST_MS;
+    try {
+      await this.#renewSome(reporting);
+    } catch (error) {
+      this.#deps.hub.publishError(error);
+      this.sendReportsSoon();
+    }
   }
 
   /**
@@ -140,12 +151,15 @@ export class LeaseKeeper {
 
   async #renewSome(executions: readonly Execution[]): Promise<void> {
     const sentAt = this.#deps.host.monotonic();
-    const renewals = executions.map(({ claim: { lease }, progress }): Renewal => ({ lease, progress }));
+    const renewals = executions.map((execution): Renewal => ({
+      lease: execution.claim.lease,
+      reports: execution.sendReports(),
+    }));
     const ends = await this.#deps.store.renew(renewals, this.#timing.staleThreshold);
     executions.forEach((execution, at) => {
       const leaseExpiresAt = ends[at] ?? null;
       if (leaseExpiresAt === null) return execution.noteLostLease();
-      execution.noteSavedProgress(renewals[at]!.progress);
+      execution.noteKeptReports(renewals[at]!.reports);
       this.#noteRenewal(execution, leaseExpiresAt, sentAt);
     });
   }

@@ -1,4 +1,3 @@
-import type { JsonText } from "../json.ts";
 import type { PauseResult } from "../store.ts";
 import { isoTime } from "../time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
@@ -182,15 +181,10 @@ export class Pauses {
     park: boolean,
   ): Promise<PauseResult> {
     const { claim, deps, abortSignal } = this.#execution;
-    let progress: JsonText | null = null;
-    const save = () => {
-      progress = this.#execution.progress;
-      return deps.store.pause(claim.lease, { pauses, retryAt, park, progress });
-    };
+    const save = () =>
+      this.#execution.writeWithReports((reports) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports }));
     try {
-      const answer = await persist(save, deps, abortSignal);
-      this.#execution.noteSavedProgress(progress);
-      return answer;
+      return await persist(save, deps, abortSignal);
     } catch (error) {
       this.#execution.noteRefusal(error);
       throw error;

@@ -115,7 +115,7 @@ export class StepCalls {
     const msSinceStart = () => Math.round(deps.host.monotonic() - since);
     const executing = { name, index, attempts: attempt };
     execution.executing.set(name, () => ({ ...executing, startedAgoMs: msSinceStart() }));
-    execution.publish({ type: "step:start", stepName: name, stepIndex: index, attempt });
+    execution.report({ kind: "start", stepName: name, stepIndex: index, attempt });
     try {
       const ended = await this.#perform(step, attempt);
       const duration = msSinceStart();
@@ -125,13 +125,11 @@ export class StepCalls {
         : delayMs === null
         ? { status: "failed" as const, failure: ended.failure }
         : { status: "retrying" as const, failure: ended.failure, delayMs };
-      let progress: JsonText | null = null;
-      const save = () => {
-        progress = execution.progress;
-        return deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, progress);
-      };
+      const save = () =>
+        execution.writeWithReports((reports) =>
+          deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, reports)
+        );
       const { recordedNo, retry } = await execution.turns.expect(persist(save, deps, execution.abortSignal));
-      execution.noteSavedProgress(progress);
       const told = { stepName: name, stepIndex: index };
       if ("text" in ended) {
         execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });

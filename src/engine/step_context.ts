@@ -29,8 +29,8 @@ export function stepContext(execution: Execution): StepContext {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);
     const line = fitLine({ message: text, data: logData(execution, data) });
-    execution.publish({
-      type: "log:write",
+    execution.report({
+      kind: "log",
       stepName: deps.currentStep.getStore() ?? null,
       level,
       message: line.message,
@@ -51,11 +51,12 @@ export function stepContext(execution: Execution): StepContext {
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;
-      execution.setProgress({
+      const progress = {
         current,
         ...(total === undefined ? {} : { total }),
         ...(message === undefined ? {} : { message: tidyText(String(message), MAX_MESSAGE_LENGTH) }),
-      });
+      };
+      execution.report({ kind: "progress", progress });
     },
     log: { info: log("info"), warn: log("warn"), error: log("error") },
   };

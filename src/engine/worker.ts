@@ -1,10 +1,8 @@
 import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
-import type { JsonText } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
-import type { ExecutingStep } from "../step.ts";
-import type { Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store.ts";
 import { isoTime } from "../time.ts";
 import { execute } from "./execute.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
@@ -123,24 +121,20 @@ export class Worker {
     this.#nap.wake();
   }
 
-  /** The claim with which it took a run up; `null` if it does not execute it. */
-  claimOf(runId: string): Claim | null {
-    return this.#executions.get(runId)?.claim ?? null;
-  }
-
-  /** The latest progress of a run that it executes, whether it was kept or not; `null` if there is none. */
-  progressOf(runId: string): JsonText | null {
-    return this.#executions.get(runId)?.progress ?? null;
-  }
-
   /** Looks at once whether a run that it executes can go on. */
   nudge(runId: string): void {
     this.#executions.get(runId)?.nudge();
   }
 
-  /** The steps of a run that it executes at this moment. */
-  executingSteps(runId: string): ExecutingStep[] {
-    return [...this.#executions.get(runId)?.executing.values() ?? []].map((step) => step());
+  /** What it executes of a run that is to be cancelled; `null` if it does not execute the run. */
+  executionOf(runId: string): CancelledExecution | null {
+    const execution = this.#executions.get(runId);
+    if (execution === undefined) return null;
+    return {
+      generation: execution.claim.lease.generation,
+      steps: [...execution.executing.values()].map((step) => step()),
+      reports: execution.sendReports(),
+    };
   }
 
   /** Ends the execution of a run that was cancelled. */
@@ -283,7 +277,7 @@ export class Worker {
   /** Nothing of the run begins: it was cancelled, or the worker stopped, before this claim was answered. */
   #giveBack({ lease }: Claim): void {
     const { store, hub } = this.#deps;
-    store.release(lease).catch((error) => hub.publishError(error));
+    store.release(lease, []).catch((error) => hub.publishError(error));
   }
 
   #begin(claim: Claim, sentAt: number): void {
@@ -295,7 +289,7 @@ export class Worker {
       retry: this.#jobs.get(run.jobName)!.retry,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
-      onProgress: () => this.#keeper.keepProgress(),
+      onReport: () => this.#keeper.sendReportsSoon(),
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
@@ -327,7 +321,7 @@ export class Worker {
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
     await this.#untilStopped(bodyEnded);
-    const release = () => store.release(execution.claim.lease, execution.progress);
+    const release = () => store.release(execution.claim.lease, execution.sendReports());
     await persist(release, this.#deps, this.#givenUp.signal).catch((error) => this.#deps.hub.publishError(error));
     this.#nap.wake();
   }

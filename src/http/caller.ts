@@ -15,6 +15,7 @@ import { callHook } from "./hook.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./scope.ts";
 import { noSuchRun } from "./response.ts";
+import type { Resume } from "./resume.ts";
 import type { Streams } from "./streams.ts";
 
 /** What {@linkcode Caller} works with. */
@@ -124,8 +125,8 @@ export class Caller {
   }
 
   /** Streams what happens to a run. */
-  async followRun(runId: string): Promise<Response> {
-    return await this.#deps.streams.open(async () => {
+  async followRun(runId: string, resume: Resume): Promise<Response> {
+    return await this.#deps.streams.open(resume, async () => {
       const { id } = await this.#findRun("subscribe", runId);
       return { context: this.#context, tenant: await this.#tenant(), runId: id, filter: null };
     });
@@ -140,9 +141,9 @@ export class Caller {
   }
 
   /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
-  async followRuns(filter: ListFilter): Promise<Response> {
+  async followRuns(filter: ListFilter, resume: Resume): Promise<Response> {
     const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
-    return await this.#deps.streams.open(async () => {
+    return await this.#deps.streams.open(resume, async () => {
       const scope = await this.#scope(name, filter);
       const narrowed = scope === null ? filter : narrowList(filter, scope);
       return { context: this.#context, tenant: await this.#tenant(), runId: null, filter: narrowed };

@@ -10,6 +10,8 @@ export interface Message {
   bytes: Uint8Array;
   /** What it supersedes: an earlier message of the same subject need not be sent any more; `null`: nothing. */
   subject: string | null;
+  /** Whether it is sent however much waits to be read: of these at most one waits. */
+  isTiny?: boolean;
 }
 
 /**
@@ -28,6 +30,7 @@ export class EventStream {
   #isEnding = false;
   #isOverdue = false;
   #isClosed = false;
+  #drained: PromiseWithResolvers<void> | null = null;
 
   /** @param onClose Is called once, however the stream ends. */
   constructor(onClose: () => void) {
@@ -53,7 +56,7 @@ export class EventStream {
     }
     this.#dropSuperseded(message);
     // Looked at before this message is added: one that is large by itself reaches a reader who reads.
-    if (this.#queuedBytes > MAX_QUEUED_BYTES) this.close();
+    if (this.#queuedBytes > MAX_QUEUED_BYTES && !message.isTiny) this.close();
     else this.#enqueue(message);
   }
 
@@ -65,6 +68,13 @@ export class EventStream {
     if (this.#isOverdue) this.close();
     else if (this.#isEnding) this.#isOverdue = true;
     else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
+  }
+
+  /** Resolves when everything was taken by the reader, or the stream has ended. */
+  drained(): Promise<void> {
+    if (this.#isClosed || this.#queue.size === 0) return Promise.resolve();
+    this.#drained ??= Promise.withResolvers();
+    return this.#drained.promise;
   }
 
   /** Ends the stream when everything was read. */
@@ -106,6 +116,8 @@ export class EventStream {
     this.#queue.clear();
     this.#bySubject.clear();
     this.#queuedBytes = 0;
+    this.#drained?.resolve();
+    this.#drained = null;
   }
 
   #noteClosed(): void {

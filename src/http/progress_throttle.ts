@@ -34,6 +34,13 @@ export class ProgressThrottle {
     else this.#tellAndRest(event);
   }
 
+  /** Tells what is held, and holds nothing any more. */
+  flush(): void {
+    const rests = [...this.#rests.values()];
+    this.stop();
+    for (const { held } of rests) if (held !== null) this.#tellOn(held);
+  }
+
   /** Holds nothing any more, and tells nothing. */
   stop(): void {
     for (const { cancelTimer } of this.#rests.values()) cancelTimer();

@@ -1,6 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
 import type { Call } from "./call.ts";
+import { readResume } from "./resume.ts";
 import { streamJson } from "./json_stream.ts";
 import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
@@ -92,12 +93,12 @@ async function trigger(call: Call): Promise<Response> {
   return jsonResponse({ runId, disposition, status });
 }
 
-async function subscribe({ caller, query }: Call): Promise<Response> {
-  return await caller.followRun(readRunId(query));
+async function subscribe({ caller, query, request }: Call): Promise<Response> {
+  return await caller.followRun(readRunId(query), readResume(request, query));
 }
 
-async function subscribeRuns({ caller, query }: Call): Promise<Response> {
-  return await caller.followRuns(readListFilter(query));
+async function subscribeRuns({ caller, query, request }: Call): Promise<Response> {
+  return await caller.followRuns(readListFilter(query), readResume(request, query));
 }
 
 async function listRuns({ caller, query, report }: Call): Promise<Response> {

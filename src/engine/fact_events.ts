@@ -1,0 +1,152 @@
+import type { RunEvent } from "../event.ts";
+import {
+  deletedRunOf,
+  type Fact,
+  type FactPlace,
+  type FactValue,
+  type FactValueRef,
+  isOfRun,
+  toEvents,
+  valueRefOf,
+} from "../fact.ts";
+import type { JournalRow } from "../journal.ts";
+import type { RunIdentity } from "../run.ts";
+import type { Store } from "../store.ts";
+import type { Follower } from "./journal_reader.ts";
+import { persist, type PersistDeps } from "./persist.ts";
+
+/** Who receives the events of rows. */
+export interface Receivers {
+  /** Those who follow a run, by its row number. */
+  ofRun(seq: number): Iterable<Receiver>;
+  /** Those who follow lists. */
+  ofLists: Iterable<Receiver>;
+}
+
+/** A follower, and after which position events are for it. */
+export interface Receiver {
+  /** The follower. */
+  follower: Follower;
+  /** The position. */
+  after: number;
+}
+
+/** A fact that somebody receives. */
+interface Wanted {
+  fact: Fact;
+  place: FactPlace;
+  row: JournalRow;
+  run: RunIdentity;
+  followers: Follower[];
+  /** The value that the events need; `null` if they need none. */
+  valueRef: FactValueRef | null;
+}
+
+// How many characters of values are read at once, and how many values.
+const VALUES_LENGTH = 262_144;
+const MAX_VALUES = 500;
+// Of how many runs it is known who they are.
+const MAX_IDENTITIES = 1_000;
+
+/** Makes the events of facts: reads what facts leave out, if somebody wants to know, and builds each event once. */
+export class FactEvents {
+  readonly #deps: PersistDeps & { store: Store };
+  /** Who runs are, by row number: that never changes. */
+  #identities = new Map<number, RunIdentity>();
+
+  /** Has made none yet. */
+  constructor(deps: PersistDeps & { store: Store }) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Publishes the events of rows to those who follow. Of runs that are gone only that they were deleted.
+   *
+   * @param breathe Is awaited whenever much has been published.
+   */
+  async publish(
+    rows: readonly JournalRow[],
+    receivers: Receivers,
+    breathe: () => Promise<void>,
+    abortSignal: AbortSignal,
+  ): Promise<void> {
+    const wanted = await this.#findWanted(rows, receivers, abortSignal);
+    for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
+      const values = await this.#readValues(wanted.slice(from), abortSignal);
+      if (from > 0) await breathe();
+      for (; from < wanted.length; from++) {
+        const { valueRef, ...item } = wanted[from]!;
+        const value = valueRef === null ? null : values.shift();
+        if (value === undefined) break; // is read next
+        if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
+        if (item.row !== wanted[from + 1]?.row) reach(wanted, from);
+      }
+    }
+    if (wanted.length > 0) await breathe();
+  }
+
+  async #findWanted(rows: readonly JournalRow[], receivers: Receivers, abortSignal: AbortSignal): Promise<Wanted[]> {
+    const isListed = [...receivers.ofLists].length > 0;
+    const relevant = rows.flatMap((row) => {
+      const first = row.position - row.facts.length + 1;
+      return row.facts.flatMap((fact, at) => {
+        const ofRun = [...receivers.ofRun(fact[0])];
+        const isRelevant = ofRun.length > 0 || (isListed && isOfRun(fact));
+        return isRelevant ? [{ fact, row, place: { number: first + at, at: row.at }, ofRun }] : [];
+      });
+    });
+    const identities = await this.#identify(relevant.map(({ fact }) => fact), abortSignal);
+    return relevant.flatMap(({ fact, row, place, ofRun }) => {
+      const run = deletedRunOf(fact) ?? identities.get(fact[0]);
+      if (run === undefined) return [];
+      const isNew = ({ after, follower }: Receiver) => place.number > after && !follower.abortSignal.aborted;
+      const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ follower }) => follower.follows(run)) : [];
+      const followers = [...ofRun, ...ofLists].filter(isNew).map(({ follower }) => follower);
+      if (followers.length === 0) return [];
+      // Lists do not show what a run was triggered with.
+      const valueRef = fact[1] === "triggered" && ofRun.length === 0 ? null : valueRefOf(fact);
+      return [{ fact, row, place, run, followers, valueRef }];
+    });
+  }
+
+  async #identify(facts: readonly Fact[], abortSignal: AbortSignal): Promise<ReadonlyMap<number, RunIdentity>> {
+    const seqs = new Set(facts.map(([seq]) => seq));
+    const unknown = [...seqs].filter((seq) => !this.#identities.has(seq));
+    if (this.#identities.size + unknown.length > MAX_IDENTITIES) {
+      this.#identities = new Map([...this.#identities].filter(([seq]) => seqs.has(seq)));
+    }
+    const found = unknown.length === 0
+      ? []
+      : await persist(() => this.#deps.store.getRunIdentities(unknown), this.#deps, abortSignal);
+    for (const [at, identity] of found.entries()) if (identity !== null) this.#identities.set(unknown[at]!, identity);
+    return this.#identities;
+  }
+
+  /** The next values, in their order: as many as are read at once. */
+  async #readValues(wanted: readonly Wanted[], abortSignal: AbortSignal): Promise<(FactValue | null)[]> {
+    const refs: FactValueRef[] = [];
+    for (const { valueRef } of wanted) {
+      if (valueRef !== null && refs.push(valueRef) === MAX_VALUES) break;
+    }
+    if (refs.length === 0) return [];
+    return await persist(() => this.#deps.store.readFactValues(refs, VALUES_LENGTH), this.#deps, abortSignal);
+  }
+}
+
+function publishTo({ followers }: { followers: readonly Follower[] }, events: readonly RunEvent[]): void {
+  for (const event of events) {
+    for (const follower of followers) if (!follower.abortSignal.aborted) follower.next(event);
+  }
+}
+
+/** Tells those who have received something of the row that ends here how far they have come. */
+function reach(wanted: readonly Wanted[], last: number): void {
+  const { row } = wanted[last]!;
+  const followers = new Set<Follower>();
+  for (let at = last; at >= 0 && wanted[at]!.row === row; at--) {
+    for (const follower of wanted[at]!.followers) followers.add(follower);
+  }
+  for (const follower of followers) {
+    if (!follower.abortSignal.aborted) follower.reach({ position: row.position, at: row.at });
+  }
+}

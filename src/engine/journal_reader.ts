@@ -1,0 +1,258 @@
+import { StoreError } from "../error.ts";
+import type { RunEvent } from "../event.ts";
+import type { Cursor, JournalRow } from "../journal.ts";
+import type { RunIdentity } from "../run.ts";
+import type { Store } from "../store.ts";
+import { FactEvents } from "./fact_events.ts";
+import { persist, type PersistDeps } from "./persist.ts";
+
+/** Receives the events of a run, or of all runs that it chooses, in the order of the journal. */
+export interface Follower {
+  /** The row number of the run; `null`: all runs that {@linkcode Follower.follows} chooses, without their steps. */
+  readonly runSeq: number | null;
+  /** Fires when it wants nothing more. */
+  readonly abortSignal: AbortSignal;
+  /** Whether it follows a run, if it does not follow a single one. */
+  follows(run: RunIdentity): boolean;
+  /** Receives the next event. */
+  next(event: RunEvent): void;
+  /** Hears that it has received all events of a row that had some for it. */
+  reach(place: Cursor): void;
+  /** Hears that no more events come, and why, if something went wrong. */
+  end(error?: Error): void;
+  /** Resolves when it can take more, while it catches up. */
+  ready(): Promise<void>;
+}
+
+/** What {@linkcode JournalReader} works with. */
+export interface JournalReaderDeps extends PersistDeps {
+  /** Makes sure that the store has its tables. */
+  migrate(): Promise<void>;
+  /** Keeps the journal. */
+  store: Store;
+}
+
+/** A follower that is up to date, and up to where: the rows until there are not for it. */
+interface Attached {
+  follower: Follower;
+  after: number;
+}
+
+// A look costs a few microseconds, and what another process has written is noticed after half of this on average.
+const LOOK_EVERY_MS = 20;
+// How many characters of facts are read at once.
+const PAGE_LENGTH = 262_144;
+
+/**
+ * Reads the journal of the store while somebody follows, once for all followers: after each call of this engine that was
+ * answered, and every 20 ms for what other processes commit. So all processes publish the same events in the same order.
+ */
+export class JournalReader {
+  readonly #deps: JournalReaderDeps;
+  readonly #events: FactEvents;
+  readonly #ofRuns = new Map<number, Set<Attached>>();
+  readonly #ofLists = new Set<Attached>();
+  readonly #catchingUp = new Set<Follower>();
+  /** The reading that is under way; `null` while nobody follows. */
+  #reading: Reading | null = null;
+
+  /** Reads nothing yet. */
+  constructor(deps: JournalReaderDeps) {
+    this.#deps = deps;
+    this.#events = new FactEvents(deps);
+  }
+
+  /** Up to where its followers have received everything; `null` while nobody follows. */
+  get toldPlace(): Cursor | null {
+    return this.#reading?.toldPlace ?? null;
+  }
+
+  /**
+   * Publishes to a follower what comes after a place, and then lets it be attached: what is committed from then on is for
+   * {@linkcode JournalReader.attach}. A journal in which some of it is missing ends the follower, and so does an error.
+   *
+   * @param begin Publishes the state with which the follower begins, and answers its place in the journal.
+   * @param attach Is called with where the follower has come; in the same moment everything after that is new.
+   */
+  async catchUp(
+    follower: Follower,
+    begin: () => Promise<Cursor>,
+    attach: (place: Cursor) => void,
+  ): Promise<void> {
+    const { abortSignal } = follower;
+    this.#catchingUp.add(follower);
+    try {
+      await this.#deps.migrate();
+      let place = await begin();
+      while (!abortSignal.aborted) {
+        if (this.#reading !== null && place.position >= this.#reading.place.position) return attach(place);
+        const page = await this.#read(place, abortSignal);
+        if (abortSignal.aborted) return;
+        if (page === null) return follower.end(missingError());
+        if (page.rows.length === 0 && this.#reading === null) return attach(place);
+        if (page.rows.length === 0) await this.#breathe(); // another follower was attached meanwhile
+        const receiver = { follower, after: place.position };
+        await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
+        place = toPlace(page.rows.at(-1) ?? place);
+      }
+    } catch (error) {
+      if (!abortSignal.aborted) follower.end(error as Error);
+    } finally {
+      this.#catchingUp.delete(follower);
+    }
+  }
+
+  /** Publishes to a follower what comes after a place, until the returned function is called. */
+  attach(follower: Follower, place: Cursor): () => void {
+    const attached = { follower, after: place.position };
+    const siblings = this.#siblingsOf(follower);
+    siblings.add(attached);
+    if (this.#reading === null) this.#begin(place);
+    return () => {
+      siblings.delete(attached);
+      if (follower.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(follower.runSeq);
+      if (this.#ofRuns.size + this.#ofLists.size === 0) this.#stop();
+    };
+  }
+
+  /** Ends all followers. */
+  endAll(error?: Error): void {
+    const attached = [...this.#attached()].map(({ follower }) => follower);
+    for (const follower of [...attached, ...this.#catchingUp]) follower.end(error);
+  }
+
+  #siblingsOf({ runSeq }: Follower): Set<Attached> {
+    if (runSeq === null) return this.#ofLists;
+    const siblings = this.#ofRuns.get(runSeq) ?? new Set();
+    this.#ofRuns.set(runSeq, siblings);
+    return siblings;
+  }
+
+  *#attached(): Iterable<Attached> {
+    yield* this.#ofLists;
+    for (const siblings of this.#ofRuns.values()) yield* siblings;
+  }
+
+  #begin(place: Cursor): void {
+    const reading: Reading = new Reading(place, this.#deps, {
+      look: (abortSignal) => this.#readOn(reading, abortSignal),
+      onError: (error) => this.endAll(error),
+    });
+    this.#reading = reading;
+    reading.start();
+  }
+
+  #stop(): void {
+    this.#reading?.stop();
+    this.#reading = null;
+  }
+
+  /** Reads and publishes what was committed since. */
+  async #readOn(reading: Reading, abortSignal: AbortSignal): Promise<void> {
+    while (!abortSignal.aborted) {
+      const page = await this.#read(reading.place, abortSignal);
+      if (abortSignal.aborted) return;
+      if (page === null) return this.endAll(missingError());
+      const last = page.rows.at(-1);
+      if (last === undefined) return;
+      // Whoever catches up meanwhile reads these rows, too, before it is attached.
+      reading.place = toPlace(last);
+      const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
+      await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
+      if (abortSignal.aborted) return;
+      reading.toldPlace = toPlace(last);
+      if (last.position >= page.end.position) return;
+      await this.#breathe();
+    }
+  }
+
+  #read({ position }: Cursor, abortSignal: AbortSignal) {
+    return persist(() => this.#deps.store.readJournal(position, PAGE_LENGTH), this.#deps, abortSignal);
+  }
+
+  #breathe(): Promise<void> {
+    return new Promise((resolve) => this.#deps.host.defer(resolve));
+  }
+}
+
+/** Reads whenever there may be something new, one look at a time, from the first follower to the last. */
+class Reading {
+  /** Up to where rows were taken: those who are attached receive them. */
+  place: Cursor;
+  /** Up to where they have received them. */
+  toldPlace: Cursor;
+  readonly #deps: JournalReaderDeps;
+  readonly #look: (abortSignal: AbortSignal) => Promise<void>;
+  readonly #onError: (error: Error) => void;
+  readonly #stopping = new AbortController();
+  #isDeferred = false;
+  #isLooking = false;
+  #mustLookAgain = false;
+  #cancelTimer: (() => void) | null = null;
+  #stopListening: () => void = () => {};
+
+  constructor(
+    place: Cursor,
+    deps: JournalReaderDeps,
+    { look, onError }: { look: (abortSignal: AbortSignal) => Promise<void>; onError: (error: Error) => void },
+  ) {
+    this.place = place;
+    this.toldPlace = place;
+    this.#deps = deps;
+    this.#look = look;
+    this.#onError = onError;
+  }
+
+  start(): void {
+    this.#stopListening = this.#deps.hub.onActivity(() => this.#lookSoon());
+    this.#lookSoon();
+  }
+
+  stop(): void {
+    this.#stopping.abort();
+    this.#stopListening();
+    this.#cancelTimer?.();
+  }
+
+  /** Events that are published together are read together. */
+  #lookSoon(): void {
+    if (this.#isDeferred) return;
+    this.#isDeferred = true;
+    this.#deps.host.defer(() => {
+      this.#isDeferred = false;
+      this.#lookNow();
+    });
+  }
+
+  async #lookNow(): Promise<void> {
+    this.#mustLookAgain = this.#isLooking;
+    if (this.#isLooking || this.#stopping.signal.aborted) return;
+    this.#isLooking = true;
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    try {
+      await this.#look(this.#stopping.signal);
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) this.#onError(error as Error);
+    }
+    this.#isLooking = false;
+    if (this.#stopping.signal.aborted) return;
+    if (this.#mustLookAgain) this.#lookSoon();
+    else this.#cancelTimer ??= this.#deps.host.schedule(LOOK_EVERY_MS, () => this.#lookNow());
+  }
+}
+
+function receiversOf(attached: Attached[]) {
+  return {
+    ofRun: (seq: number) => attached.filter(({ follower }) => follower.runSeq === seq),
+    ofLists: attached.filter(({ follower }) => follower.runSeq === null),
+  };
+}
+
+function toPlace({ position, at }: JournalRow | Cursor): Cursor {
+  return { position, at };
+}
+
+function missingError(): StoreError {
+  return new StoreError("The journal no longer has all events since then: follow again from the state of the run");
+}
