@@ -13,11 +13,12 @@ export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "a
 /** The reports of an execution that no write has kept yet. */
 export class Reports {
   readonly #host: Pick<Host, "now">;
-  #pending: Report[] = [];
+  #pending: { report: Report; logBytes: number }[] = [];
+  /** The pending ones as they were last sent: many writes may be under way with the same. */
+  #sent: readonly Report[] | null = null;
   #lastNo = 0;
   /** The number of the last report that was sent with a write: it stays as it is. */
   #sentNo = 0;
-  #logBytes = 0;
   #leftOut = 0;
   /** The number of the line that says how many lines were left out. */
   #leftOutNo = 0;
@@ -35,38 +36,36 @@ export class Reports {
   /** Adds one. */
   add(said: Said): void {
     if (said.kind === "progress") this.#makeRoomForProgress();
-    if (said.kind === "log") {
-      const bytes = byteLength(said.message) + byteLength(JSON.stringify(said.data));
-      if (this.#logBytes + bytes > MAX_LOG_BYTES) return this.#countLeftOut();
-      this.#logBytes += bytes;
-    }
-    this.#push(said);
+    const logBytes = said.kind === "log" ? byteLength(said.message) + byteLength(JSON.stringify(said.data)) : 0;
+    const pendingBytes = this.#pending.reduce((sum, { logBytes }) => sum + logBytes, 0);
+    if (logBytes > 0 && pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut();
+    else this.#push(said, logBytes);
   }
 
   /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
   send(): readonly Report[] {
     this.#sentNo = this.#lastNo;
-    return [...this.#pending];
+    this.#sent ??= this.#pending.map(({ report }) => report);
+    return this.#sent;
   }
 
   /** Notes that a write has kept what it was sent with. */
   noteKept(kept: readonly Report[]): void {
     const keptNo = kept.at(-1)?.no ?? 0;
-    this.#pending = this.#pending.filter(({ no }) => no > keptNo);
-    if (this.#pending.length > 0) return;
-    this.#logBytes = 0;
-    this.#leftOut = 0;
+    if (keptNo >= (this.#pending[0]?.report.no ?? Infinity)) this.#keepOnly(({ no }) => no > keptNo);
+    if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
   }
 
-  #push(said: Said): void {
+  #push(said: Said, logBytes: number): void {
     this.#lastNo += 1;
-    this.#pending.push({ ...said, no: this.#lastNo, at: this.#host.now() });
+    this.#sent = null;
+    this.#pending.push({ report: { ...said, no: this.#lastNo, at: this.#host.now() }, logBytes });
   }
 
   /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
   #makeRoomForProgress(): void {
-    const progress = this.#pending.filter(({ kind }) => kind === "progress");
-    if (progress.length >= MAX_PROGRESS) this.#drop(progress.at(-1)!.no);
+    const progress = this.#pending.filter(({ report }) => report.kind === "progress");
+    if (progress.length >= MAX_PROGRESS) this.#drop(progress.at(-1)!.report.no);
   }
 
   /** One line says how many lines were left out. */
@@ -74,11 +73,16 @@ export class Reports {
     this.#leftOut += 1;
     this.#drop(this.#leftOutNo);
     const message = `Log lines were left out of the event streams: ${this.#leftOut}`;
-    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } });
+    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, 0);
     this.#leftOutNo = this.#lastNo;
   }
 
   #drop(droppedNo: number): void {
-    if (droppedNo > this.#sentNo) this.#pending = this.#pending.filter(({ no }) => no !== droppedNo);
+    if (droppedNo > this.#sentNo) this.#keepOnly(({ no }) => no !== droppedNo);
+  }
+
+  #keepOnly(isKept: (report: Report) => boolean): void {
+    this.#pending = this.#pending.filter(({ report }) => isKept(report));
+    this.#sent = null;
   }
 }

@@ -416,7 +416,7 @@ forEachStore("waitForRun() refuses a run as soon as it is deleted", async (conte
   const waiting = assert.rejects(engine.waitForRun(id), NotFoundError);
   await host.settle();
 
-  await store.cancel(id, "request", []);
+  await store.cancel(id, "request", null);
   await engine.deleteRun(id);
 
   await waiting;

@@ -165,7 +165,7 @@ forEachStore("waitForRun() and triggerAndWait() say which job failed, in which s
   assert.equal((cause.cause as Error).message, "the disk is gone");
 });
 
-forEachStore("run:fail and step:fail carry what was thrown, in the process that executed the run", async (context) => {
+forEachStore("on() gives what was thrown with run:fail and step:fail, streams never", async (context) => {
   const errors = [new RangeError("once"), new TypeError("twice")];
   let attempts = 0;
   await using engine = anEngine(context, (step) =>
@@ -188,7 +188,7 @@ forEachStore("run:fail and step:fail carry what was thrown, in the process that 
   assert.ok(heard[0] === errors[0] && heard[1] === errors[1]);
   assert.ok(heard[2] instanceof StepError && heard[2].name === "TypeError");
   const thrownIn = (events: RunEvent[]) => events.flatMap((event) => "thrown" in event ? [event.thrown] : []);
-  assert.deepEqual(thrownIn(here), heard);
+  assert.deepEqual(here, there);
   assert.equal(there.at(-1)!.type, "run:fail");
   assert.deepEqual(thrownIn(there), []);
 });

@@ -1519,7 +1519,7 @@ forEachStore("a lost lease keeps a pause from being made", async ({ store, host 
 
   gate.open();
   await idle;
-  await store.release(lease);
+  await store.release(lease, []);
   await using engine = createEngine({ store, host, jobs: { job } });
   await engine.runUntilIdle();
 

@@ -97,7 +97,7 @@ forEachStore("step.run() goes on from the steps that a dropped claim has recorde
   await using engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, null);
   const { lease } = await claimOne(store, "job");
-  await store.saveStep(lease, aStep({ name: "first", result: { status: "completed", output: '"recorded"' } }), null);
+  await store.saveStep(lease, aStep({ name: "first", result: { status: "completed", output: '"recorded"' } }), []);
   host.advance(LEASE_MS);
 
   await engine.runUntilIdle();
@@ -114,8 +114,8 @@ forEachStore("step.run() passes over recorded steps that the code no longer has"
   await using engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, null);
   const { lease } = await claimOne(store, "job");
-  await store.saveStep(lease, aStep({ name: "gone", index: 0 }), null);
-  await store.saveStep(lease, aStep({ name: "kept", index: 1 }), null);
+  await store.saveStep(lease, aStep({ name: "gone", index: 0 }), []);
+  await store.saveStep(lease, aStep({ name: "kept", index: 1 }), []);
   host.advance(LEASE_MS);
 
   await engine.runUntilIdle();
@@ -727,7 +727,7 @@ forEachStore("run() counts abandonments anew after something was recorded", asyn
   const { id } = await engine.trigger(job, null);
   for (const records of [false, false, true, false]) {
     const { lease } = await claimOne(store, "job");
-    if (records) await store.saveStep(lease, aStep(), null);
+    if (records) await store.saveStep(lease, aStep(), []);
     host.advance(LEASE_MS);
   }
 

@@ -203,8 +203,8 @@ forEachStore(
     const ids = await addLarge(store, 5);
 
     const response = await fetchFrom(service, "/runs?status=pending&limit=4");
-    await store.cancel(ids[2]!, "c1", []);
-    await store.cancel(ids[3]!, "c2", []);
+    await store.cancel(ids[2]!, "c1", null);
+    await store.cancel(ids[3]!, "c2", null);
     await store.delete(ids[2]!);
     const { runs, total, hasMore } = await response.json();
 
@@ -272,7 +272,7 @@ forEachStore("GET /runs leaves out a run whose large value goes before anything 
   store.readRuns = async (runIds, maxLength) => {
     const runs = await read(runIds, maxLength);
     if (runIds[0] !== ids[1]) return runs;
-    await store.cancel(ids[1]!, "c1", []);
+    await store.cancel(ids[1]!, "c1", null);
     await store.delete(ids[1]!);
     return runs;
   };

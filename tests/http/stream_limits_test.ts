@@ -125,7 +125,7 @@ forEachStore("numbers rise in each stream of a run, however late its reader come
 
   assert.deepEqual(early.types, ["run:leased", "run:start", "run:waiting", "run:cancel"]);
   assert.deepEqual(sequencesOf(early), [1, 2, 3, 4]);
-  assert.deepEqual([late.types, sequencesOf(late)], [["run:waiting", "run:cancel"], [3, 4]]);
+  assert.deepEqual([late.types, sequencesOf(late)], [["run:waiting", "run:cancel"], [1, 2]]);
 });
 
 forEachStore("an event is encoded once for the streams of all tenants", async (context) => {

@@ -145,8 +145,8 @@ forEachStore("GET /subscribe begins with a running run as it stands, with its la
   await using service = aService({}, context);
   const { id } = await service.engine.trigger("echo", 1);
   const { lease } = await claimOne(context.store, "echo");
-  await context.store.renew([{ lease, progress: '{"current":1}' }], 30_000);
-  await context.store.renew([{ lease, progress: '{"current":2,"total":3}' }], 30_000);
+  await context.store.renew([{ lease, reports: [{ kind: "progress", no: 1, at: 0, progress: { current: 1 } }] }], 30_000);
+  await context.store.renew([{ lease, reports: [{ kind: "progress", no: 2, at: 0, progress: { current: 2, total: 3 } }] }], 30_000);
 
   await using reader = await follow(service, id);
   await context.host.settle();
@@ -251,7 +251,7 @@ const ENDINGS: Record<string, (service: Service, id: string, store: Store) => Pr
   "run:cancel": ({ ask }, id) => ask("POST", `/cancel?runId=${id}`),
   "run:delete": async ({ ask }, id, store) => {
     // It has ended elsewhere, which nobody here has noticed.
-    await store.cancel(id, "elsewhere", []);
+    await store.cancel(id, "elsewhere", null);
     await ask("DELETE", `/run?runId=${id}`);
   },
 };
@@ -918,7 +918,7 @@ forEachStore("event streams of an engine that was never started show what others
 
   const { lease } = await claimOne(store, "approval");
   await pass(host, ELSEWHERE_MS, 50);
-  await store.pause(lease, { pauses: [aPause()], retryAt: null, park: true, progress: null });
+  await store.pause(lease, { pauses: [aPause()], retryAt: null, park: true, reports: [] });
   await pass(host, ELSEWHERE_MS, 50);
 
   assert.deepEqual(reader.types, ["run:leased", "run:start", "run:waiting"]);
