@@ -5,6 +5,7 @@ import type { Run } from "../run.ts";
 import type { Enqueued, NewRun } from "../store.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
+import { drawNumber } from "./sqlite_journal.ts";
 import { lineUp } from "./sqlite_line.ts";
 import { findRetry, linkRetry } from "./sqlite_retrigger.ts";
 import { fromInput, SELECT_RUN, toRun } from "./sqlite_rows.ts";
@@ -80,7 +81,9 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
 
 /** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
+  const seq = drawNumber(db);
   const row = {
+    seq,
     id: run.id,
     job: run.jobName,
     status: "pending",
@@ -92,16 +95,14 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     created_at: now,
     updated_at: now,
   };
-  const added = db.get(
+  const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING seq`,
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
-  );
-  if (added === undefined) return null;
-  const seq = Number(added.seq);
+  ) > 0;
+  if (!isAdded) return null;
   moveRun(db, run.jobName, null, "pending");
-  db.facts.note([seq, "triggered"]);
   db.run(
     "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
     seq,

@@ -42,7 +42,7 @@ export class JournalEraser {
     return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
   }
 
-  /** Finds runs that were deleted. All their facts are in front of the one that says so. */
+  /** Finds runs that were deleted. All their facts come after the run's own number, and before the one that says so. */
   #search(): void {
     const end = Number(this.#db.get("SELECT max(position) AS position FROM holdfast_journal")!.position ?? 0);
     const rows = this.#db.all(
@@ -51,7 +51,7 @@ export class JournalEraser {
       end,
     );
     this.#runs = new Set(rows.flatMap(parse).filter(([, kind]) => kind === "deleted").map(([run]) => run));
-    this.#erased = 0;
+    this.#erased = [...this.#runs].reduce((first, run) => Math.min(first, run), end);
     this.#searched = end;
   }
 

@@ -6,6 +6,7 @@ import type { Fact } from "../fact.ts";
  */
 export class NotedFacts {
   #facts: Fact[] = [];
+  #lastNumber: number | null = null;
 
   /** Those that were noted, in their order. */
   get all(): readonly Fact[] {
@@ -15,6 +16,22 @@ export class NotedFacts {
   /** How many there are. */
   get length(): number {
     return this.#facts.length;
+  }
+
+  /** Whether there is one of a run. */
+  tellOf(run: number): boolean {
+    return this.#facts.some(([seq]) => seq === run);
+  }
+
+  /**
+   * Draws the next numbers.
+   *
+   * @param readLast Reads which number is the last one that is in use.
+   * @returns The last of them.
+   */
+  drawNumbers(count: number, readLast: () => number): number {
+    this.#lastNumber = (this.#lastNumber ?? readLast()) + count;
+    return this.#lastNumber;
   }
 
   /** Notes facts that the open transaction makes true. */
@@ -27,8 +44,9 @@ export class NotedFacts {
     this.#facts.length = length;
   }
 
-  /** Forgets them: they are written, or the transaction was rolled back. */
+  /** Forgets everything: the transaction ends. */
   clear(): void {
     this.#facts = [];
+    this.#lastNumber = null;
   }
 }

@@ -5,6 +5,7 @@ import type { Report } from "../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { HeldRun } from "./sqlite_held.ts";
+import { drawNumber, Told } from "./sqlite_journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./sqlite_reports.ts";
 import { toHeldRun } from "./sqlite_rows.ts";
 
@@ -20,15 +21,18 @@ export function recordStep(
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
+  const told = toldOf(db, run.seq, step, added.reports);
   // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
   const isRecorded = db.run(
-    `INSERT INTO holdfast_steps (run_seq, name, position, status, output, failure, attempts,
+    `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
        retry_at, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
        failure = excluded.failure, attempts = excluded.attempts,
        retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
      WHERE status = 'retrying' AND excluded.attempts > attempts`,
+    drawNumber(db),
+    told,
     run.seq,
     step.name,
     step.index,
@@ -42,7 +46,9 @@ export function recordStep(
     result.status === "retrying" ? null : now,
   ) > 0;
   if (isRecorded) {
-    db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
+    if (told === Told.no) {
+      db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
+    }
     return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
   }
   db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
@@ -57,6 +63,20 @@ export function recordStep(
     recordedNo: Number(earlier.recorded_no),
     retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
   };
+}
+
+/**
+ * Whether the row of a step is its fact: if it is written once and for good, with nothing that was said before it but that
+ * it began, and after all facts of its run.
+ */
+function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
+  const { name, attempts, result } = step;
+  // A step that was tried before has its row already.
+  if (attempts > 1 || result.status === "retrying" || db.facts.tellOf(runSeq)) return Told.no;
+  const [start, ...others] = reports;
+  if (start === undefined) return Told.end;
+  const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;
+  return isOwn && others.length === 0 ? Told.whole : Told.no;
 }
 
 /** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
@@ -116,9 +136,10 @@ function countRecord(
 export function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
   const isRecorded = db.run(
     `INSERT INTO holdfast_steps
-       (run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, 'cancelled', ?, 0, ?, ?)
+       (seq, run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
+     VALUES (?, ?, ?, ?, 'cancelled', ?, 0, ?, ?)
      ON CONFLICT (run_seq, name) DO NOTHING`,
+    drawNumber(db),
     runSeq,
     step.name,
     step.index,
