@@ -8,12 +8,12 @@ const TRIM_EACH_BYTES = 16_384;
 // How many rows are removed at once at most: many more than are added meanwhile.
 const MAX_TRIMMED = 2_000;
 
-// Runs, steps and facts draw their numbers from one line. So the row of a run is its fact that it was triggered, and the
-// row of most steps is the fact that the step has ended: nothing is written twice. A number never comes back, since who
-// deletes a run notes a fact, and the newest row of the journal is never removed. Within a commit the facts in the journal
-// come last.
+// Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the fact
+// that it was triggered, and the row of most steps as the fact that the step has ended: nothing is written twice. Within a
+// commit the facts in the journal come last. A number is never used again: deleting a run notes a fact, with a higher
+// number, and the newest row of the journal is never removed.
 
-/** Whether the row of a step is its fact: its column `told`. */
+/** Whether the row of a step serves as its fact: the column `told`. */
 export const Told = {
   /** It is not: there is one in the journal. */
   no: 0,
@@ -77,7 +77,7 @@ function trimBySize(db: SqliteDatabase, maxSize: number): void {
   );
 }
 
-/** Removes rows that are too old: what they tell of deleted runs is not to stay for long in a quiet system. */
+/** Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. */
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;
   if (oldest.at === null || Number(oldest.at) > now - MAX_AGE_MS) return;

@@ -4,10 +4,7 @@ import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 // How many rows are read at once.
 const SLICE = 200;
 
-/**
- * Erases from the journal what it tells of deleted runs. In the place of each fact stays one that says only that, so that
- * all others keep their numbers.
- */
+/** Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their numbers. */
 export class JournalEraser {
   readonly #db: SqliteDatabase;
   /** Up to where the journal was searched for runs that were deleted. */
@@ -17,7 +14,7 @@ export class JournalEraser {
   /** Up to where their facts are erased. */
   #erased = 0;
 
-  /** Begins with what any process has deleted. */
+  /** Erases what any process has deleted. */
   constructor(db: SqliteDatabase) {
     this.#db = db;
   }

@@ -5,7 +5,7 @@ import { Told } from "./sqlite_journal.ts";
 
 // How many rows a page has at most.
 const MAX_ROWS = 500;
-// How many characters the fact takes, about, that the row of a run or of a step is; apart from the step's name.
+// About how many characters the fact of a run's or a step's row has, without the name of the step.
 const TRIGGER_LENGTH = 20;
 const STEP_LENGTH = 60;
 

@@ -17,7 +17,7 @@ export interface NewReports {
 /** What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and `lastNo`. */
 export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
 
-/** The reports of a call that nothing was said of. */
+/** No new reports. */
 export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 };
 
 /** Which reports are new, if those up to a number are known. They are in the order of their numbers. */

@@ -66,13 +66,13 @@ export function recordStep(
 }
 
 /**
- * Whether the row of a step is its fact: if it is written once and for good, with nothing that was said before it but that
- * it began, and after all facts of its run.
+ * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of this
+ * step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
  */
 function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
   const { name, attempts, result } = step;
   // A step that was tried before has its row already.
-  if (attempts > 1 || result.status === "retrying" || db.facts.tellOf(runSeq)) return Told.no;
+  if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return Told.no;
   const [start, ...others] = reports;
   if (start === undefined) return Told.end;
   const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;

@@ -189,25 +189,27 @@ test("a number never comes back when the newest runs are deleted and all is trim
   assert.ok((await store.getRunState(run.id))!.seq > position);
 });
 
-Deno.test("WriteBatch keeps no fact of a write that is refused, and those of the others", async () => {
-  const database = new SqliteDatabase(new DatabaseSync(":memory:") as SqliteDriver);
-  migrateTables(database);
-  const batch = new WriteBatch(database, new FakeHost());
-  const write = (run: number, error?: Error) =>
-    batch.submit(() => {
-      database.facts.note([run, "failed"], [run, "cancelled"]);
-      if (error !== undefined) throw error;
-    });
+for (
+  const [what, error] of [["is refused", new ConflictError("no")], ["fails", new Error("disk I/O error")]] as const
+) {
+  Deno.test(`WriteBatch keeps no fact of a write that ${what}, and those of the others once`, async () => {
+    const database = new SqliteDatabase(new DatabaseSync(":memory:") as SqliteDriver);
+    migrateTables(database);
+    const batch = new WriteBatch(database, new FakeHost());
+    const write = (run: number, error?: Error) =>
+      batch.submit(() => {
+        database.facts.note([run, "failed"], [run, "cancelled"]);
+        if (error !== undefined) throw error;
+      });
 
-  await Promise.allSettled([write(1), write(2, new ConflictError("no")), write(3)]);
-  await batch.close();
+    await Promise.allSettled([write(1), write(2, error), write(3)]);
+    await batch.close();
 
-  const { rows } = readJournal(database, 0, EVERYTHING)!;
-  assert.deepEqual(rows.map(({ facts }) => facts), [[[1, "failed"], [1, "cancelled"], [3, "failed"], [
-    3,
-    "cancelled",
-  ]]]);
-});
+    const { rows } = readJournal(database, 0, EVERYTHING)!;
+    const facts = rows.flatMap(({ facts }) => facts);
+    assert.deepEqual(facts, [[1, "failed"], [1, "cancelled"], [3, "failed"], [3, "cancelled"]]);
+  });
+}
 
 Deno.test("SqliteStore: facts of a transaction that was rolled back are written once, when it is tried again", async () => {
   const database = new DatabaseSync(":memory:");
