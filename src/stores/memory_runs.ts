@@ -220,15 +220,14 @@ export class MemoryRuns {
     this.countChange();
   }
 
-  /** Answers the reports that are new under the lease of a run, and keeps the latest progress among them. */
+  /** Keeps the progress of reports, and answers those that are new under the lease of a run. */
   takeReports(run: KeptRun, reports: readonly Report[]): Report[] {
     const { lease } = run;
     if (lease === null || reports.length === 0) return [];
-    // A write that was overtaken by a later one brings old reports.
     const added = reports.filter(({ no }) => no > lease.lastReportNo);
-    lease.lastReportNo = added.at(-1)?.no ?? lease.lastReportNo;
     const progress = latestProgress(added);
     if (progress !== null) run.progress = JSON.stringify(progress);
+    lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)!.no);
     return added;
   }
 
