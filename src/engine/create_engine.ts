@@ -58,6 +58,8 @@ const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 // How long a stop waits for log lines that the store has not taken.
 const LAST_LINES_MS = 500;
+// How long a stop waits for event streams to show what was committed before it.
+const LAST_EVENTS_MS = 500;
 
 /**
  * Makes an engine.
@@ -177,6 +179,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
     this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
+    await within(host, LAST_EVENTS_MS, this[INTERNALS].reader.publishAll());
     this[INTERNALS].reader.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));

@@ -115,6 +115,11 @@ export class JournalReader {
     };
   }
 
+  /** Publishes what is committed by now to those who are attached. */
+  async publishAll(): Promise<void> {
+    await this.#reading?.lookOnce();
+  }
+
   /** Ends all followers. */
   endAll(error?: Error): void {
     const attached = [...this.#attached()].map(({ follower }) => follower);
@@ -186,7 +191,7 @@ class Reading {
   readonly #onError: (error: Error) => void;
   readonly #stopping = new AbortController();
   #isDeferred = false;
-  #isLooking = false;
+  #looking: Promise<void> | null = null;
   #mustLookAgain = false;
   #cancelTimer: (() => void) | null = null;
   #stopListening: () => void = () => {};
@@ -224,21 +229,31 @@ class Reading {
     });
   }
 
-  async #lookNow(): Promise<void> {
-    this.#mustLookAgain = this.#isLooking;
-    if (this.#isLooking || this.#stopping.signal.aborted) return;
-    this.#isLooking = true;
+  #lookNow(): void {
+    this.#mustLookAgain = this.#looking !== null;
+    if (this.#looking !== null || this.#stopping.signal.aborted) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
+    this.#looking = this.#lookAndSchedule().finally(() => this.#looking = null);
+  }
+
+  async #lookAndSchedule(): Promise<void> {
+    const { signal } = this.#stopping;
     try {
-      await this.#look(this.#stopping.signal);
+      await this.#look(signal);
     } catch (error) {
-      if (!this.#stopping.signal.aborted) this.#onError(error as Error);
+      if (!signal.aborted) this.#onError(error as Error);
     }
-    this.#isLooking = false;
-    if (this.#stopping.signal.aborted) return;
+    if (signal.aborted) return;
     if (this.#mustLookAgain) this.#lookSoon();
     else this.#cancelTimer ??= this.#deps.host.schedule(LOOK_EVERY_MS, () => this.#lookNow());
+  }
+
+  /** Resolves after a look that has begun now. */
+  async lookOnce(): Promise<void> {
+    await this.#looking;
+    this.#lookNow();
+    await this.#looking;
   }
 }
 

@@ -145,8 +145,14 @@ forEachStore("GET /subscribe begins with a running run as it stands, with its la
   await using service = aService({}, context);
   const { id } = await service.engine.trigger("echo", 1);
   const { lease } = await claimOne(context.store, "echo");
-  await context.store.renew([{ lease, reports: [{ kind: "progress", no: 1, at: 0, progress: { current: 1 } }] }], 30_000);
-  await context.store.renew([{ lease, reports: [{ kind: "progress", no: 2, at: 0, progress: { current: 2, total: 3 } }] }], 30_000);
+  await context.store.renew(
+    [{ lease, reports: [{ kind: "progress", no: 1, at: 0, progress: { current: 1 } }] }],
+    30_000,
+  );
+  await context.store.renew([{
+    lease,
+    reports: [{ kind: "progress", no: 2, at: 0, progress: { current: 2, total: 3 } }],
+  }], 30_000);
 
   await using reader = await follow(service, id);
   await context.host.settle();
@@ -1054,7 +1060,7 @@ Deno.test("Deno.serve() closes the stream of a client that never reads what cann
   const { id } = await engine.trigger("script", 1);
   const idle = engine.runUntilIdle();
   const step = await begun;
-  await using _deaf = await connectDeaf(port, `/subscribe?runId=${id}`);
+  const deaf = await connectDeaf(port, `/subscribe?runId=${id}`);
   for (let status = 200; status === 200;) { // until the stream is open
     const response = await fetch(`${url}/runs/subscribe`);
     ({ status } = response);
@@ -1074,5 +1080,6 @@ Deno.test("Deno.serve() closes the stream of a client that never reads what cann
   end("done");
   await idle;
   await engine.stop();
+  await deaf[Symbol.asyncDispose](); // what its socket has not taken would keep the server from shutting down
   await server.shutdown();
 });
