@@ -3,7 +3,7 @@ import type { Json, JsonText } from "./json.ts";
 import { parseValue } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Report } from "./report.ts";
-import type { Labels, Progress, RunIdentity, RunStatus } from "./run.ts";
+import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
 import type { StepWrite } from "./step.ts";
 import { isoTime } from "./time.ts";
 
@@ -82,10 +82,16 @@ export function toFact(run: number, report: Report): Fact {
 // Of the input of a trigger that joined another run, which no row keeps: so many characters of JSON.
 const MAX_SKIPPED_LENGTH = 16_384;
 
-/** The fact that a trigger joined another run. A long input is left out of it, and said to be. */
-export function coalescedFact(run: number, status: RunStatus, payload: JsonText | null, labels: Labels): Fact {
+/** The fact that a trigger joined a run, if it did. A long input is left out of it, and said to be. */
+export function coalescedFacts(
+  run: number,
+  { id, status }: Run,
+  { payload, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
+): Fact[] {
+  if (joinOnly !== undefined && joinOnly !== id) return [];
   const isLong = payload !== null && payload.length > MAX_SKIPPED_LENGTH;
-  return [run, "coalesced", status, isLong ? { cut: true, length: payload.length } : parseValue(payload), labels];
+  const input = isLong ? { cut: true, length: payload.length } : parseValue(payload);
+  return [[run, "coalesced", status, input, labels]];
 }
 
 /** Which value a fact leaves out; `null` if it is whole. */

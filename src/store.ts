@@ -253,6 +253,11 @@ export interface NewRun {
   concurrencyKey: string | null;
   /** What to do when the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
+  /**
+   * The id of the only run that it may join by coalescing: another one is answered, but not joined, so no event tells of
+   * it. Left out: any.
+   */
+  joinOnly?: string;
   /** The run that has ended of which this one is a retry; `null` if it is none. */
   retriggerOf: { runId: string; from: RetriggerFrom } | null;
 }

@@ -439,13 +439,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const checked = await this.#requestedRun(this.#findJob(job), input, options);
     const asked = await guard?.beforeAdding(checked) ?? checked;
     await this.migrate();
-    let joinable: string | null = null;
-    while (true) {
-      const [enqueued] = await surely(() => this.#store.enqueue([asked]));
+    const check = guard?.beforeJoining ?? null;
+    if (check === null) return (await this.#enqueue([asked]))[0]!;
+    for (let joinOnly = "";;) { // none, before it was checked
+      const [enqueued] = await surely(() => this.#store.enqueue([{ ...asked, joinOnly }]));
       const { run, disposition } = enqueued!;
-      const mayBeGone = disposition !== "created" && run.id !== joinable && await guard?.beforeJoining(run);
-      if (!mayBeGone) return this.#tellTrigger(enqueued!, asked);
-      joinable = run.id; // it joins this run if it is still there
+      if (disposition === "created" || run.id === joinOnly) return this.#tellTrigger(enqueued!, asked);
+      await check(run);
+      joinOnly = run.id; // it joins this run if it is still there
     }
   }
 

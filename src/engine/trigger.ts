@@ -35,11 +35,10 @@ export interface TriggerGuard {
    */
   beforeAdding(run: NewRun): Promise<NewRun>;
   /**
-   * Before anybody is told that a run was found that the trigger stands for.
-   *
-   * @returns Whether time has passed: the run may be gone.
+   * Before the trigger joins a run that was found, or is answered with it. It throws if that must not be. `null`: any
+   * run will do.
    */
-  beforeJoining(found: Run): Promise<boolean>;
+  beforeJoining: ((found: Run) => Promise<void>) | null;
 }
 
 /** What {@linkcode newRun} works with. */

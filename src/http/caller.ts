@@ -67,7 +67,7 @@ export class Caller {
         const tenant = await this.#tenant();
         return tenant === null ? run : withKeysOf(tenant, run);
       },
-      beforeJoining: (found) => this.#checkFound(found),
+      beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : (found) => this.#checkFound(found),
     });
   }
 
@@ -207,14 +207,10 @@ export class Caller {
 
   /**
    * A key leads to whatever run has it, which may be one that the caller may not read.
-   *
-   * @returns Whether a hook was asked.
    */
-  async #checkFound(found: Run): Promise<boolean> {
-    if (this.#deps.auth?.onRunAccess === undefined) return false;
+  async #checkFound(found: Run): Promise<void> {
     try {
       await this.#checkAccess(() => deepFreeze(found), "read");
-      return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;
       throw new ConflictError("The key is in use", { code: "key_in_use" });

@@ -2,6 +2,8 @@ import { PROTECTIVE_HEADERS } from "./response.ts";
 
 // What waits for a reader who does not read may take so many bytes; then the stream ends, and the client comes back.
 const MAX_QUEUED_BYTES = 262_144;
+// A reader for whom more waits is slow: what is superseded is left out for it.
+const MANY_QUEUED_BYTES = 16_384;
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
 /** A message on its way to a reader. */
@@ -16,7 +18,7 @@ export interface Message {
 
 /**
  * A stream of Server-Sent Events to one reader (WHATWG HTML, section 9.2). It never blocks and never grows without
- * bound: of what a slow reader has not got yet, superseded messages go first, and then the whole stream.
+ * bound: of what a slow reader has not received yet, superseded messages go first, and then the whole stream.
  */
 export class EventStream {
   readonly #body: ReadableStream<Uint8Array>;
@@ -90,7 +92,8 @@ export class EventStream {
     this.#controller.close();
   }
 
-  #dropSuperseded({ subject }: Message): void {
+  #dropSuperseded({ subject, isTiny }: Message): void {
+    if (this.#queuedBytes < MANY_QUEUED_BYTES && !isTiny) return;
     const superseded = subject === null ? undefined : this.#bySubject.get(subject);
     if (superseded === undefined || !this.#queue.delete(superseded)) return;
     this.#queuedBytes -= superseded.bytes.length;

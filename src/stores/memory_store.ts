@@ -1,6 +1,6 @@
 import { ConflictError, NotFoundError } from "../error.ts";
 import { type Host, systemHost } from "../host.ts";
-import { coalescedFact, type FactValue, type FactValueRef } from "../fact.ts";
+import { coalescedFacts, type FactValue, type FactValueRef } from "../fact.ts";
 import type { Cursor, JournalPage } from "../journal.ts";
 import type { StoredValue } from "../json.ts";
 import type { Lease, SeenLease } from "../lease.ts";
@@ -127,8 +127,9 @@ export class MemoryStore implements Store {
     if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
     const joined = this.#findCoalescable(request, now);
     if (joined !== undefined) {
-      this.#runs.journal.note(coalescedFact(joined.seq, joined.status, request.payload, request.labels));
-      return { run: toRun(joined), disposition: "coalesced" };
+      const run = toRun(joined);
+      this.#runs.journal.note(...coalescedFacts(joined.seq, run, request));
+      return { run, disposition: "coalesced" };
     }
     const run = this.#runs.add(request, () => this.#host.newId(), now);
     for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });

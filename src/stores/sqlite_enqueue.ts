@@ -1,5 +1,5 @@
 import { ConflictError, NotFoundError } from "../error.ts";
-import { coalescedFact } from "../fact.ts";
+import { coalescedFacts } from "../fact.ts";
 import type { Host } from "../host.ts";
 import type { Run } from "../run.ts";
 import type { Enqueued, NewRun } from "../store.ts";
@@ -39,8 +39,8 @@ function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, 
   return findRun(db, run) ?? joinRun(db, toRun(coalescable!), Number(coalescable!.seq), run);
 }
 
-function joinRun(db: SqliteDatabase, joined: Run, seq: number, { payload, labels }: NewRun): Enqueued {
-  db.facts.note(coalescedFact(seq, joined.status, payload, labels));
+function joinRun(db: SqliteDatabase, joined: Run, seq: number, request: NewRun): Enqueued {
+  db.facts.note(...coalescedFacts(seq, joined, request));
   return { run: joined, disposition: "coalesced" };
 }
 

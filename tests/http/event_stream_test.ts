@@ -39,16 +39,58 @@ Deno.test("EventStream keeps what is sent before anybody reads", async () => {
   stream.close();
 });
 
-Deno.test("EventStream leaves out what is superseded, and puts what supersedes it in its own place", async () => {
+Deno.test("EventStream sends what is superseded, unless much waits to be read", async () => {
   const { stream, take } = aStream();
 
+  for (const n of [1, 2, 3]) stream.send(aMessage(`a ${n}`, "a"));
+
+  assert.deepEqual(await take(), ["a 1", "a 2", "a 3"]);
+  stream.close();
+});
+
+Deno.test("EventStream sends tiny messages however much waits, and of these the latest", async () => {
+  const { stream, closed, take } = aStream();
+  const large = "x".repeat(2 * MAX_QUEUED_BYTES);
+
+  for (const n of [1, 2, 3]) stream.send({ ...aMessage(`id ${n}`, "id"), isTiny: true });
+  stream.send(aMessage(large));
+  stream.send({ ...aMessage("id 4", "id"), isTiny: true });
+
+  assert.deepEqual(await take(), [large, "id 4"]);
+  assert.equal(closed.times, 0);
+  stream.close();
+});
+
+Deno.test("EventStream.drained() resolves when its reader has taken everything, or it has ended", async () => {
+  const { stream, take } = aStream();
+  const drained: string[] = [];
+
+  await stream.drained();
+  stream.send(aMessage("a"));
+  const read = stream.drained().then(() => drained.push("read"));
+  const before = [...drained];
+  await take();
+  await read;
+  stream.send(aMessage("b"));
+  const closed = stream.drained().then(() => drained.push("closed"));
+  stream.close();
+  await closed;
+
+  assert.deepEqual([before, drained], [[], ["read", "closed"]]);
+});
+
+Deno.test("EventStream leaves out what is superseded when much waits, and puts what supersedes it in its own place", async () => {
+  const { stream, take } = aStream();
+
+  const large = "x".repeat(20_000);
+  stream.send(aMessage(large));
   stream.send(aMessage("a 1", "a"));
   stream.send(aMessage("b 1", "b"));
   stream.send(aMessage("step"));
   stream.send(aMessage("a 2", "a"));
   stream.send(aMessage("a 3", "a"));
 
-  assert.deepEqual(await take(), ["b 1", "step", "a 3"]);
+  assert.deepEqual(await take(), [large, "b 1", "step", "a 3"]);
   stream.close();
 });
 

@@ -100,7 +100,7 @@ export async function tenantRuns(
 export async function contentsOf(store: Store): Promise<string> {
   const { runs } = await store.getRuns({ limit: 1_000 });
   const all = await Promise.all(runs.map(async ({ id }) => ({
-    state: await store.getRunState(id),
+    state: { ...await store.getRunState(id), place: null }, // that moves with other runs
     waits: await store.getWaits(id),
     logs: await store.getLogs(id),
   })));
