@@ -58,6 +58,7 @@ export type {
   RunHappening,
   WorkerErrorEvent,
 } from "./src/event.ts";
+export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
@@ -77,6 +78,8 @@ export {
   type StepTools,
   type WaitForSignalOptions,
 } from "./src/job.ts";
+export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
+export type { Report } from "./src/report.ts";
 export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";

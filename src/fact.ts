@@ -13,18 +13,32 @@ import { isoTime } from "./time.ts";
  * It holds nothing that a row keeps permanently: inputs, outputs, final errors and the identity of the run are read when
  * somebody follows. Instants are those of the store's clock, but for `at` of a report: that is the worker's.
  */
-export type Fact = readonly [run: number, ...what: What];
-
-type What =
-  | readonly [kind: "triggered"]
-  | readonly [kind: "retried", newRunId: string]
-  | readonly [kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
-  | readonly [kind: "claimed", generation: number, owner: string, leaseExpiresAt: number, execution: number]
-  | readonly [kind: "step_started", at: number, name: string, index: number, attempt: number]
-  | readonly [kind: "progressed", at: number, progress: Progress]
-  | readonly [kind: "logged", at: number, stepName: string | null, level: LogLevel, message: string, data: Json]
+export type Fact =
+  | readonly [run: number, kind: "triggered"]
+  | readonly [run: number, kind: "retried", newRunId: string]
+  | readonly [run: number, kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
+  | readonly [
+    run: number,
+    kind: "claimed",
+    generation: number,
+    owner: string,
+    leaseExpiresAt: number,
+    execution: number,
+  ]
+  | readonly [run: number, kind: "step_started", at: number, name: string, index: number, attempt: number]
+  | readonly [run: number, kind: "progressed", at: number, progress: Progress]
+  | readonly [
+    run: number,
+    kind: "logged",
+    at: number,
+    stepName: string | null,
+    level: LogLevel,
+    message: string,
+    data: Json,
+  ]
   // `startedAt`: with it the fact tells the beginning of the attempt, too; `null` if that was told before.
   | readonly [
+    run: number,
     kind: "step_completed",
     name: string,
     index: number,
@@ -34,6 +48,7 @@ type What =
   ]
   // `error`: `null` for the last attempt, whose error the row of the step keeps.
   | readonly [
+    run: number,
     kind: "step_failed",
     name: string,
     index: number,
@@ -42,14 +57,14 @@ type What =
     error: string | null,
     retryAt: number | null,
   ]
-  | readonly [kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
-  | readonly [kind: "completed", durationMs: number]
-  | readonly [kind: "failed"]
-  | readonly [kind: "step_cancelled", name: string, index: number]
-  | readonly [kind: "cancelled"]
-  | readonly [kind: "deleted", runId: string, jobName: string, labels: Labels]
+  | readonly [run: number, kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
+  | readonly [run: number, kind: "completed", durationMs: number]
+  | readonly [run: number, kind: "failed"]
+  | readonly [run: number, kind: "step_cancelled", name: string, index: number]
+  | readonly [run: number, kind: "cancelled"]
+  | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels]
   // In the place of any fact of a run that was deleted, by a store that keeps nothing of such runs.
-  | readonly [kind: "erased"];
+  | readonly [run: number, kind: "erased"];
 
 /** A value that a fact leaves out, and where it is kept. */
 export type FactValueRef =

@@ -261,7 +261,13 @@ Deno.test("a run in another process can be awaited and followed", async () => {
   assert.deepEqual(begun.map(({ type }) => type), ["run:leased", "run:start"]);
   assert.deepEqual(
     ended.map((event) => [event.type, event.type === "step:complete" ? event.stepName : null]),
-    [["step:complete", "hold"], ["step:complete", "after"], ["run:complete", null]],
+    [
+      ["step:start", null],
+      ["step:complete", "hold"],
+      ["step:start", null],
+      ["step:complete", "after"],
+      ["run:complete", null],
+    ],
   );
   assert.deepEqual(run.output, { pid: worker.pid, execution: 1 });
   assert.deepEqual(ended.at(-1), { ...ended.at(-1), output: run.output, runId: id, jobName: "hold" });

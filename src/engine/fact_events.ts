@@ -12,7 +12,7 @@ import {
 import type { JournalRow } from "../journal.ts";
 import type { RunIdentity } from "../run.ts";
 import type { Store } from "../store.ts";
-import type { Follower } from "./journal_reader.ts";
+import type { Follower } from "./follower.ts";
 import { persist, type PersistDeps } from "./persist.ts";
 
 /** Who receives the events of rows. */

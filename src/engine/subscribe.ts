@@ -1,7 +1,8 @@
 import { NotFoundError, StoreError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Store } from "../store.ts";
-import type { Follower, JournalReader } from "./journal_reader.ts";
+import type { Follower } from "./follower.ts";
+import type { JournalReader } from "./journal_reader.ts";
 import { standing } from "./standing.ts";
 
 // A reader that does not read: then the stream fails.

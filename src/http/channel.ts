@@ -1,4 +1,4 @@
-import type { Follower } from "../engine/journal_reader.ts";
+import type { Follower } from "../engine/follower.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
 import type { Cursor } from "../journal.ts";

@@ -129,12 +129,12 @@ export function showLogs({ id, jobName, status, parsed, completedAt }: ModelRun)
 }
 
 /** The types of the events that `/subscribe` tells at once. */
-export function showEvents({ status, wait }: ModelRun): string[] {
+export function showEvents({ status }: ModelRun): string[] {
   switch (status) {
     case "running":
       return ["run:leased", "run:start"];
     case "waiting":
-      return wait?.status === "pending" ? ["run:waiting"] : [];
+      return ["run:waiting"]; // until it is claimed, also when its wait is over
     case "completed":
       return ["run:complete"];
     case "failed":
