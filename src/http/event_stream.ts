@@ -12,7 +12,7 @@ export interface Message {
   bytes: Uint8Array;
   /** What it supersedes: an earlier message of the same subject need not be sent any more; `null`: nothing. */
   subject: string | null;
-  /** Whether it is sent however much waits to be read: of these at most one waits. */
+  /** Whether it is sent however much waits to be read: it takes few bytes, and is superseded by the next one. */
   isTiny?: boolean;
 }
 
@@ -92,8 +92,8 @@ export class EventStream {
     this.#controller.close();
   }
 
-  #dropSuperseded({ subject, isTiny }: Message): void {
-    if (this.#queuedBytes < MANY_QUEUED_BYTES && !isTiny) return;
+  #dropSuperseded({ subject }: Message): void {
+    if (this.#queuedBytes < MANY_QUEUED_BYTES) return;
     const superseded = subject === null ? undefined : this.#bySubject.get(subject);
     if (superseded === undefined || !this.#queue.delete(superseded)) return;
     this.#queuedBytes -= superseded.bytes.length;

@@ -123,7 +123,8 @@ export class FollowedStream implements Follower {
     this.#throttle?.flush();
     this.#throttle = null;
     this.#after = 2 * place.position;
-    this.#place = place;
+    // A client that is cut off before the first event goes on from here.
+    if (place.position !== this.#place?.position) this.#sendPlace(place);
   }
 
   /**

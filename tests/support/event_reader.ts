@@ -6,6 +6,10 @@ export class EventReader implements AsyncDisposable {
   readonly events: RunEvent[] = [];
   /** The comments that came so far. */
   readonly comments: string[] = [];
+  /** The ids that came so far, each with the number of events before it. */
+  readonly ids: { id: string; after: number }[] = [];
+  /** How often it was told that events are missing. */
+  gaps = 0;
   /** After how many milliseconds the client was asked to come back. */
   readonly retries: number[] = [];
   /** Resolves when the stream has ended. */
@@ -27,6 +31,11 @@ export class EventReader implements AsyncDisposable {
   /** The types of what was told so far. */
   get types(): string[] {
     return this.events.map(({ type }) => type);
+  }
+
+  /** The last id that came. */
+  get lastId(): string {
+    return this.ids.at(-1)!.id;
   }
 
   /** Goes away, as a client does that closes the connection. */
@@ -54,7 +63,10 @@ export class EventReader implements AsyncDisposable {
 
   #take(message: string): void {
     const retry = /^retry: (\d+)$/.exec(message);
+    const id = /^id: ([^\r\n]+)$/.exec(message);
     if (retry !== null) this.retries.push(Number(retry[1]));
+    else if (id !== null) this.ids.push({ id: id[1]!, after: this.events.length });
+    else if (/^event: gap\ndata: [^\r\n]+$/.test(message)) this.gaps += 1;
     else if (message.startsWith(":")) this.comments.push(message.slice(1).trim());
     else if (/^data: [^\r\n]+$/.test(message)) this.events.push(JSON.parse(message.slice("data: ".length)));
     else throw new Error(`This is no message of an event stream: ${message}`);

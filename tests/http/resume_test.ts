@@ -1,0 +1,282 @@
+import assert from "node:assert/strict";
+import type { Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { aStart } from "../support/fixtures.ts";
+import { EventReader } from "../support/event_reader.ts";
+import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
+import { aRequest, aService, type Service } from "../support/http.ts";
+
+const EVENT_STREAM = { accept: "text/event-stream" };
+
+async function respond({ handler }: Pick<Service, "handler">, path: string, lastId?: string): Promise<Response> {
+  const headers = lastId === undefined ? EVENT_STREAM : { ...EVENT_STREAM, "last-event-id": lastId };
+  return await handler.fetch(aRequest("GET", path, { headers }));
+}
+
+/** Follows as an `EventSource` does: with the last id, once there is one. */
+async function follow(service: Pick<Service, "handler">, path: string, lastId?: string): Promise<EventReader> {
+  return new EventReader(await respond(service, path, lastId));
+}
+
+/** The store of somebody else who has lost what came before: the positions are the same, the instants are not. */
+function anotherJournal(store: Store): Store {
+  return new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      if (key === "findCursor") return (cursor: unknown) => cursor === null ? target.findCursor(null) : null;
+      const value = target[key] as unknown;
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+forEachStore("event streams send an id after the events of each commit, as a message of its own", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe");
+  await context.host.settle();
+
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+
+  assert.deepEqual(reader.types, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+  assert.deepEqual(reader.ids.map(({ after }) => after), [0, 1, 3, 4]);
+  for (const { id } of reader.ids) assert.match(id, /^\d+-[0-9a-z]+$/);
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`);
+  await ofRun.ended;
+  assert.deepEqual(ofRun.ids.map(({ after }) => after), [1]);
+});
+
+forEachStore("clients that do not ask for an event stream are sent no ids", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  const paths = ["/runs/subscribe", `/subscribe?runId=${id}`];
+  const responses = await Promise.all(
+    [...paths, ...paths].map((path, at) =>
+      service.handler.fetch(aRequest("GET", path, { headers: at < 2 ? {} : { accept: "*/*" } }))
+    ),
+  );
+  const readers = responses.map((response) => new EventReader(response));
+
+  await service.engine.runUntilIdle();
+  await pass(context.host, 16_000, 1_000);
+
+  assert.ok(readers.every(({ events }) => events.length >= 3));
+  assert.deepEqual(readers.map(({ ids }) => ids), [[], [], [], []]);
+  for (const reader of readers) await reader.leave();
+});
+
+forEachStore("GET /runs/subscribe goes on after Last-Event-ID, in any process", async (context) => {
+  await using here = aService({}, context);
+  await using there = aService({}, context);
+  const whole = await follow(here, "/runs/subscribe?label.org=a");
+  const first = await follow(here, "/runs/subscribe?label.org=a");
+  await context.host.settle();
+  await here.engine.trigger("echo", 1, { labels: { org: "a" } });
+  await context.host.settle();
+  await first.leave();
+  await here.engine.trigger("echo", 2, { labels: { org: "b" } });
+  await here.engine.trigger("approval", 3, { labels: { org: "a" } });
+  await here.engine.runUntilIdle();
+
+  await using second = await follow(there, "/runs/subscribe?label.org=a", first.lastId);
+  await context.host.settle();
+  await here.engine.trigger("fail", 4, { labels: { org: "a" } });
+  await there.engine.runUntilIdle();
+  await pass(context.host, 100, 20);
+
+  assert.deepEqual([...first.events, ...second.events], whole.events);
+  assert.deepEqual([second.gaps, whole.events.length], [0, 3 * 4]);
+  await whole.leave();
+});
+
+forEachStore("GET /subscribe goes on after the id in a header or in the query", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  const path = `/subscribe?runId=${id}`;
+  const first = await follow(service, path);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+  await first.leave();
+  await service.engine.cancel(id);
+
+  await using inHeader = await follow(service, path, first.lastId);
+  const inQuery = new EventReader(
+    await service.handler.fetch(aRequest("GET", `${path}&lastEventId=${first.lastId}`)),
+  );
+  await Promise.all([inHeader.ended, inQuery.ended]);
+
+  assert.deepEqual(first.types, ["run:leased", "run:start", "run:waiting"]);
+  assert.deepEqual(inHeader.types, ["run:cancel"]);
+  assert.deepEqual(inQuery.events, inHeader.events);
+  assert.deepEqual([inHeader.ids.length, inQuery.ids.length], [1, 1]);
+});
+
+forEachStore("GET /subscribe answers 204 to a client that has the last event of the run", async (context) => {
+  await using service = aService({}, context);
+  for (const [job, last] of [["echo", "run:complete"], ["fail", "run:fail"], ["approval", "run:cancel"]] as const) {
+    const { id } = await service.engine.trigger(job, 1);
+    const path = `/subscribe?runId=${id}`;
+    await using reader = await follow(service, path);
+    await service.engine.runUntilIdle();
+    if (job === "approval") await service.engine.cancel(id);
+    await reader.ended;
+    await service.engine.trigger("echo", "something else");
+
+    const again = await respond(service, path, reader.lastId);
+    const before = await follow(service, path, reader.ids.at(-2)!.id);
+    await before.ended;
+
+    assert.deepEqual([again.status, await again.text()], [204, ""]);
+    assert.deepEqual([before.types, before.gaps], [[last], 0]);
+  }
+});
+
+forEachStore("event streams begin anew after an unknown id, and say that events are missing", async (context) => {
+  await using service = aService({}, { ...context, store: anotherJournal(context.store) });
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`, "2-abc");
+  await using ofList = await follow(service, "/runs/subscribe", "2-abc");
+  await context.host.settle();
+  await service.engine.cancel(id);
+  await ofRun.ended;
+  await context.host.settle();
+
+  assert.deepEqual([ofRun.gaps, ofRun.types], [1, ["run:waiting", "run:cancel"]]);
+  assert.deepEqual([ofList.gaps, ofList.types], [1, ["run:cancel"]]);
+});
+
+forEachStore("event streams take an id that is none for no id", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  for (const bad of ["", "1", "-1-a", "1-", "1-A!", "x".repeat(41), `${"9".repeat(16)}-a`, "1-a\u00e4"]) {
+    await using reader = await follow(service, `/subscribe?runId=${id}&lastEventId=${encodeURIComponent(bad)}`);
+    await context.host.settle();
+
+    assert.deepEqual([reader.gaps, reader.types], [0, ["run:waiting"]], bad);
+  }
+});
+
+forEachStore("an id that lies beyond the end of the journal, or has another instant, is unknown", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe");
+  await service.engine.trigger("echo", 1);
+  await context.host.settle();
+  const [position, at] = reader.lastId.split("-") as [string, string];
+
+  for (const id of [`${Number(position) + 1}-${at}`, `${position}-${at}0`]) {
+    await using other = await follow(service, "/runs/subscribe", id);
+    await context.host.settle();
+
+    assert.equal(other.gaps, 1);
+  }
+});
+
+forEachStore("keep-alives bring ids, so that a filter that matches little does not fall behind", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe?label.org=nobody");
+  await context.host.settle();
+  await service.engine.trigger("echo", 1);
+  await context.host.settle();
+
+  await pass(context.host, 15_000, 1_000);
+
+  const end = (await context.store.findCursor(null))!;
+  assert.deepEqual(reader.ids.slice(1), [{ id: `${end.position}-${end.at.toString(36)}`, after: 0 }]);
+});
+
+forEachStore("a resumed stream of a running run begins with the latest progress if none follows", async (context) => {
+  await using service = aService({ sseThrottleMs: 60_000 }, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  const { lease } = await claimOne(context.store, "echo");
+  const progress = (no: number, current: number) => ({ kind: "progress" as const, no, at: 0, progress: { current } });
+  await using first = await follow(service, `/subscribe?runId=${id}`);
+  await context.host.settle();
+  await context.store.renew([{ lease, reports: [progress(1, 1), progress(2, 2)] }], 30_000);
+  await pass(context.host, 40, 20);
+
+  await using second = await follow(service, `/subscribe?runId=${id}`, first.lastId);
+  await context.host.settle();
+  await context.store.renew([{ lease, reports: [aStart({ no: 3 })] }], 30_000);
+  await pass(context.host, 40, 20);
+
+  const shown = (reader: EventReader) =>
+    reader.events.map((event) => event.type === "run:progress" ? event.progress.current : event.type);
+  assert.deepEqual(shown(first), ["run:leased", "run:start", 1, "step:start"]); // 2 is held back
+  assert.deepEqual(shown(second), [2, "step:start"]);
+});
+
+forEachStore("a resumed stream is authorised anew, and what it missed passes its filter", async (context) => {
+  let tenant = "a";
+  await using service = aService({
+    auth: {
+      authenticate: () => tenant,
+      scopeRuns: (org, filter) => ({ ...filter, labels: { org } }),
+      onRunAccess: (org, run) => {
+        if (run.labels.org !== org) throw new Response("no", { status: 403 });
+      },
+    },
+  }, context);
+  const first = await follow(service, "/runs/subscribe");
+  const { id } = await service.engine.trigger("approval", 1, { labels: { org: "a" } });
+  await context.host.settle();
+  await first.leave();
+  await service.engine.trigger("approval", 2, { labels: { org: "a" } });
+  const { id: foreign } = await service.engine.trigger("approval", 3, { labels: { org: "b" } });
+  tenant = "b";
+
+  await using second = await follow(service, "/runs/subscribe", first.lastId);
+  await context.host.settle();
+  const ofRun = await respond(service, `/subscribe?runId=${id}`, first.lastId);
+
+  assert.deepEqual(second.events.map(({ runId }) => runId), [foreign]);
+  assert.equal(ofRun.status, 403);
+});
+
+forEachStore("a stream whose reader is slow is closed, and its client loses nothing by it", async (context) => {
+  await using service = aService({}, context);
+  const response = await respond(service, "/runs/subscribe");
+  const reader = response.body!.getReader();
+  let text = new TextDecoder().decode((await reader.read()).value);
+  const outputs = Array.from({ length: 8 }, (_, n) => `${n}`.repeat(100_000));
+  for (const output of outputs) await service.engine.trigger("echo", output);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    text += new TextDecoder().decode(chunk.value);
+  }
+  const [lastId] = [...text.matchAll(/^id: (.*)$/gm)].map(([, id]) => id!).slice(-1);
+
+  await using next = await follow(service, "/runs/subscribe", lastId!);
+  await context.host.settle(100);
+
+  const shown = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!)).concat(next.events);
+  const complete = shown.filter(({ type }) => type === "run:complete").map(({ output }) => output.length);
+  assert.deepEqual(complete, outputs.map(({ length }) => length));
+  assert.ok(!text.includes("run:complete"), "the first stream was closed");
+});
+
+Deno.test("event streams end when the journal was trimmed before they read it, and their clients begin anew", async () => {
+  const store = new MemoryStore();
+  let isTrimmed = false;
+  const trimmed = new Proxy(store, {
+    get: (target, key: keyof Store) => {
+      const value = target[key] as unknown;
+      if (typeof value !== "function") return value;
+      if (isTrimmed && key === "readJournal") return () => Promise.resolve(null);
+      return value.bind(target);
+    },
+  });
+  await using service = aService({}, { store: trimmed, host: aService().host });
+  const reader = await follow(service, "/runs/subscribe");
+  await service.host.settle();
+
+  isTrimmed = true;
+  await service.engine.trigger("echo", 1);
+  await reader.ended;
+
+  assert.deepEqual(reader.types, []);
+});
