@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { aStart } from "../support/fixtures.ts";
 import { EventReader } from "../support/event_reader.ts";
 import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
+import { withCalls } from "../support/with_calls.ts";
 
 const EVENT_STREAM = { accept: "text/event-stream" };
 
@@ -16,17 +16,6 @@ async function respond({ handler }: Pick<Service, "handler">, path: string, last
 /** Follows as an `EventSource` does: with the last id, once there is one. */
 async function follow(service: Pick<Service, "handler">, path: string, lastId?: string): Promise<EventReader> {
   return new EventReader(await respond(service, path, lastId));
-}
-
-/** The store of somebody else who has lost what came before: the positions are the same, the instants are not. */
-function anotherJournal(store: Store): Store {
-  return new Proxy(store, {
-    get: (target, key: keyof Store) => {
-      if (key === "findCursor") return (cursor: unknown) => cursor === null ? target.findCursor(null) : null;
-      const value = target[key] as unknown;
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
 }
 
 forEachStore("event streams send an id after the events of each commit, as a message of its own", async (context) => {
@@ -132,7 +121,12 @@ forEachStore("GET /subscribe answers 204 to a client that has the last event of 
 });
 
 forEachStore("event streams begin anew after an unknown id, and say that events are missing", async (context) => {
-  await using service = aService({}, { ...context, store: anotherJournal(context.store) });
+  const { store } = context;
+  // The journal is another one, in which the positions are the same.
+  const forgetful = withCalls(store, {
+    findCursor: (cursor) => cursor === null ? store.findCursor(null) : Promise.resolve(null),
+  });
+  await using service = aService({}, { ...context, store: forgetful });
   const { id } = await service.engine.trigger("approval", 1);
   await service.engine.runUntilIdle();
 
@@ -262,13 +256,8 @@ forEachStore("a stream whose reader is slow is closed, and its client loses noth
 Deno.test("event streams end when the journal was trimmed before they read it, and their clients begin anew", async () => {
   const store = new MemoryStore();
   let isTrimmed = false;
-  const trimmed = new Proxy(store, {
-    get: (target, key: keyof Store) => {
-      const value = target[key] as unknown;
-      if (typeof value !== "function") return value;
-      if (isTrimmed && key === "readJournal") return () => Promise.resolve(null);
-      return value.bind(target);
-    },
+  const trimmed = withCalls(store, {
+    readJournal: (after, length) => isTrimmed ? Promise.resolve(null) : store.readJournal(after, length),
   });
   await using service = aService({}, { store: trimmed, host: aService().host });
   const reader = await follow(service, "/runs/subscribe");

@@ -6,6 +6,7 @@ import type { HandlerOptions } from "../../src/http/options.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { RunState, Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { withCalls } from "../support/with_calls.ts";
 import { EventReader } from "../support/event_reader.ts";
 import { anything, claimOne, forEachStore, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
@@ -949,16 +950,6 @@ forEachStore("event streams of an engine that was never started show what others
   assert.deepEqual(reader.types, ["run:leased", "run:start", "run:waiting"]);
   assert.deepEqual(list.types, ["run:leased", "run:start", "run:waiting"]);
 });
-
-/** A store some of whose calls are others. */
-function withCalls(store: Store, calls: Partial<Store>): Store {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const member = calls[name as keyof Store] ?? target[name as keyof Store];
-      return typeof member === "function" ? member.bind(target) : member;
-    },
-  });
-}
 
 /** A server on a real socket. */
 function aServer(options: HandlerOptions = {}) {
