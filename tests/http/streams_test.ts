@@ -1093,3 +1093,25 @@ Deno.test("Deno.serve() closes the stream of a client that never reads what cann
   await deaf[Symbol.asyncDispose](); // what its socket has not taken would keep the server from shutting down
   await server.shutdown();
 });
+
+forEachStore("numbers rise in a stream although progress was held back", async (context) => {
+  const { service, id, step, end } = await aPlay(context, { sseThrottleMs: 1_000 });
+  const readers = [await follow(service, id), await followList(service)];
+  await context.host.settle();
+
+  for (let n = 1; n <= 6; n++) {
+    step.progress(n);
+    await step.run(`step ${n}`, () => n);
+    await pass(context.host, 400, 50);
+  }
+  await end();
+
+  for (const { events } of readers) {
+    const numbers = events.map(({ sequence }) => sequence);
+    assert.deepEqual(numbers, [...new Set(numbers)].toSorted((left, right) => left - right));
+  }
+  assert.deepEqual(progressOf(readers[0]!), [1, 3, 5, 6]);
+  assert.ok(readers[0]!.types.lastIndexOf("run:progress") > readers[0]!.types.lastIndexOf("step:complete"));
+  await readers[1]!.leave();
+  await service.engine.stop();
+});
