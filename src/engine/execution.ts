@@ -75,7 +75,7 @@ export class Execution {
   /** Calls under way that give the lease up. */
   #leaving = 0;
   #isLostUnlessLeft = false;
-  readonly #reports: Reports;
+  readonly #reports = new Reports();
 
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
@@ -86,7 +86,7 @@ export class Execution {
     this.#renewLease = options.renewLease;
     this.#onReport = options.onReport;
     this.deps = deps;
-    this.#reports = new Reports(deps.host);
+
     this.claimedAt = deps.host.monotonic();
   }
 
@@ -298,8 +298,9 @@ export class Execution {
 
   /** Reports something that no row keeps, and publishes it in this process: the run's next write takes it to the others. */
   report(said: Said): void {
-    this.#reports.add(said);
-    this.publish(toHappening(said));
+    const at = this.deps.host.now();
+    this.#reports.add(said, at);
+    this.deps.hub.publish(this.claim.run, toHappening(said), at);
     this.#onReport();
   }
 

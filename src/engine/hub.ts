@@ -61,9 +61,13 @@ export class Hub {
     };
   }
 
-  /** Publishes what happened to a run, after it was committed. An event that nobody listens to is not built. */
-  publish(run: RunIdentity, happening: RunHappening): void {
-    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening));
+  /**
+   * Publishes what happened to a run, after it was committed. An event that nobody listens to is not built.
+   *
+   * @param at When it happened, if not now.
+   */
+  publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
+    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening, at));
     for (const listener of [...this.#runListeners.get(run.id) ?? [], ...this.#activityListeners]) listener();
   }
 
@@ -73,13 +77,13 @@ export class Hub {
     this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
   }
 
-  #runEvent(run: RunIdentity, happening: RunHappening): RunEvent {
+  #runEvent(run: RunIdentity, happening: RunHappening, at: number): RunEvent {
     return {
       ...happening,
       runId: run.id,
       jobName: run.jobName,
       labels: run.labels,
-      timestamp: isoTime(this.#host.now()),
+      timestamp: isoTime(at),
       sequence: ++this.#sequence,
     };
   }

@@ -1,4 +1,3 @@
-import type { Host } from "../host.ts";
 import { byteLength } from "../log.ts";
 import type { Report } from "../report.ts";
 
@@ -12,7 +11,6 @@ export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "a
 
 /** The reports of an execution that no write has kept yet. */
 export class Reports {
-  readonly #host: Pick<Host, "now">;
   #pending: { report: Report; logBytes: number }[] = [];
   /** The pending ones as they were last sent: many writes may be under way with the same. */
   #sent: readonly Report[] | null = null;
@@ -23,23 +21,18 @@ export class Reports {
   /** The number of the line that says how many lines were left out. */
   #leftOutNo = 0;
 
-  /** Begins with none. */
-  constructor(host: Pick<Host, "now">) {
-    this.#host = host;
-  }
-
   /** Whether there are any. */
   get isEmpty(): boolean {
     return this.#pending.length === 0;
   }
 
-  /** Adds one. */
-  add(said: Said): void {
+  /** Adds one, made at an instant of the worker's clock. */
+  add(said: Said, at: number): void {
     if (said.kind === "progress") this.#makeRoomForProgress();
     const logBytes = said.kind === "log" ? byteLength(said.message) + byteLength(JSON.stringify(said.data)) : 0;
     const pendingBytes = this.#pending.reduce((sum, { logBytes }) => sum + logBytes, 0);
-    if (logBytes > 0 && pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut();
-    else this.#push(said, logBytes);
+    if (logBytes > 0 && pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut(at);
+    else this.#push({ ...said, at }, logBytes);
   }
 
   /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
@@ -56,10 +49,10 @@ export class Reports {
     if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
   }
 
-  #push(said: Said, logBytes: number): void {
+  #push(said: Said & { at: number }, logBytes: number): void {
     this.#lastNo += 1;
     this.#sent = null;
-    this.#pending.push({ report: { ...said, no: this.#lastNo, at: this.#host.now() }, logBytes });
+    this.#pending.push({ report: { ...said, no: this.#lastNo }, logBytes });
   }
 
   /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
@@ -69,11 +62,11 @@ export class Reports {
   }
 
   /** One line says how many lines were left out. */
-  #countLeftOut(): void {
+  #countLeftOut(at: number): void {
     this.#leftOut += 1;
     this.#drop(this.#leftOutNo);
     const message = `Log lines were left out of the event streams: ${this.#leftOut}`;
-    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, 0);
+    this.#push({ kind: "log", at, stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, 0);
     this.#leftOutNo = this.#lastNo;
   }
 

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { Reports } from "../../src/engine/reports.ts";
 import { latestProgress, type Report } from "../../src/report.ts";
-import { FakeHost } from "../support/fake_host.ts";
 
 function someReports() {
-  const reports = new Reports(new FakeHost());
-  const progress = (current: number) => reports.add({ kind: "progress", progress: { current } });
-  const log = (message: string) => reports.add({ kind: "log", stepName: null, level: "info", message, data: null });
+  const reports = new Reports();
+  const progress = (current: number) => reports.add({ kind: "progress", progress: { current } }, 0);
+  const log = (message: string) => reports.add({ kind: "log", stepName: null, level: "info", message, data: null }, 0);
   return { reports, progress, log };
 }
 
@@ -19,7 +18,7 @@ Deno.test("Reports sends what was not kept, numbered in its order", () => {
   const { reports, progress, log } = someReports();
   progress(1);
   log("one");
-  reports.add({ kind: "start", stepName: "work", stepIndex: 0, attempt: 1 });
+  reports.add({ kind: "start", stepName: "work", stepIndex: 0, attempt: 1 }, 0);
 
   const sent = reports.send();
 

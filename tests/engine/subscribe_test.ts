@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../support/quiet_engine.ts";
+import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
@@ -97,6 +98,24 @@ forEachStore("a report reaches other processes within 250 ms, though its step go
   await reading;
 
   assert.deepEqual(during, ["run:progress", "log:write", "step:start"]);
+});
+
+forEachStore("a log line that is kept has the same time as in the streams", async (context) => {
+  const { job, begun, end } = aScript();
+  await using engine = anEngine(context, { job });
+  engine.use(persistLogs());
+  const { id } = await engine.trigger("script", 1);
+  const reading = Array.fromAsync(engine.subscribe(id));
+  const idle = engine.runUntilIdle();
+  const step = await begun;
+  step.log.info("line");
+  await pass(context.host, 50, 5);
+  end(1);
+  await idle;
+
+  const [line] = await engine.getLogs(id);
+  const shown = (await reading).find(({ type }) => type === "log:write");
+  assert.equal(shown!.timestamp, line!.timestamp);
 });
 
 forEachStore("subscribe() shows nothing twice and loses nothing when clocks jump", async (context) => {
