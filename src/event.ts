@@ -77,8 +77,3 @@ export function isLastEvent(event: RunEvent): boolean {
   return event.type === "run:complete" || event.type === "run:fail" || event.type === "run:cancel" ||
     event.type === "run:delete";
 }
-
-/** Whether an event is for clients; the others stay in the process. */
-export function isToldToClients({ type }: EngineEvent): boolean {
-  return type !== "run:lease-renewed" && type !== "worker:error";
-}

@@ -36,7 +36,7 @@ export type Fact =
     message: string,
     data: Json,
   ]
-  // `startedAt`: with it the fact tells the beginning of the attempt, too; `null` if that was told before.
+  // `startedAt`: with it the fact says that the attempt began, too; `null` if an earlier one said so.
   | readonly [
     run: number,
     kind: "step_completed",
@@ -141,7 +141,7 @@ const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
   "logged",
 ]);
 
-/** Whether a fact tells of the run itself, not of its steps or of what it logs: lists show only these. */
+/** Whether a fact is about the run itself, not about its steps or log lines: lists show only these. */
 export function isOfRun(fact: Fact): boolean {
   return !OF_STEPS.has(fact[1]);
 }
@@ -155,7 +155,7 @@ export interface FactPlace {
 }
 
 /**
- * The events that tell of a fact: one, or two. The number of an event is twice that of its fact, and one less for the
+ * The events of a fact: one, or two. The number of an event is twice that of its fact, and one less for the
  * first of two: so it is the same in every process.
  *
  * @param value What the fact leaves out; `null` if it leaves out nothing, or it is not needed.
@@ -253,7 +253,7 @@ export function stepFacts(
   { startedAt, retryAt }: { startedAt: number; retryAt: number | null },
 ): Fact[] {
   const last = reports.at(-1);
-  // One fact tells of both its beginning and its end, if nothing else was said between them.
+  // One fact is both its beginning and its end, if nothing else was reported between them.
   const isWhole = last?.kind === "start" && last.stepName === name && last.attempt === attempts;
   const before = (isWhole ? reports.slice(0, -1) : reports).map((report) => toFact(run, report));
   const start = isWhole ? startedAt : null;

@@ -210,7 +210,7 @@ export interface Store extends AsyncDisposable {
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
   /**
-   * Reads what was committed after a position, in the order of the commits. Each write that tells something appends its
+   * Reads what was committed after a position, in the order of the commits. Each write appends its
    * facts in the commit that makes them true; a write that is refused or repeated appends none.
    *
    * @param maxLength How many characters of facts about; one row at least.
@@ -254,7 +254,7 @@ export interface NewRun {
   /** What to do when the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
   /**
-   * The id of the only run that it may join by coalescing: another one is answered, but not joined, so no event tells of
+   * The id of the only run that it may join by coalescing: another one is answered, but not joined, so no event is about
    * it. Left out: any.
    */
   joinOnly?: string;

@@ -139,7 +139,7 @@ function publishTo({ followers }: { followers: readonly Follower[] }, events: re
   }
 }
 
-/** Tells those who have received something of the row that ends here how far they have come. */
+/** Says to those who have received something of the row that ends here how far they have come. */
 function reach(wanted: readonly Wanted[], last: number): void {
   const { row } = wanted[last]!;
   const followers = new Set<Follower>();

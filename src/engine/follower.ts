@@ -12,9 +12,9 @@ export interface Follower {
   follows(run: RunIdentity): boolean;
   /** Receives the next event. */
   next(event: RunEvent): void;
-  /** Hears that it has received all events of a row that had some for it. */
+  /** Is called when it has received all events of a row that had some for it. */
   reach(place: Cursor): void;
-  /** Hears that no more events come, and why, if something went wrong. */
+  /** Is called when no more events come, with the error if something went wrong. */
   end(error?: Error): void;
   /** Resolves when it can take more, while it catches up. */
   ready(): Promise<void>;

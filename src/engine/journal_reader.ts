@@ -44,8 +44,8 @@ export class JournalReader {
   }
 
   /** Up to where its followers have received everything; `null` while nobody follows. */
-  get toldPlace(): Cursor | null {
-    return this.#reading?.toldPlace ?? null;
+  get publishedPlace(): Cursor | null {
+    return this.#reading?.publishedPlace ?? null;
   }
 
   /**
@@ -141,12 +141,12 @@ export class JournalReader {
       if (page === null) return this.endAll(missingError());
       const last = page.rows.at(-1);
       if (last === undefined) return;
-      // Whoever catches up meanwhile reads these rows, too, before it is attached.
+      // A follower that catches up meanwhile reads these rows, too, before it is attached.
       reading.place = toPlace(last);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
       await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
       if (abortSignal.aborted) return;
-      reading.toldPlace = toPlace(last);
+      reading.publishedPlace = toPlace(last);
       if (last.position >= page.end.position) return;
       await this.#breathe();
     }
@@ -166,7 +166,7 @@ class Reading {
   /** Up to where rows were taken: those who are attached receive them. */
   place: Cursor;
   /** Up to where they have received them. */
-  toldPlace: Cursor;
+  publishedPlace: Cursor;
   readonly #deps: JournalReaderDeps;
   readonly #look: (abortSignal: AbortSignal) => Promise<void>;
   readonly #onError: (error: Error) => void;
@@ -183,7 +183,7 @@ class Reading {
     { look, onError }: { look: (abortSignal: AbortSignal) => Promise<void>; onError: (error: Error) => void },
   ) {
     this.place = place;
-    this.toldPlace = place;
+    this.publishedPlace = place;
     this.#deps = deps;
     this.#look = look;
     this.#onError = onError;

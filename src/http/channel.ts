@@ -73,7 +73,7 @@ export class Channel implements Follower {
     }
   }
 
-  /** Tells the streams that have received something how far they have come. */
+  /** Sends their places to the streams that have received something. */
   reach(place: Cursor): void {
     for (const stream of this.#streams()) stream.reach(place);
     if (this.#isOver) this.end();

@@ -13,7 +13,7 @@ export interface FollowedStreamOptions {
   filter: ListFilter | null;
   /** Whether the client is sent ids of events, from which it can resume. */
   hasIds: boolean;
-  /** Whether events are numbered by themselves, so that the numbers tell nothing of others' events. */
+  /** Whether the stream counts its events from 1, so that their numbers show nothing of the events of others. */
   isCounted: boolean;
   /** How long progress is held back, in milliseconds; 0: not at all. */
   throttleMs: number;
@@ -26,7 +26,7 @@ const ID_SUBJECT = "id";
 const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n\n'), subject: null };
 
 /**
- * One event stream and how far it has come: it follows the journal by itself until it is up to date, and then as one of
+ * One event stream and how far it has come: it follows the journal alone until it is up to date, and then as one of
  * the streams of a {@linkcode Channel}.
  */
 export class FollowedStream implements Follower {
@@ -44,7 +44,7 @@ export class FollowedStream implements Follower {
   #after = 0;
   /** The number of the last event that was sent. */
   #number = 0;
-  /** What the client has been told as its place. */
+  /** The place that was sent to the client, as an id. */
   #place: Cursor | null = null;
   #hasNew = false;
   #isOver = false;
@@ -79,7 +79,7 @@ export class FollowedStream implements Follower {
     return this.filter !== null && matches(run, this.filter);
   }
 
-  /** Tells the client that events are missing, so that it reads again what it shows. */
+  /** Sends the client that events are missing, so that it reads again what it shows. */
   sendGap(): void {
     this.#events.send(GAP);
   }
@@ -104,7 +104,7 @@ export class FollowedStream implements Follower {
     this.#events.send(event.numbered(this.#number));
   }
 
-  /** Tells the client how far it has come, if something was sent since. */
+  /** Sends the client its place, if an event was sent since the last one. */
   reach(place: Cursor): void {
     if (this.#hasNew) this.#sendPlace(place);
     if (this.#isOver) this.endWhenRead();
@@ -130,14 +130,14 @@ export class FollowedStream implements Follower {
   /**
    * Shows that the connection lives, and how far the client has come even if nothing was for it.
    *
-   * @param toldPlace Up to where every stream that is up to date has received what is for it.
+   * @param publishedPlace Up to where every stream that is up to date has received what is for it.
    */
-  keepAlive(toldPlace: Cursor | null): void {
+  keepAlive(publishedPlace: Cursor | null): void {
     this.#events.keepAlive();
     const isUpToDate = this.#throttle === null && this.#place !== null;
     if (!isUpToDate || this.abortSignal.aborted) return;
-    const isFurther = toldPlace !== null && toldPlace.position > this.#place!.position;
-    this.#sendPlace(isFurther ? toldPlace : this.#place!);
+    const isFurther = publishedPlace !== null && publishedPlace.position > this.#place!.position;
+    this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
   /** Resolves when its reader has taken what was sent. */

@@ -34,7 +34,7 @@ export class ProgressThrottle {
     else this.#tellAndRest(event);
   }
 
-  /** Tells what is held, and holds nothing any more. */
+  /** Passes on what is held, and holds nothing any more. */
   flush(): void {
     const rests = [...this.#rests.values()];
     this.stop();

@@ -70,7 +70,7 @@ export class Streams {
 
   /**
    * Opens a stream: of the events of one run (first its state, then what happens to it, up to its last event), or of all
-   * runs that match a filter. A client that resumes receives what came after the last id that it has, or is told that
+   * runs that match a filter. A client that resumes receives what came after the last id that it has, or learns that
    * events are missing and begins anew.
    *
    * @param authorise Asks the hooks. A stream that was to be closed meanwhile ends at once: they may have answered before
@@ -201,8 +201,8 @@ export class Streams {
   #keepAlive(): void {
     this.#cancelTimer = this.#settings.host.schedule(KEEP_ALIVE_MS, () => {
       this.#cancelTimer = null;
-      const { toldPlace } = this.#internals.reader;
-      for (const stream of [...this.#open.keys()]) stream.keepAlive(toldPlace);
+      const { publishedPlace } = this.#internals.reader;
+      for (const stream of [...this.#open.keys()]) stream.keepAlive(publishedPlace);
       if (this.#open.size > 0) this.#keepAlive();
     });
   }

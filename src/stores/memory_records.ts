@@ -231,11 +231,6 @@ function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, n
   return { ...record, result: { status, failure: structuredClone(failure), retry: retryTime(retryAt, now) } };
 }
 
-/** The recorded steps of a run for the outside, in the order of their index, their outputs as they are kept. */
-export function toSteps(run: KeptRun): StepText[] {
-  return byIndex(run.steps).map((step) => toStep(run.id, step));
-}
-
 /** Recorded steps in the order of their index. */
 export function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
   return [...steps.values()].sort((left, right) => left.index - right.index);

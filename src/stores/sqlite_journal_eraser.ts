@@ -65,7 +65,7 @@ export class JournalEraser {
     else this.#erased = Number(rows.at(-1)!.position);
   }
 
-  /** Whether facts may tell of one of the runs: much faster than to parse them all. */
+  /** Whether facts may be about one of the runs: much faster than to parse them all. */
   #names(facts: string): boolean {
     for (const [, run] of facts.matchAll(/\[(\d+),"/g)) if (this.#runs.has(Number(run))) return true;
     return false;

@@ -32,7 +32,7 @@ export function renewLeases(
   });
 }
 
-/** Lets go of a lease. See `Store.release()`. */
+/** Releases a lease. See `Store.release()`. */
 export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly Report[], now: number): void {
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);

@@ -63,7 +63,7 @@ export interface SqliteStoreOptions {
    * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
    * the file; what was deleted without it stays until its space is used again.
    *
-   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not told that the
+   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that the
    * run was deleted.
    *
    * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a

@@ -110,7 +110,7 @@ export class WriteBatch {
     return true;
   }
 
-  /** Does the work of a write and keeps the answer until it may be told. A refusal is an answer. */
+  /** Does the work of a write and keeps the answer until the commit. A refusal is an answer. */
   #perform(write: Write): () => void {
     const { facts } = this.#database;
     const before = facts.length;

@@ -135,7 +135,7 @@ test("findCursor() refuses another instant, a position beyond the end, and one w
   assert.deepEqual(found, wrong.map(() => null));
 });
 
-test("getRunState() answers its place: what is told after it is not in the state", async ({ store }) => {
+test("getRunState() answers its place: the state has nothing that is committed after it", async ({ store }) => {
   const { run, lease } = await startRun(store);
   const reader = new FactReader(store);
   await reader.skip();
