@@ -47,7 +47,9 @@ type What =
   | readonly [kind: "failed"]
   | readonly [kind: "step_cancelled", name: string, index: number]
   | readonly [kind: "cancelled"]
-  | readonly [kind: "deleted", runId: string, jobName: string, labels: Labels];
+  | readonly [kind: "deleted", runId: string, jobName: string, labels: Labels]
+  // In the place of any fact of a run that was deleted, by a store that keeps nothing of such runs.
+  | readonly [kind: "erased"];
 
 /** A value that a fact leaves out, and where it is kept. */
 export type FactValueRef =
@@ -207,6 +209,8 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
       return [{ type: "run:cancel" }];
     case "deleted":
       return [{ type: "run:delete" }];
+    case "erased":
+      return [];
   }
 }
 

@@ -224,9 +224,9 @@ export class MemoryRuns {
   takeReports(run: KeptRun, reports: readonly Report[]): Report[] {
     const { lease } = run;
     if (lease === null || reports.length === 0) return [];
-    const progress = latestProgress(reports);
-    if (progress !== null) run.progress = JSON.stringify(progress);
     const added = reports.filter(({ no }) => no > lease.lastReportNo);
+    const progress = latestProgress(added);
+    if (progress !== null) run.progress = JSON.stringify(progress);
     lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)!.no);
     return added;
   }

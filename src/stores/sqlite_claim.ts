@@ -1,8 +1,10 @@
+import type { Fact } from "../fact.ts";
 import type { RunIdentity, RunStatus } from "../run.ts";
 import type { ClaimRequest, ClaimResult } from "../store.ts";
 import { abandonedFailure } from "./abandoned_failure.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
+import { trimByAge } from "./sqlite_journal.ts";
 import { enterLine, letGo, takeKey } from "./sqlite_line.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./sqlite_pauses.ts";
 import { toHeldRun, toRunIdentity } from "./sqlite_rows.ts";
@@ -13,7 +15,7 @@ const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
-  has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+  last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
 
 /** What a claim brought, before the histories are read. */
@@ -46,6 +48,8 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   wakeSleepers(db, now);
   const { rows, hasMore } = takeReady(db, request, now);
   noteWorker(db, request, rows, now);
+  // A worker that is idle claims nothing now and then, to say that it lives.
+  if (rows.length === 0) trimByAge(db, now);
   const nextTimerAt = readNextTimer(db);
   return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
 }
@@ -139,6 +143,7 @@ export function takeAway(
     runSeq,
   );
   moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
+  if (error !== null) db.facts.note([runSeq, "failed"]);
   const key = row.concurrency_key as string | null;
   if (error === null) enterLine(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
@@ -248,8 +253,8 @@ function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: Cla
   if (candidates.length === 0) return [];
   const rows = db.all(
     `UPDATE holdfast_runs SET status = 'running', place = NULL, timer_at = NULL, lease_owner = ?,
-       lease_expires_at = ?, lease_generation = lease_generation + 1, started_at = coalesce(started_at, ?),
-       updated_at = ?
+       lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
+       started_at = coalesce(started_at, ?), updated_at = ?
      WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
     request.workerId,
     now + request.leaseMs,
@@ -264,10 +269,16 @@ function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: Cla
     if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
     const status = before.get(Number(row.seq))!;
     moveRun(db, row.job as string, status, "running");
+    db.facts.note(claimedFact(row, request.workerId));
     db.held.note(row.id as string, toHeldRun(row));
     if (status === "waiting") noteResumption(db, Number(row.seq), now);
   }
   return rows;
+}
+
+function claimedFact(row: SqliteRow, owner: string): Fact {
+  const { seq, lease_generation: generation, lease_expires_at: expiresAt, interruptions } = row;
+  return [Number(seq), "claimed", Number(generation), owner, Number(expiresAt), Number(interruptions) + 1];
 }
 
 function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly SqliteRow[], now: number): void {

@@ -1,5 +1,6 @@
 import { StoreError } from "../error.ts";
 import { HeldRuns } from "./sqlite_held.ts";
+import { NotedFacts } from "./sqlite_noted_facts.ts";
 
 /** What can be bound to a parameter, and what comes back from a column. */
 export type SqliteValue = null | number | string;
@@ -41,6 +42,8 @@ export class SqliteDatabase {
   readonly held = new HeldRuns();
   /** By how much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
+  /** What the open transaction makes true. */
+  readonly facts = new NotedFacts();
 
   /** Wraps an open connection. */
   constructor(driver: SqliteDriver) {

@@ -10,6 +10,8 @@ export interface HeldRun {
   job: string;
   /** How much is recorded in it, if nobody else has recorded something meanwhile: a signal, or a timeout. */
   recorded: number;
+  /** The number of the last report that was kept under the lease. */
+  lastReportNo: number;
 }
 
 /**

@@ -2,29 +2,34 @@ import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
 import { decode, isSameJson, type Json, type JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
-import type { PauseRequest, PauseResult, SignalOutcome } from "../store.ts";
+import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../store.ts";
 import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../wait.ts";
 import { moveRun } from "./sqlite_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { enterLine, letGo } from "./sqlite_line.ts";
-import { toPauseRecord, toRunIdentity, toWait } from "./sqlite_rows.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./sqlite_reports.ts";
+import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "./sqlite_rows.ts";
 
 /** Prepares pauses and, if it is asked for and none of them is over, parks the run. See `Store.pause()`. */
 export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
+  const reports = findNewReports(db, lease, request.reports);
   const run = db.get(
-    `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, progress = coalesce(?, progress)
+    `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
      WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
     now,
-    request.progress,
+    reports.progress,
+    reports.lastNo,
     lease.runId,
     lease.generation,
   );
   if (run === undefined) return answerAgain(db, lease, request, now);
 
   const runSeq = Number(run.seq);
+  noteReports(db, lease, runSeq, reports);
   for (const pause of request.pauses) insertPause(db, runSeq, pause, now);
   commitDeadlines(db, runSeq, now);
-  const pauses = request.pauses.map((pause) => toPauseRecord(findPause(db, runSeq, pause)!));
+  const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!);
+  const pauses = rows.map(toPauseRecord);
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
   const result = { pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
@@ -38,6 +43,9 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     runSeq,
   );
   moveRun(db, run.job as string, "running", "waiting");
+  for (const { waitId, name, deadlineAt } of [...rows.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
+    db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
+  }
   db.held.forget(lease.runId);
   db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
   for (const pause of pauses) {
@@ -51,6 +59,14 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
   }
   return { parked: true, ...result };
+}
+
+/** The steps of a run that are between two attempts, as it waits for the next ones. */
+export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<number>[] {
+  return db.all(
+    "SELECT name, retry_at FROM holdfast_steps WHERE run_seq = ? AND status = 'retrying' ORDER BY position, seq",
+    runSeq,
+  ).map(toAwaitedRetry);
 }
 
 /** A call that is repeated after it parked the run gets its answer once more. */

@@ -22,7 +22,8 @@ export function linkRetry(
   old: { runId: string; from: RetriggerFrom },
   host: Pick<Host, "newId">,
 ): void {
-  db.run("UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ?", runId, old.runId);
+  const { seq } = db.get("UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq", runId, old.runId)!;
+  db.facts.note([Number(seq), "retried", runId]);
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 

@@ -54,6 +54,7 @@ export function toHeldRun(row: SqliteRow): HeldRun {
     seq: Number(row.seq),
     job: row.job as string,
     recorded: Number(row.recorded),
+    lastReportNo: Number(row.last_report_no),
   };
 }
 
@@ -153,17 +154,17 @@ export function toPauseRecord(row: SqliteRow): PauseRecord {
 }
 
 /** A row of `holdfast_pauses` that a run waits on. */
-export function toAwaitedPause(row: SqliteRow): AwaitedPause {
+export function toAwaitedPause(row: SqliteRow): AwaitedPause<number> {
   return {
     waitId: row.kind === "wait" ? row.id as string : null,
     name: row.name as string,
-    deadlineAt: isoTime(integer(row.deadline_at)),
+    deadlineAt: integer(row.deadline_at),
   };
 }
 
 /** A row of `holdfast_steps` whose next attempt a run waits for. */
-export function toAwaitedRetry(row: SqliteRow): AwaitedPause {
-  return { waitId: null, name: row.name as string, deadlineAt: isoTime(integer(row.retry_at)) };
+export function toAwaitedRetry(row: SqliteRow): AwaitedPause<number> {
+  return { waitId: null, name: row.name as string, deadlineAt: integer(row.retry_at) };
 }
 
 /** A row of `holdfast_logs` as a log line of the run, its data as it is stored. */

@@ -1,18 +1,28 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../error.ts";
 import { failureText } from "../failure.ts";
 import type { Host } from "../host.ts";
-import type { JsonText } from "../json.ts";
+import { coalescedFact, stepFacts, toFact } from "../fact.ts";
 import type { Lease, SeenLease } from "../lease.ts";
+import type { Report } from "../report.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../run.ts";
-import type { Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
+import type { CancelledExecution, Ending, Enqueued, NewRun, Renewal, Retention } from "../store.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import { DELETED_RUNS_KNOWN_MS } from "./deleted_runs.ts";
 import { takeAway } from "./sqlite_claim.ts";
 import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 import { moveRun } from "./sqlite_counts.ts";
+import { trimByAge } from "./sqlite_journal.ts";
 import { enterLine, letGo, lineUp } from "./sqlite_line.ts";
 import { closePauses } from "./sqlite_pauses.ts";
 import type { HeldRun } from "./sqlite_held.ts";
+import {
+  findNewReports,
+  KEEP_REPORTS,
+  type NewReports,
+  newReports,
+  NO_REPORTS,
+  noteReports,
+} from "./sqlite_reports.ts";
 import { findRetry, linkRetry } from "./sqlite_retrigger.ts";
 import { fromInput, SELECT_RUN, toHeldRun, toRun, toRunIdentity } from "./sqlite_rows.ts";
 
@@ -42,7 +52,12 @@ function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, 
   const coalescable = findCoalescable(db, run, now);
   const found = coalescable === null ? insertRun(db, run, host, now) : null;
   if (found !== null) return { run: found, disposition: "created" };
-  return findRun(db, run) ?? { run: toRun(coalescable!), disposition: "coalesced" };
+  return findRun(db, run) ?? joinRun(db, toRun(coalescable!), Number(coalescable!.seq), run);
+}
+
+function joinRun(db: SqliteDatabase, joined: Run, seq: number, { payload, labels }: NewRun): Enqueued {
+  db.facts.note(coalescedFact(seq, joined.status, payload, labels));
+  return { run: joined, disposition: "coalesced" };
 }
 
 /** The run that was added before by the same call, or by another with the same idempotency key. */
@@ -94,27 +109,24 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     created_at: now,
     updated_at: now,
   };
-  const isAdded = db.run(
+  const added = db.get(
     `INSERT INTO holdfast_runs
        (id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING seq`,
     ...Object.values(row),
-  ) > 0;
-  if (!isAdded) return null;
+  );
+  if (added === undefined) return null;
+  const seq = Number(added.seq);
   moveRun(db, run.jobName, null, "pending");
+  db.facts.note([seq, "triggered"]);
   db.run(
-    "INSERT INTO holdfast_inputs (run_seq, payload, input) SELECT seq, ?, ? FROM holdfast_runs WHERE id = ?",
+    "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
+    seq,
     run.payload,
     fromInput(run.payload, run.input),
-    run.id,
   );
   for (const [key, value] of Object.entries(run.labels)) {
-    db.run(
-      "INSERT INTO holdfast_labels (key, value, run_seq) SELECT ?, ?, seq FROM holdfast_runs WHERE id = ?",
-      key,
-      value,
-      run.id,
-    );
+    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
@@ -128,36 +140,41 @@ export function renewLeases(
   leaseMs: number,
   now: number,
 ): (number | null)[] {
-  return renewals.map(({ lease, progress }) => {
+  return renewals.map(({ lease, reports }) => {
+    const added = findNewReports(db, lease, reports);
     const row = db.get(
-      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?,
-         progress = coalesce(?, progress)
-       WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING lease_expires_at`,
+      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
+       WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, lease_expires_at`,
       now + leaseMs,
       now,
-      progress,
+      added.progress,
+      added.lastNo,
       lease.runId,
       lease.generation,
     );
-    return row === undefined ? null : Number(row.lease_expires_at);
+    if (row === undefined) return null;
+    noteReports(db, lease, Number(row.seq), added);
+    return Number(row.lease_expires_at);
   });
 }
 
 /** Lets go of a lease. See `Store.release()`. */
-export function releaseLease(db: SqliteDatabase, lease: Lease, progress: JsonText | null, now: number): void {
+export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly Report[], now: number): void {
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
+  const added = findNewReports(db, lease, reports);
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?,
-       progress = coalesce(?, progress)
+       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
      WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
     now,
-    progress,
+    added.progress,
+    added.lastNo,
     runId,
     generation,
   );
   if (row !== undefined) {
+    noteReports(db, lease, Number(row.seq), added);
     moveRun(db, row.job as string, "running", "pending");
     enterLine(db, Number(row.seq), key);
     if (key !== null) letGo(db, key, runId, generation);
@@ -233,10 +250,10 @@ export function recordStep(
   db: SqliteDatabase,
   lease: Lease,
   step: StepWrite,
-  progress: JsonText | null,
+  reports: readonly Report[],
   now: number,
 ): SavedStep {
-  const run = countRecord(db, lease, progress, now);
+  const { run, added } = countRecord(db, lease, reports, now);
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
@@ -261,7 +278,11 @@ export function recordStep(
     startedAt(step, now),
     result.status === "retrying" ? null : now,
   ) > 0;
-  if (isRecorded) return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
+  if (isRecorded) {
+    db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
+    return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
+  }
+  db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
   db.held.forget(lease.runId);
   const earlier = db.get(
@@ -279,32 +300,40 @@ export function recordStep(
 function countRecord(
   db: SqliteDatabase,
   lease: Lease,
-  progress: JsonText | null,
+  reports: readonly Report[],
   now: number,
-): HeldRun {
+): { run: HeldRun; added: NewReports } {
   const held = db.held.find(lease);
   if (held !== undefined) {
+    const added = newReports(reports, held.lastReportNo);
+    const lastReportNo = Math.max(held.lastReportNo, added.lastNo);
     const isCounted = db.run(
-      `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress)
-       WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ?`,
+      `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress),
+         last_report_no = ?
+       WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ? AND last_report_no = ?`,
       held.recorded + 1,
       now,
-      progress,
+      added.progress,
+      lastReportNo,
       held.seq,
       lease.generation,
       held.recorded,
+      held.lastReportNo,
     ) > 0;
     if (isCounted) {
       held.recorded += 1;
-      return held;
+      held.lastReportNo = lastReportNo;
+      return { run: held, added };
     }
   }
+  const added = findNewReports(db, lease, reports);
   const run = db.get(
-    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?,
-       progress = coalesce(?, progress)
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, lease_generation, recorded`,
+    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
+     WHERE id = ? AND lease_generation = ? AND status = 'running'
+     RETURNING seq, job, lease_generation, recorded, last_report_no`,
     now,
-    progress,
+    added.progress,
+    added.lastNo,
     lease.runId,
     lease.generation,
   );
@@ -314,7 +343,7 @@ function countRecord(
   }
   const known = toHeldRun(run);
   db.held.note(lease.runId, known);
-  return known;
+  return { run: known, added };
 }
 
 /** Ends a run. See `Store.finish()`. */
@@ -322,16 +351,18 @@ export function finishRun(
   db: SqliteDatabase,
   lease: Lease,
   ending: Ending,
-  progress: JsonText | null,
+  reports: readonly Report[],
   now: number,
 ): void {
+  const added = findNewReports(db, lease, reports);
   const columns = [
     ending.status,
     ending.status === "completed" ? ending.output : null,
     ending.status === "failed" ? failureText(ending.failure) : null,
     ending.status === "failed" ? JSON.stringify(ending.failure) : null,
     ending.status === "failed" ? ending.failedStepName : null,
-    progress,
+    added.progress,
+    added.lastNo,
     now,
     now,
   ];
@@ -362,22 +393,21 @@ export function finishRun(
     return;
   }
   moveRun(db, run.job as string, "running", ending.status);
-  if (run.has_pauses === 1) closePauses(db, Number(run.seq), "closed", now);
+  const runSeq = Number(run.seq);
+  noteReports(db, lease, runSeq, added);
+  db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
+  if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
   if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
-  progress = coalesce(?, progress), lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
+  ${KEEP_REPORTS}, lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
 
 /** Cancels a run that has not ended. See `Store.cancel()`. */
 export function cancelRun(
   db: SqliteDatabase,
   runId: string,
-  { requestId, executing, progress }: {
-    requestId: string;
-    executing: readonly ExecutingStep[];
-    progress: JsonText | null;
-  },
+  { requestId, execution }: { requestId: string; execution: CancelledExecution | null },
   now: number,
 ): Run | null {
   const before = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
@@ -386,6 +416,11 @@ export function cancelRun(
   if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
 
   const runSeq = Number(before.seq);
+  const generation = Number(before.lease_generation);
+  const isUnderLease = isLeased(status) && execution?.generation === generation;
+  const { reports, progress } = isUnderLease
+    ? newReports(execution.reports, Number(before.last_report_no))
+    : NO_REPORTS;
   const row = db.get(
     `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
        lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
@@ -397,16 +432,17 @@ export function cancelRun(
     runSeq,
   )!;
   moveRun(db, before.job as string, status, "cancelled");
-  for (const step of executing) recordCancelledStep(db, runSeq, step, now);
+  db.facts.note(...reports.map((report) => toFact(runSeq, report)));
+  for (const step of execution?.steps ?? []) recordCancelledStep(db, runSeq, step, now);
   db.run(
     "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
     now,
     runSeq,
   );
+  db.facts.note([runSeq, "cancelled"]);
   closePauses(db, runSeq, "cancelled", now);
   const key = before.concurrency_key as string | null;
   if (key !== null) {
-    const generation = Number(before.lease_generation);
     if (isLeased(status) && Number(before.lease_expires_at) > now) {
       keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
     } else letGo(db, key, runId, generation);
@@ -414,8 +450,9 @@ export function cancelRun(
   return toRun({ ...row, payload: before.payload! });
 }
 
+/** A step that is between two attempts is not recorded here, but with all others that are. */
 function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
-  db.run(
+  const isRecorded = db.run(
     `INSERT INTO holdfast_steps
        (run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
      VALUES (?, ?, ?, 'cancelled', ?, 0, ?, ?)
@@ -426,7 +463,15 @@ function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: Executing
     step.attempts,
     startedAt(step, now),
     now,
-  );
+  ) > 0;
+  if (isRecorded || isRetrying(db, runSeq, step.name)) {
+    db.facts.note([runSeq, "step_cancelled", step.name, step.index]);
+  }
+}
+
+function isRetrying(db: SqliteDatabase, runSeq: number, name: string): boolean {
+  const sql = "SELECT 1 FROM holdfast_steps WHERE run_seq = ? AND name = ? AND status = 'retrying'";
+  return db.get(sql, runSeq, name) !== undefined;
 }
 
 /** A worker may still be inside the run: its key is not given to another before it has noticed, or lost its lease. */
@@ -442,14 +487,16 @@ function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt:
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
   const row = db.get(
-    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING id, job, labels, status",
+    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
     runId,
   );
   if (row === undefined) return null;
-  moveRun(db, row.job as string, row.status as RunStatus, null);
+  const identity = toRunIdentity(row);
+  moveRun(db, identity.jobName, row.status as RunStatus, null);
+  db.facts.note([Number(row.seq), "deleted", identity.id, identity.jobName, identity.labels]);
   db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
   db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
-  return toRunIdentity(row);
+  return identity;
 }
 
 // After so many steps a purge comes to its end, so that none takes long.
@@ -457,6 +504,7 @@ const MAX_PURGED_STEPS = 1_000;
 
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
+  trimByAge(db, now);
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
     db.all(
       `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?

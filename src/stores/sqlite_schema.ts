@@ -7,7 +7,11 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `timer_at` is when time will wake a waiting run. Both are NULL for most runs, and their indexes are partial: runs
 // that are finished, asleep or blocked cost a claim nothing.
 // `origin_id` is that of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
+// `last_report_no` is the number of the last report that was kept under the current lease.
 // `no` counts the log lines of a run, from 1.
+//
+// A row of the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all
+// facts that there ever were, up to and with this row.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -22,6 +26,7 @@ CREATE TABLE holdfast_runs (
   lease_owner TEXT,
   lease_expires_at INTEGER,
   lease_generation INTEGER NOT NULL DEFAULT 0,
+  last_report_no INTEGER NOT NULL DEFAULT 0,
   recorded INTEGER NOT NULL DEFAULT 0,
   has_pauses INTEGER NOT NULL DEFAULT 0,
   interruptions INTEGER NOT NULL DEFAULT 0,
@@ -53,7 +58,6 @@ CREATE INDEX holdfast_runs_timers ON holdfast_runs (timer_at) WHERE timer_at IS 
 CREATE INDEX holdfast_runs_leases ON holdfast_runs (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX holdfast_runs_by_job ON holdfast_runs (job, seq);
 CREATE INDEX holdfast_runs_by_status ON holdfast_runs (status, seq, job);
-CREATE INDEX holdfast_runs_asleep ON holdfast_runs (updated_at) WHERE status = 'waiting' AND place IS NULL;
 CREATE INDEX holdfast_runs_ended ON holdfast_runs (status, completed_at) WHERE completed_at IS NOT NULL;
 
 CREATE TABLE holdfast_counts (
@@ -101,6 +105,7 @@ CREATE TABLE holdfast_steps (
   UNIQUE (run_seq, name)
 ) STRICT;
 CREATE INDEX holdfast_steps_by_position ON holdfast_steps (run_seq, position);
+CREATE INDEX holdfast_steps_retrying ON holdfast_steps (run_seq, position) WHERE status = 'retrying';
 
 CREATE TABLE holdfast_pauses (
   seq INTEGER PRIMARY KEY,
@@ -142,6 +147,13 @@ CREATE TABLE holdfast_deleted (
   deleted_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX holdfast_deleted_by_time ON holdfast_deleted (deleted_at);
+
+CREATE TABLE holdfast_journal (
+  position INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  facts TEXT NOT NULL
+) STRICT;
 
 CREATE TABLE holdfast_workers (
   id TEXT PRIMARY KEY,

@@ -1,14 +1,15 @@
 import { StoreError, WaitExpiredError } from "../error.ts";
 import { type Host, pause, systemHost } from "../host.ts";
-import type { JsonText } from "../json.ts";
+import type { FactValue, FactValueRef } from "../fact.ts";
+import type { Cursor, JournalPage } from "../journal.ts";
 import type { Lease, SeenLease } from "../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../log.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../run.ts";
-import { type ExecutingStep, parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
+import type { Report } from "../report.ts";
+import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../step.ts";
 import type {
-  Activity,
-  ActivityCursor,
+  CancelledExecution,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -32,11 +33,15 @@ import { backUp } from "./backup.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
+import { readFactValues, readIdentities } from "./sqlite_fact_values.ts";
+import { trimByAge } from "./sqlite_journal.ts";
+import { findCursor, readJournal } from "./sqlite_journal_pages.ts";
 import { findRuns, listRuns } from "./sqlite_list.ts";
 import { appendLines } from "./sqlite_logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./sqlite_parts.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import { SELECT_RUN, toRun, toWait } from "./sqlite_rows.ts";
+import { readRunState } from "./sqlite_run_state.ts";
 import {
   cancelRun,
   deleteRun,
@@ -51,7 +56,6 @@ import {
   revokeLeases,
 } from "./sqlite_runs.ts";
 import { migrateTables } from "./sqlite_schema.ts";
-import { readActivity, readMarks, readRunState } from "./sqlite_watch.ts";
 import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
@@ -67,6 +71,9 @@ export interface SqliteStoreOptions {
    * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
    * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
    * the file; what was deleted without it stays until its space is used again.
+   *
+   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not told that the
+   * run was deleted.
    *
    * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
    * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at random).
@@ -193,6 +200,7 @@ export class SqliteStore implements Store {
     return this.#write(() => {
       migrateTables(this.#db);
       forgetDeadWorkers(this.#db, this.#host.now());
+      trimByAge(this.#db, this.#host.now());
     });
   }
 
@@ -240,19 +248,19 @@ export class SqliteStore implements Store {
     const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
     for (const lease of rows.map(toLease)) {
       // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
-      if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease);
+      if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease, []);
     }
     return { ...result, claims };
   }
 
-  /** Extends leases to `leaseMs` from now, never shortening one. */
+  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
     return this.#write((now) => renewLeases(this.#db, renewals, leaseMs, now), { urgent: true });
   }
 
   /** Lets go of a lease before its end. */
-  release(lease: Lease, progress: JsonText | null = null): Promise<void> {
-    return this.#write((now) => releaseLease(this.#db, lease, progress, now));
+  release(lease: Lease, reports: readonly Report[]): Promise<void> {
+    return this.#write((now) => releaseLease(this.#db, lease, reports, now));
   }
 
   /** All current leases, and the keys that cancelled runs still hold. */
@@ -281,8 +289,8 @@ export class SqliteStore implements Store {
   }
 
   /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, progress: JsonText | null): Promise<SavedStep> {
-    return this.#write((now) => recordStep(this.#db, lease, step, progress, now));
+  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
+    return this.#write((now) => recordStep(this.#db, lease, step, reports, now));
   }
 
   /** Prepares pauses and, if it is asked for, parks the run. */
@@ -294,8 +302,8 @@ export class SqliteStore implements Store {
   }
 
   /** Ends a run. */
-  finish(lease: Lease, ending: Ending, progress: JsonText | null): Promise<void> {
-    return this.#write((now) => finishRun(this.#db, lease, ending, progress, now));
+  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
+    return this.#write((now) => finishRun(this.#db, lease, ending, reports, now));
   }
 
   /** Ends a wait by a signal. */
@@ -307,13 +315,8 @@ export class SqliteStore implements Store {
   }
 
   /** Cancels a run that has not ended. */
-  cancel(
-    runId: string,
-    requestId: string,
-    executing: readonly ExecutingStep[],
-    progress: JsonText | null = null,
-  ): Promise<Run | null> {
-    return this.#write((now) => cancelRun(this.#db, runId, { requestId, executing, progress }, now));
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+    return this.#write((now) => cancelRun(this.#db, runId, { requestId, execution }, now));
   }
 
   /** Deletes a run that has ended, with everything that belongs to it. */
@@ -334,7 +337,7 @@ export class SqliteStore implements Store {
     });
   }
 
-  /** A run with all that its events tell, read at one moment; `null` if there is none. */
+  /** A run and its place in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#read(() => this.#db.snapshot(() => readRunState(this.#db, runId)));
   }
@@ -404,14 +407,24 @@ export class SqliteStore implements Store {
     return this.#write(() => appendLines(this.#db, entries));
   }
 
-  /** How runs stand, each in a text that is another whenever something was committed in the run. */
-  getMarks(runIds: readonly string[]): Promise<(string | null)[]> {
-    return this.#read(() => readMarks(this.#db, runIds));
+  /** Reads what was committed after a position, in the order of the commits. */
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return this.#read(() => readJournal(this.#db, after, maxLength));
   }
 
-  /** The runs of which a list has news. */
-  getActivity(since: ActivityCursor | null): Promise<Activity> {
-    return this.#read(() => this.#db.snapshot(() => readActivity(this.#db, since, this.#host.now())));
+  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return this.#read(() => this.#db.snapshot(() => findCursor(this.#db, cursor)));
+  }
+
+  /** Who runs are, by their row numbers. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return this.#read(() => readIdentities(this.#db, runs));
+  }
+
+  /** Reads values that facts leave out, until they have so many characters. */
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return this.#read(() => this.#db.snapshot(() => readFactValues(this.#db, values, maxLength)));
   }
 
   /** A number that changes whenever something was committed through another connection, by any process. */

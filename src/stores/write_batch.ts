@@ -2,6 +2,7 @@ import { HoldfastError, StoreError } from "../error.ts";
 import { type Host, pause } from "../host.ts";
 import { writeCounts } from "./sqlite_counts.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
+import { writeJournal } from "./sqlite_journal.ts";
 
 // How long a batch may work before it commits, so that the event loop stays free.
 const MAX_WORK_MS = 5;
@@ -93,10 +94,11 @@ export class WriteBatch {
     try {
       for (let write = this.#take(); write !== undefined; write = this.#take()) {
         taken.push(write);
-        answers.push(perform(write));
+        answers.push(this.#perform(write));
         if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
       }
       writeCounts(this.#database);
+      writeJournal(this.#database, () => this.#host.now());
       this.#database.exec("COMMIT");
     } catch (error) {
       this.#rollBack();
@@ -108,8 +110,23 @@ export class WriteBatch {
     return true;
   }
 
+  /** Does the work of a write and keeps the answer until it may be told. A refusal is an answer. */
+  #perform(write: Write): () => void {
+    const { facts } = this.#database;
+    const before = facts.length;
+    try {
+      const value = write.work();
+      return () => write.resolve(value);
+    } catch (error) {
+      if (!(error instanceof HoldfastError)) throw error;
+      facts.cutBackTo(before);
+      return () => write.reject(error);
+    }
+  }
+
   #rollBack(): void {
     this.#database.counts.clear();
+    this.#database.facts.clear();
     this.#database.held.clear();
     this.#database.rollBack();
   }
@@ -124,16 +141,5 @@ export class WriteBatch {
 
   #take(): Write | undefined {
     return this.#alone.shift() ?? this.#urgent.shift() ?? this.#queue.shift();
-  }
-}
-
-/** Does the work of a write and keeps the answer until it may be told. A refusal is an answer. */
-function perform(write: Write): () => void {
-  try {
-    const value = write.work();
-    return () => write.resolve(value);
-  } catch (error) {
-    if (!(error instanceof HoldfastError)) throw error;
-    return () => write.reject(error);
   }
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Host, systemHost } from "../../src/host.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
+import type { Report } from "../../src/report.ts";
 import type { ClaimResult, Store } from "../../src/store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
@@ -9,6 +10,7 @@ import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
+import { FactReader } from "../support/fact_reader.ts";
 import { aFailure, aLine } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
@@ -34,6 +36,7 @@ async function compareStores(seed: number): Promise<void> {
   await sqlite.migrate();
   const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
   const script = new Script(new Chance(seed), () => now, (ms) => now += ms);
+  const [memoryFacts, sqliteFacts] = [new FactReader(memory), new FactReader(sqlite)];
   const history: string[] = [];
   for (let i = 0; i < OPERATIONS; i++) {
     const { text, call, newClaimBy } = script.next();
@@ -48,6 +51,11 @@ async function compareStores(seed: number): Promise<void> {
       await dump(sqlite),
       await dump(memory),
       `different states after:\n${history.slice(-12).join("\n")}`,
+    );
+    assert.deepEqual(
+      await sqliteFacts.readAll(),
+      await memoryFacts.readAll(),
+      `different facts after:\n${history.slice(-12).join("\n")}`,
     );
     assert.equal(findBrokenLine(database), null, `after:\n${history.slice(-12).join("\n")}`);
     assert.equal(findWrongCount(database), null, `after:\n${history.slice(-12).join("\n")}`);
@@ -64,6 +72,9 @@ function countingIds(host: Host): Host {
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
+
+type WithoutNumber<T> = T extends Report ? Omit<T, "no" | "at"> : never;
+type Unnumbered = WithoutNumber<Report>;
 
 interface Operation {
   text: string;
@@ -86,6 +97,7 @@ class Script {
   #retried = new Map<string, { name: string; attempts: number }>();
   #lastEnqueue: Operation | null = null;
   #lastSave: Operation | null = null;
+  #said = new Map<string, Report[]>();
 
   constructor(chance: Chance, now: () => number, advance: (ms: number) => void) {
     this.#chance = chance;
@@ -185,8 +197,13 @@ class Script {
     if (status === "retrying") this.#retried.set(lease.runId, { name, attempts });
     else this.#retried.delete(lease.runId);
     const step = { name, index: this.#stepNo, attempts, startedAgoMs: this.#chance.int(30), result };
-    const progress = this.#chance.happens(0.2) ? `{"current":${this.#stepNo}}` : null;
-    this.#lastSave = operation("saveStep", [lease, step], (store) => store.saveStep(lease, step, progress));
+    const start = { kind: "start" as const, stepName: name, stepIndex: step.index, attempt: attempts };
+    const reports = this.#reports(lease, this.#chance.happens(0.6) ? [start] : []);
+    this.#lastSave = operation(
+      "saveStep",
+      [lease, step, reports],
+      (store) => store.saveStep(lease, step, reports),
+    );
     return this.#lastSave;
   }
 
@@ -212,7 +229,7 @@ class Script {
       pauses,
       retryAt: this.#chance.happens(0.2) ? this.#now() + this.#chance.int(100) : null,
       park: this.#chance.happens(0.7),
-      progress: null,
+      reports: this.#reports(lease),
     };
     return operation("pause", [lease, request], (store) => store.pause(lease, request));
   }
@@ -220,9 +237,10 @@ class Script {
   #finish(): Operation {
     const lease = this.#lease();
     const ending = this.#chance.happens(0.7)
-      ? { status: "completed" as const, output: "2" }
+      ? { status: "completed" as const, output: "2", durationMs: this.#chance.int(100) }
       : { status: "failed" as const, failure: aFailure(), failedStepName: null };
-    return operation("finish", [lease, ending], (store) => store.finish(lease, ending, null));
+    const reports = this.#reports(lease);
+    return operation("finish", [lease, ending, reports], (store) => store.finish(lease, ending, reports));
   }
 
   #signal(): Operation {
@@ -235,10 +253,14 @@ class Script {
 
   #cancel(): Operation {
     const [runId, requestId] = [this.#runId(), `request-${this.#chance.int(30)}`];
-    const executing = this.#chance.happens(0.5)
-      ? [{ name: "step-x", index: 90, attempts: 1, startedAgoMs: this.#chance.int(30) }]
-      : [];
-    return operation("cancel", [runId, requestId, executing], (store) => store.cancel(runId, requestId, executing));
+    const lease = this.#leases.findLast((lease) => lease.runId === runId);
+    const steps = [{ name: "step-x", index: 90, attempts: 1, startedAgoMs: this.#chance.int(30) }];
+    const retried = this.#retried.get(runId);
+    if (retried !== undefined) steps.push({ ...retried, index: 91, startedAgoMs: 0 });
+    const execution = lease !== undefined && this.#chance.happens(0.5)
+      ? { generation: lease.generation, steps, reports: this.#reports(lease) }
+      : null;
+    return operation("cancel", [runId, requestId, execution], (store) => store.cancel(runId, requestId, execution));
   }
 
   #delete(): Operation {
@@ -248,12 +270,14 @@ class Script {
 
   #renew(): Operation {
     const lease = this.#lease();
-    return operation("renew", [lease], (store) => store.renew([{ lease, progress: null }], 100));
+    const reports = this.#reports(lease);
+    return operation("renew", [lease, reports], (store) => store.renew([{ lease, reports }], 100));
   }
 
   #release(): Operation {
     const lease = this.#lease();
-    return operation("release", [lease], (store) => store.release(lease));
+    const reports = this.#reports(lease);
+    return operation("release", [lease, reports], (store) => store.release(lease, reports));
   }
 
   #hasWorker(): Operation {
@@ -276,6 +300,22 @@ class Script {
       await store.readWaits(runId, after, maxLength),
       await store.readLogs(runId, after, maxLength),
     ]);
+  }
+
+  /** What an execution has said: some of it that may have been kept already, something new, and what comes last. */
+  #reports(lease: Lease, last: Unnumbered[] = []): Report[] {
+    const key = `${lease.runId} ${lease.generation}`;
+    const said = this.#said.get(key) ?? [];
+    this.#said.set(key, said);
+    const repeated = this.#chance.happens(0.3) ? this.#chance.int(3) : 0;
+    const from = Math.max(0, said.length - repeated);
+    const add = (report: Unnumbered) => said.push({ ...report, no: said.length + 1, at: this.#now() });
+    if (this.#chance.happens(0.2)) add({ kind: "progress", progress: { current: said.length } });
+    if (this.#chance.happens(0.1)) {
+      add({ kind: "log", stepName: null, level: "info", message: "hello", data: { n: said.length } });
+    }
+    for (const report of last) add(report);
+    return said.slice(from);
   }
 
   #lease(): Lease {

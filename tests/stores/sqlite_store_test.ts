@@ -8,7 +8,7 @@ import { MemoryStore } from "../../src/stores/memory_store.ts";
 import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { aClaimRequest, aPause, aRun, aStep } from "../support/fixtures.ts";
+import { aClaimRequest, aFailure, aLogged, aPause, aProgress, aRun, aStep } from "../support/fixtures.ts";
 import { storeContract } from "./store_contract.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
@@ -330,7 +330,7 @@ Deno.test("SqliteStore refuses one write of a batch without touching the others"
 
   const answers = await Promise.allSettled([
     store.enqueue([runs[0]!]),
-    store.saveStep(gone, aStep(), null),
+    store.saveStep(gone, aStep(), []),
     store.enqueue([runs[1]!]),
   ]);
 
@@ -414,17 +414,21 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   await store.migrate();
   await store.enqueue([aRun({ concurrencyKey: "key", coalesce: "active", idempotencyKey: "same" })]);
   const { claims: [claim] } = await store.claim(aClaimRequest());
-  await store.saveStep(claim!.lease, aStep(), null);
-  await store.renew([{ lease: claim!.lease, progress: null }], 1_000);
-  await store.finish(claim!.lease, { status: "completed", output: null }, null);
-  await store.getMarks([claim!.run.id]);
+  await store.saveStep(claim!.lease, aStep(), []);
+  await store.renew([{ lease: claim!.lease, reports: [] }], 1_000);
+  await store.finish(claim!.lease, { status: "completed", output: null, durationMs: 0 }, []);
+  const { end } = (await store.readJournal(0, 1_000))!;
+  await store.findCursor(end);
+  await store.findCursor({ position: 0, at: 0 });
+  await store.getRunIdentities([1]);
+  await store.readFactValues([{ run: 1, of: "payload" }, { run: 1, of: "step", stepName: "read" }], 1_000);
+  await store.getRunState(claim!.run.id);
   await store.readRuns([claim!.run.id], 1_000);
   for (const after of [null, "unknown"]) {
     await store.readSteps(claim!.run.id, after, 1_000);
     await store.readWaits(claim!.run.id, after, 1_000);
     await store.readLogs(claim!.run.id, after, 1_000);
   }
-  await store.getActivity((await store.getActivity(null)).next);
   await store.purge({ completed: 0 }, 10);
   await store.claim(aClaimRequest());
 
@@ -472,7 +476,7 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
     }));
   for (const store of [memory, sqlite]) {
     await store.enqueue(runs);
-    for (const { id } of runs.filter((_, n) => n % 5 === 0)) await store.cancel(id, id, []);
+    for (const { id } of runs.filter((_, n) => n % 5 === 0)) await store.cancel(id, id, null);
     for (const { id } of runs.filter((_, n) => n % 50 === 0)) await store.delete(id);
   }
   const filters: RunFilter[] = [
@@ -526,13 +530,13 @@ Deno.test("SqliteStore reads a long history in slices, and no part of one whose 
   const { claims: first } = await store.claim(aClaimRequest());
   for (const { lease } of first) {
     const steps = Array.from({ length: 5_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
-    await Promise.all(steps.map((step) => store.saveStep(lease, step, null)));
-    await store.release(lease);
+    await Promise.all(steps.map((step) => store.saveStep(lease, step, [])));
+    await store.release(lease, []);
   }
 
   const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
   for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
-  const cancelled = store.cancel(runs[1]!.id, "request", []);
+  const cancelled = store.cancel(runs[1]!.id, "request", null);
   const [{ claims }] = await Promise.all([claiming, cancelled]);
 
   assert.deepEqual(
@@ -566,8 +570,8 @@ Deno.test("SqliteStore begins a list and a history anew if the file was locked w
   await store.migrate();
   await store.enqueue([aRun()]);
   const { claims: [first] } = await store.claim(aClaimRequest());
-  await store.saveStep(first!.lease, aStep(), null);
-  await store.release(first!.lease);
+  await store.saveStep(first!.lease, aStep(), []);
+  await store.release(first!.lease, []);
 
   isLocked = true;
   const { total } = await store.getRuns({});
@@ -603,7 +607,7 @@ for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ?
       await other.migrate();
       const [added] = await other.enqueue([aRun({ labels: { a: "b" } }), aRun({ labels: { a: "b" } })]);
       const { claims: [claim] } = await other.claim(aClaimRequest({ limit: 1 }));
-      await other.pause(claim!.lease, { pauses: [aPause()], retryAt: null, park: true, progress: null });
+      await other.pause(claim!.lease, { pauses: [aPause()], retryAt: null, park: true, reports: [] });
       using writer = new DatabaseSync(path);
       await using store = await anInterrupted(
         path,
@@ -633,10 +637,10 @@ for (const driver of ["node:sqlite", "better-sqlite3"]) {
 
       const { total } = await store.getRuns({});
       const state = await store.getRunState(added!.run.id);
-      const { runs } = await store.getActivity(null);
+      const page = await store.readJournal(0, 1_000);
       database.exec("COMMIT");
 
-      assert.deepEqual([total, state!.run.status, runs.length], [1, "pending", 0]);
+      assert.deepEqual([total, state!.run.status, page!.rows.length], [1, "pending", 1]);
       assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
     }));
 }
@@ -649,12 +653,12 @@ Deno.test("SqliteStore frees the key of a run that is cancelled while its long h
   await store.enqueue(runs);
   const { claims: [first] } = await store.claim(aClaimRequest());
   const steps = Array.from({ length: 3_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
-  await Promise.all(steps.map((step) => store.saveStep(first!.lease, step, null)));
-  await store.release(first!.lease);
+  await Promise.all(steps.map((step) => store.saveStep(first!.lease, step, [])));
+  await store.release(first!.lease, []);
 
   const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
   for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
-  await Promise.all([claiming, store.cancel(runs[0]!.id, "request", [])]);
+  await Promise.all([claiming, store.cancel(runs[0]!.id, "request", null)]);
   const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
 
   assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
@@ -777,7 +781,7 @@ for (const property of ["open", "isOpen"] as const) {
       store.getRun(run.id),
       store.getRuns({}),
       store.claim(aClaimRequest()),
-      store.cancel(run.id, "request", []),
+      store.cancel(run.id, "request", null),
       store.backup("never.db"),
     ]);
     await store.close();
@@ -879,10 +883,15 @@ const MARKER = "the-unique-content-of-a-run";
 async function addMarked(store: Store): Promise<string> {
   const text = JSON.stringify(MARKER);
   const long = JSON.stringify(MARKER.repeat(2_000));
-  const [added] = await store.enqueue([aRun({ payload: text, input: long, labels: { owner: MARKER } })]);
+  const run = aRun({ payload: text, input: long, labels: { owner: MARKER }, concurrencyKey: "key" });
+  const [added] = await store.enqueue([run, { ...run, id: aRun().id, coalesce: "skip" }]);
   const { claims: [claim] } = await store.claim(aClaimRequest());
-  await store.saveStep(claim!.lease, aStep({ result: { status: "completed", output: long } }), null);
-  await store.cancel(added!.run.id, "request", []);
+  const reports = [aProgress({ current: 1, message: MARKER }), aLogged({ no: 2, message: MARKER, data: MARKER })];
+  await store.renew([{ lease: claim!.lease, reports }], 1_000);
+  const failure = aFailure({ message: MARKER });
+  await store.saveStep(claim!.lease, aStep({ result: { status: "retrying", failure, delayMs: 0 } }), []);
+  await store.saveStep(claim!.lease, aStep({ attempts: 2, result: { status: "completed", output: long } }), []);
+  await store.cancel(added!.run.id, "request", null);
   return added!.run.id;
 }
 
@@ -961,7 +970,7 @@ Deno.test("SqliteStore with secureDelete wipes at most about once per second, wh
     await store.enqueue(runs);
 
     for (const { id } of runs) {
-      await store.cancel(id, id, []);
+      await store.cancel(id, id, null);
       await store.delete(id);
       await store.delete(id); // there is nothing more to delete
       host.advance(50);

@@ -1,13 +1,13 @@
 import type { Store } from "../../src/store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { abandonmentCases } from "./contract/abandonment.ts";
-import { activityCases } from "./contract/activity.ts";
 import { cancelCases } from "./contract/cancel.ts";
 import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
 import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
 import { finishCases } from "./contract/finish.ts";
+import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
 import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
@@ -57,5 +57,5 @@ const CASES = [
   ...deleteCases,
   ...readingCases,
   ...partCases,
-  ...activityCases,
+  ...journalCases,
 ];

@@ -20,9 +20,11 @@ export async function dump(store: Store): Promise<unknown> {
   const { runs, total } = await store.getRuns({ limit: 1_000 });
   const details = [];
   for (const { id } of runs) {
-    const state = (await store.getRunState(id))!;
+    // Positions and row numbers are a store's own.
+    const { seq: _seq, place: _place, ...state } = (await store.getRunState(id))!;
     // A repeated call may count as an update of the run.
-    details.push({ ...state, run: { ...state.run, updatedAt: null } }, await store.getWaits(id));
+    details.push({ ...state, run: { ...state.run, updatedAt: null } });
+    details.push(await store.getSteps(id), await store.getWaits(id));
   }
   const leases = (await store.getLeases()).sort(byRunId);
   return normal({ order: runs.map(({ id }) => id), total, details, leases });

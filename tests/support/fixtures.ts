@@ -1,6 +1,8 @@
 import type { Failure } from "../../src/failure.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { NewLogEntry } from "../../src/log.ts";
+import type { Report } from "../../src/report.ts";
+import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest, NewRun } from "../../src/store.ts";
 import type { NewPause } from "../../src/wait.ts";
@@ -45,6 +47,30 @@ export function aStep(overrides: Partial<StepWrite> = {}): StepWrite {
     attempts: 1,
     startedAgoMs: 0,
     result: { status: "completed", output: '"rows"' },
+    ...overrides,
+  };
+}
+
+/** A report of an execution, the first one, that a step begins for the first time. */
+export function aStart(overrides: Partial<Report & { kind: "start" }> = {}): Report {
+  return { kind: "start", no: 1, at: FAKE_START, stepName: "read", stepIndex: 0, attempt: 1, ...overrides };
+}
+
+/** A report of an execution, the first one unless it has another number, of how far it has come. */
+export function aProgress(progress: Progress, no = 1): Report {
+  return { kind: "progress", no, at: FAKE_START, progress };
+}
+
+/** A report of an execution, the first one, of a log line. */
+export function aLogged(overrides: Partial<Report & { kind: "log" }> = {}): Report {
+  return {
+    kind: "log",
+    no: 1,
+    at: FAKE_START,
+    stepName: null,
+    level: "info",
+    message: "hello",
+    data: null,
     ...overrides,
   };
 }

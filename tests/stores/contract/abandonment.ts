@@ -51,7 +51,7 @@ test("claim() does not give a lease back that a clock set back makes last again"
   await store.claim(aClaimRequest({ limit: 0 }));
   host.jump(-60_000);
 
-  const write = store.saveStep(stale.lease, aStep(), null);
+  const write = store.saveStep(stale.lease, aStep(), []);
 
   await assert.rejects(write, LeaseLostError);
 });
@@ -111,7 +111,7 @@ test("claim() counts abandonments anew once a step is recorded", async ({ store,
   const { lease, run } = await startRun(store);
   host.advance(1_000);
   const second = await claimOne(store);
-  await store.saveStep(second.lease, aStep(), null);
+  await store.saveStep(second.lease, aStep(), []);
   host.advance(1_000);
 
   const { failed, claims } = await store.claim(aClaimRequest({ maxAbandonments: 2 }));
@@ -137,7 +137,7 @@ test("claim() counts abandonments anew once the run has paused", async ({ store,
 
 test("claim() counts a lease that was handed back as no abandonment", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.release(lease);
+  await store.release(lease, []);
 
   const { claims, failed } = await store.claim(aClaimRequest({ maxAbandonments: 1 }));
 

@@ -8,7 +8,7 @@ import type { NewPause, Wait } from "../../../src/wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep } from "../../support/fixtures.ts";
 
 /** A request to pause on nothing, not even for a moment. */
-export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, progress: null };
+export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, reports: [] };
 
 /** Adds one run. */
 export async function add(store: Store, overrides: Partial<NewRun> = {}): Promise<Enqueued> {
@@ -55,7 +55,7 @@ export async function parkUntilRetry(store: Store, lease: Lease, retryAt: number
 
 /** Completes a run. */
 export function complete(store: Store, lease: Lease): Promise<void> {
-  return store.finish(lease, { status: "completed", output: null }, null);
+  return store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
 }
 
 /** Adds a run that has completed already. No older run may be due. */

@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { stepId } from "../../../src/step.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aFailure, aPause, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aPause, aProgress, aStep } from "../../support/fixtures.ts";
 import {
   add,
   addCompleted,
@@ -28,7 +28,7 @@ test("cancel() ends a pending run and answers it", async ({ store, host }) => {
   const { run } = await add(store);
   host.advance(40);
 
-  const cancelled = await store.cancel(run.id, "c1", []);
+  const cancelled = await store.cancel(run.id, "c1", null);
 
   assert.deepEqual(cancelled, {
     ...run,
@@ -42,12 +42,12 @@ test("cancel() ends a pending run and answers it", async ({ store, host }) => {
 test("cancel() ends a running run, whose worker can write nothing more", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  const cancelled = await store.cancel(lease.runId, "c1", []);
+  const cancelled = await store.cancel(lease.runId, "c1", null);
 
   assert.equal(cancelled!.status, "cancelled");
   assert.equal(cancelled!.leaseOwner, null);
   assert.equal(cancelled!.leaseExpiresAt, null);
-  await assert.rejects(store.saveStep(lease, aStep(), null), LeaseLostError);
+  await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
   await assert.rejects(store.pause(lease, { ...NO_PAUSE, pauses: [aPause()] }), LeaseLostError);
   await assert.rejects(complete(store, lease), LeaseLostError);
   assert.deepEqual(await store.getRun(lease.runId), cancelled);
@@ -57,7 +57,7 @@ test("cancel() ends a run that waits, for good", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await park(store, lease, aPause({ deadline: { afterMs: 500 } }));
 
-  const cancelled = await store.cancel(lease.runId, "c1", []);
+  const cancelled = await store.cancel(lease.runId, "c1", null);
 
   host.advance(500);
   const { claims, nextTimerAt } = await store.claim(aClaimRequest());
@@ -70,7 +70,7 @@ test("cancel() ends a run that waits for a retry", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await parkUntilRetry(store, lease, host.now() + 500);
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   host.advance(500);
   const { claims, nextTimerAt } = await store.claim(aClaimRequest());
@@ -84,16 +84,16 @@ test("cancel() ends a run that was woken and is not claimed yet", async ({ store
   await park(store, lease, review);
   await store.signal(review.id, { signalId: "s1", payload: null });
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
 test("cancel() leaves a run that its worker gives back afterwards", async ({ store }) => {
   const { lease } = await startRun(store);
-  const cancelled = await store.cancel(lease.runId, "c1", []);
+  const cancelled = await store.cancel(lease.runId, "c1", null);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.deepEqual(await store.getRun(lease.runId), cancelled);
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
@@ -102,14 +102,14 @@ test("cancel() leaves a run that its worker gives back afterwards", async ({ sto
 test("cancel() answers null if there is no such run or it had ended", async ({ store }) => {
   const completed = await addCompleted(store);
   const failed = await startRun(store);
-  await store.finish(failed.lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
+  await store.finish(failed.lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
   const cancelled = await add(store);
-  await store.cancel(cancelled.run.id, "c1", []);
+  await store.cancel(cancelled.run.id, "c1", null);
 
   for (const runId of [uuidV7(FAKE_START), completed.id, failed.run.id, cancelled.run.id]) {
     const before = await look(store, runId);
 
-    const answer = await store.cancel(runId, "c2", [aStep()]);
+    const answer = await store.cancel(runId, "c2", { generation: 1, steps: [aStep()], reports: [] });
 
     assert.equal(answer, null);
     assert.deepEqual(await look(store, runId), before);
@@ -118,10 +118,10 @@ test("cancel() answers null if there is no such run or it had ended", async ({ s
 
 test("cancel() answers the run again when it is repeated", async ({ store, host }) => {
   const { run } = await add(store);
-  const first = await store.cancel(run.id, "c1", []);
+  const first = await store.cancel(run.id, "c1", null);
   host.advance(10);
 
-  const second = await store.cancel(run.id, "c1", []);
+  const second = await store.cancel(run.id, "c1", null);
 
   assert.deepEqual(second, first);
 });
@@ -130,7 +130,11 @@ test("cancel() records the steps that are being executed as cancelled", async ({
   const { lease } = await startRun(store);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "write", index: 3, attempts: 1, startedAgoMs: 40 }]);
+  await store.cancel(lease.runId, "c1", {
+    generation: lease.generation,
+    steps: [{ name: "write", index: 3, attempts: 1, startedAgoMs: 40 }],
+    reports: [],
+  });
 
   assert.deepEqual(await store.getSteps(lease.runId), [{
     id: stepId(lease.runId, "write"),
@@ -150,8 +154,16 @@ test("cancel() records the steps that are being executed as cancelled", async ({
 test("cancel() keeps the progress that comes along", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  const cancelled = await store.cancel(lease.runId, "c1", [], '{"current":1}');
-  await store.cancel(lease.runId, "c1", [], '{"current":2}');
+  const cancelled = await store.cancel(lease.runId, "c1", {
+    generation: lease.generation,
+    steps: [],
+    reports: [aProgress({ current: 1 })],
+  });
+  await store.cancel(lease.runId, "c1", {
+    generation: lease.generation,
+    steps: [],
+    reports: [aProgress({ current: 2 })],
+  });
 
   assert.deepEqual(cancelled!.progress, { current: 1 });
   assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1 });
@@ -160,25 +172,33 @@ test("cancel() keeps the progress that comes along", async ({ store }) => {
 test("cancel() leaves steps that have ended", async ({ store }) => {
   const { lease } = await startRun(store);
   const failure = aFailure();
-  await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
-  await store.saveStep(lease, aStep({ name: "check", index: 1, result: { status: "failed", failure } }), null);
+  await store.saveStep(lease, aStep({ name: "read", index: 0 }), []);
+  await store.saveStep(lease, aStep({ name: "check", index: 1, result: { status: "failed", failure } }), []);
   const before = await store.getSteps(lease.runId);
 
-  await store.cancel(lease.runId, "c1", [
-    { name: "read", index: 0, attempts: 1, startedAgoMs: 0 },
-    { name: "check", index: 1, attempts: 2, startedAgoMs: 0 },
-  ]);
+  await store.cancel(lease.runId, "c1", {
+    generation: lease.generation,
+    steps: [
+      { name: "read", index: 0, attempts: 1, startedAgoMs: 0 },
+      { name: "check", index: 1, attempts: 2, startedAgoMs: 0 },
+    ],
+    reports: [],
+  });
 
   assert.deepEqual(await store.getSteps(lease.runId), before);
 });
 
 test("cancel() records steps between two attempts as cancelled, executing or not", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(100, { name: "send", index: 0 }), null);
-  await store.saveStep(lease, aRetry(100, { name: "post", index: 1 }), null);
+  await store.saveStep(lease, aRetry(100, { name: "send", index: 0 }), []);
+  await store.saveStep(lease, aRetry(100, { name: "post", index: 1 }), []);
   host.advance(60);
 
-  await store.cancel(lease.runId, "c1", [{ name: "post", index: 1, attempts: 2, startedAgoMs: 10 }]);
+  await store.cancel(lease.runId, "c1", {
+    generation: lease.generation,
+    steps: [{ name: "post", index: 1, attempts: 2, startedAgoMs: 10 }],
+    reports: [],
+  });
 
   const steps = await store.getSteps(lease.runId);
   assert.deepEqual(steps.map(({ name, status, startedAt, completedAt }) => [name, status, startedAt, completedAt]), [
@@ -200,7 +220,7 @@ test("cancel() cancels pending waits, after it has committed the deadlines that 
   );
   host.advance(100);
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   const waits = await store.getWaits(lease.runId);
   assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [

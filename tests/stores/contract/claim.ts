@@ -119,9 +119,9 @@ test("claim() takes nothing with a limit of 0, and says whether something is due
 
 test("claim() brings all that was recorded, in the order in which it was committed", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aStep({ name: "read", index: 1 }), null);
+  await store.saveStep(lease, aStep({ name: "read", index: 1 }), []);
   const failure = aFailure({ name: "TypeError", message: "no" });
-  await store.saveStep(lease, aStep({ name: "check", index: 0, result: { status: "failed", failure } }), null);
+  await store.saveStep(lease, aStep({ name: "check", index: 0, result: { status: "failed", failure } }), []);
   const review = aPause({ name: "review", metadata: '{"who":"ann"}', deadline: { afterMs: 9_000 } });
   const nap = aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 200 } });
   await prepare(store, lease, review, nap);
@@ -129,7 +129,7 @@ test("claim() brings all that was recorded, in the order in which it was committ
   await store.saveStep(
     lease,
     aStep({ name: "send", index: 2, result: { status: "retrying", failure, delayMs: 500 } }),
-    null,
+    [],
   );
   host.advance(1_000);
 
@@ -198,7 +198,7 @@ test("claim() leaves out of a repeated call what is no longer held", async ({ st
   const [first, second, third] = await store.enqueue([aRun(), aRun(), aRun()]);
   const request = aClaimRequest();
   const { claims } = await store.claim(request);
-  await store.release(claims[0]!.lease);
+  await store.release(claims[0]!.lease, []);
   await complete(store, claims[1]!.lease);
 
   const repeated = await store.claim(request);
@@ -222,13 +222,13 @@ test("claim() knows a repeated call by the worker as well", async ({ store }) =>
 test("claim() answers all of a run's history or nothing of the run, if it is cancelled and deleted in the same moment", async ({ store }) => {
   const { run } = await add(store);
   const first = await claimOne(store);
-  await store.saveStep(first.lease, aStep(), null);
-  await store.release(first.lease);
+  await store.saveStep(first.lease, aStep(), []);
+  await store.release(first.lease, []);
   const { run: fresh } = await add(store);
 
   const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
   for (let turn = 0; turn < 20; turn++) await null; // so that it is the first of the writes that are ready together
-  const ending = [run.id, fresh.id].flatMap((id) => [store.cancel(id, uuidV7(FAKE_START), []), store.delete(id)]);
+  const ending = [run.id, fresh.id].flatMap((id) => [store.cancel(id, uuidV7(FAKE_START), null), store.delete(id)]);
   const [{ claims }] = await Promise.all([claiming, ...ending]);
 
   for (const { run: { id }, input, steps } of claims) {
@@ -241,8 +241,8 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
 test("claim() takes a retry from the failure of a run of which no step had completed", async ({ store }) => {
   const { run } = await add(store);
   const { lease } = await claimOne(store);
-  await store.saveStep(lease, aStep({ result: { status: "failed", failure: aFailure() } }), null);
-  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "read" }, null);
+  await store.saveStep(lease, aStep({ result: { status: "failed", failure: aFailure() } }), []);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "read" }, []);
   const { run: again } = await add(store, { retriggerOf: { runId: run.id, from: "failure" } });
 
   const claim = await claimOne(store);

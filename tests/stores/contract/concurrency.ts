@@ -61,7 +61,7 @@ test("claim() takes the runs of a key in the order in which they were triggered"
 test("finish() lets go of the key", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
 
-  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
@@ -69,7 +69,7 @@ test("finish() lets go of the key", async ({ store }) => {
 test("release() lets go of the key, which the same run may take again", async ({ store }) => {
   const { lease } = await queueBehindStarted(store);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.equal((await claimOne(store)).run.id, lease.runId);
 });
@@ -78,7 +78,7 @@ test("release() lets another take the key if nobody knows the job of the run", a
   const { lease, next } = await queueBehindStarted(store, { jobName: "export" });
   await store.forgetWorker("worker-x");
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
@@ -159,7 +159,7 @@ test("release() leaves the key to a run that keeps it over a retry delay", async
   const { lease } = await queueBehindStarted(store);
   await parkUntilRetry(store, lease, host.now() + 500);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
@@ -250,7 +250,7 @@ test("forgetWorker() is harmless for a worker that nobody knows", async ({ store
 test("cancel() keeps the key of a leased run from others", async ({ store }) => {
   const { lease } = await queueBehindStarted(store);
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
@@ -259,7 +259,7 @@ test("cancel() keeps the key up to the last moment of the lease", async ({ store
   const { lease } = await queueBehindStarted(store);
   host.advance(999);
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
@@ -268,7 +268,7 @@ test("cancel() lets go of the key of a run without a lease", async ({ store, hos
   const { lease, next } = await queueBehindStarted(store);
   await parkUntilRetry(store, lease, host.now() + 500);
 
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
@@ -276,34 +276,34 @@ test("cancel() lets go of the key of a run without a lease", async ({ store, hos
 test("cancel() of a run in line leaves the key to the others", async ({ store }) => {
   const [first, second] = await store.enqueue([aRun({ concurrencyKey: KEY }), aRun({ concurrencyKey: KEY })]);
 
-  await store.cancel(first!.run.id, "c1", []);
+  await store.cancel(first!.run.id, "c1", null);
 
   assert.equal((await claimOne(store)).run.id, second!.run.id);
 });
 
 test("release() lets go of the key of a cancelled run", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
 test("release() of an older lease leaves the key to a cancelled run", async ({ store }) => {
   const { lease: old } = await queueBehindStarted(store);
-  await store.release(old);
+  await store.release(old, []);
   const { lease } = await claimOne(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
-  await store.release(old);
+  await store.release(old, []);
 
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
 test("claim() frees the key of a cancelled run when its lease would have expired", async ({ store, host }) => {
   const { lease, next } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
   host.advance(999);
   const before = await store.claim(aClaimRequest());
   host.advance(1);
@@ -316,7 +316,7 @@ test("claim() frees the key of a cancelled run when its lease would have expired
 
 test("delete() leaves the key to a worker that may still be inside a cancelled run", async ({ store, host }) => {
   const { lease, next } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   await store.delete(lease.runId);
 
@@ -329,17 +329,17 @@ test("delete() leaves the key to a worker that may still be inside a cancelled r
 
 test("release() lets go of the key of a cancelled run that is deleted", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
   await store.delete(lease.runId);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
 test("revoke() lets go of the key of a cancelled run", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   await store.revoke(await store.getLeases());
 
@@ -350,8 +350,8 @@ test("revoke() leaves the key of a cancelled run whose lease was renewed since i
   const { lease } = await queueBehindStarted(store);
   const seen = await store.getLeases();
   host.advance(1);
-  await store.renew([{ lease, progress: null }], 1_000);
-  await store.cancel(lease.runId, "c1", []);
+  await store.renew([{ lease, reports: [] }], 1_000);
+  await store.cancel(lease.runId, "c1", null);
 
   await store.revoke(seen);
 
@@ -360,7 +360,7 @@ test("revoke() leaves the key of a cancelled run whose lease was renewed since i
 
 test("getLeases() shows the keys that cancelled runs still hold", async ({ store }) => {
   const { lease } = await queueBehindStarted(store);
-  await store.cancel(lease.runId, "c1", []);
+  await store.cancel(lease.runId, "c1", null);
 
   const leases = await store.getLeases();
 

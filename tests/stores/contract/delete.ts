@@ -15,7 +15,7 @@ export const deleteCases = cases;
 test("delete() removes a run with everything that belongs to it, and answers who it was", async ({ store }) => {
   const { lease, run } = await startRun(store, { labels: { org: "acme" } });
   const review = aPause();
-  await store.saveStep(lease, aStep(), null);
+  await store.saveStep(lease, aStep(), []);
   await prepare(store, lease, review);
   await store.appendLogs([aLine(run.id)]);
   await complete(store, lease);
@@ -124,7 +124,7 @@ test("purge() leaves runs that have not ended", async ({ store, host }) => {
 test("purge() removes everything that belongs to a run", async ({ store }) => {
   const { lease, run } = await startRun(store, { idempotencyKey: "once" });
   const review = aPause();
-  await store.saveStep(lease, aRetry(100), null);
+  await store.saveStep(lease, aRetry(100), []);
   await prepare(store, lease, review);
   await store.appendLogs([aLine(run.id)]);
   await complete(store, lease);
@@ -140,8 +140,8 @@ test("purge() removes everything that belongs to a run", async ({ store }) => {
 async function addEnded(store: Store, status: TerminalStatus): Promise<string> {
   const { lease } = await startRun(store);
   if (status === "completed") await complete(store, lease);
-  else if (status === "cancelled") await store.cancel(lease.runId, "c1", []);
-  else await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, null);
+  else if (status === "cancelled") await store.cancel(lease.runId, "c1", null);
+  else await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
   return lease.runId;
 }
 

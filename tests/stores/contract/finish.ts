@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { Ending } from "../../../src/store.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aFailure, aPause } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aPause, aProgress } from "../../support/fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -13,7 +13,7 @@ const { cases, test } = newCases();
 /** What `Store.finish()` promises. */
 export const finishCases = cases;
 
-const COMPLETED: Ending = { status: "completed", output: '{"rows":3}' };
+const COMPLETED: Ending = { status: "completed", output: '{"rows":3}', durationMs: 70 };
 const FAILED: Ending = { status: "failed", failure: aFailure({ message: "no such file" }), failedStepName: "read" };
 
 test("finish() completes a run", async ({ store, host }) => {
@@ -21,7 +21,7 @@ test("finish() completes a run", async ({ store, host }) => {
   const before = await store.getRun(lease.runId);
   host.advance(70);
 
-  await store.finish(lease, COMPLETED, null);
+  await store.finish(lease, COMPLETED, []);
 
   assert.deepEqual(await store.getRun(lease.runId), {
     ...before,
@@ -37,7 +37,7 @@ test("finish() completes a run", async ({ store, host }) => {
 test("finish() shows an output that is undefined as null", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.finish(lease, { status: "completed", output: null }, null);
+  await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
 
   assert.equal((await store.getRun(lease.runId))!.output, null);
 });
@@ -45,7 +45,7 @@ test("finish() shows an output that is undefined as null", async ({ store }) => 
 test("finish() fails a run", async ({ store, host }) => {
   const { lease } = await startRun(store);
 
-  await store.finish(lease, FAILED, null);
+  await store.finish(lease, FAILED, []);
 
   const state = await store.getRunState(lease.runId);
   assert.equal(state!.run.status, "failed");
@@ -61,7 +61,7 @@ test("finish() keeps a failure with its causes, and shows its name if it has no 
   const { lease } = await startRun(store);
   const failure = aFailure({ name: "AbortError", message: "", stack: null, cause: aFailure({ kind: "timeout" }) });
 
-  await store.finish(lease, { status: "failed", failure, failedStepName: null }, null);
+  await store.finish(lease, { status: "failed", failure, failedStepName: null }, []);
 
   const run = (await store.getRun(lease.runId))!;
   assert.deepEqual([run.error, run.failure], ["AbortError", failure]);
@@ -70,7 +70,7 @@ test("finish() keeps a failure with its causes, and shows its name if it has no 
 test("finish() keeps the progress that comes along", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.finish(lease, COMPLETED, '{"current":3,"total":3}');
+  await store.finish(lease, COMPLETED, [aProgress({ current: 3, total: 3 })]);
 
   assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 3, total: 3 });
 });
@@ -88,7 +88,7 @@ test("finish() closes open waits, after it has committed the deadlines that pass
   await store.signal(signalled.id, { signalId: "s1", payload: null });
   host.advance(100);
 
-  await store.finish(lease, COMPLETED, null);
+  await store.finish(lease, COMPLETED, []);
 
   const waits = await store.getWaits(lease.runId);
   assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [
@@ -100,10 +100,10 @@ test("finish() closes open waits, after it has committed the deadlines that pass
 
 test("finish() leaves a step between two attempts as it is", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(100), null);
+  await store.saveStep(lease, aRetry(100), []);
   const before = await store.getSteps(lease.runId);
 
-  await store.finish(lease, FAILED, null);
+  await store.finish(lease, FAILED, []);
 
   assert.deepEqual(await store.getSteps(lease.runId), before);
 });
@@ -111,7 +111,7 @@ test("finish() leaves a step between two attempts as it is", async ({ store }) =
 test("finish() ends a run for good", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await prepare(store, lease, aPause({ deadline: { afterMs: 5_000 } }));
-  await store.finish(lease, COMPLETED, null);
+  await store.finish(lease, COMPLETED, []);
   const before = await look(store, lease.runId);
   host.advance(60_000);
 
@@ -124,11 +124,11 @@ test("finish() ends a run for good", async ({ store, host }) => {
 for (const ending of [COMPLETED, FAILED]) {
   test(`finish() changes nothing when it is repeated for a run that has ${ending.status}`, async ({ store, host }) => {
     const { lease } = await startRun(store);
-    await store.finish(lease, ending, null);
+    await store.finish(lease, ending, []);
     const before = await look(store, lease.runId);
     host.advance(50);
 
-    await store.finish(lease, ending, null);
+    await store.finish(lease, ending, []);
 
     assert.deepEqual(await look(store, lease.runId), before);
   });
@@ -136,10 +136,10 @@ for (const ending of [COMPLETED, FAILED]) {
 
 test("finish() refuses another ending than the one that was", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.finish(lease, COMPLETED, null);
+  await store.finish(lease, COMPLETED, []);
   const before = await look(store, lease.runId);
 
-  const other = store.finish(lease, FAILED, null);
+  const other = store.finish(lease, FAILED, []);
 
   await assert.rejects(other, LeaseLostError);
   assert.deepEqual(await look(store, lease.runId), before);
@@ -151,7 +151,7 @@ test("finish() refuses a worker whose lease has passed on, without a trace", asy
   await claimOne(store, { workerId: "worker-b" });
   const before = await look(store, lease.runId);
 
-  const ending = store.finish(lease, COMPLETED, '{"current":1}');
+  const ending = store.finish(lease, COMPLETED, [aProgress({ current: 1 })]);
 
   await assert.rejects(ending, LeaseLostError);
   assert.deepEqual(await look(store, lease.runId), before);
@@ -163,7 +163,7 @@ test("finish() refuses a worker after another one has ended the run", async ({ s
   const second = await claimOne(store, { workerId: "worker-b" });
   await complete(store, second.lease);
 
-  const ending = store.finish(lease, { status: "completed", output: null }, null);
+  const ending = store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
 
   await assert.rejects(ending, LeaseLostError);
 });
@@ -173,7 +173,7 @@ test("finish() refuses a run that was cancelled, failed as abandoned, waits, or 
   host.advance(1_000);
   await store.claim(aClaimRequest({ maxAbandonments: 1 }));
   const cancelled = await startRun(store);
-  await store.cancel(cancelled.run.id, "c1", []);
+  await store.cancel(cancelled.run.id, "c1", null);
   const waiting = await startRun(store);
   await park(store, waiting.lease, aPause());
   const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
@@ -181,8 +181,8 @@ test("finish() refuses a run that was cancelled, failed as abandoned, waits, or 
   for (const lease of [abandoned.lease, cancelled.lease, waiting.lease, unknown]) {
     const before = await look(store, lease.runId);
 
-    await assert.rejects(store.finish(lease, COMPLETED, null), LeaseLostError);
-    await assert.rejects(store.finish(lease, FAILED, null), LeaseLostError);
+    await assert.rejects(store.finish(lease, COMPLETED, []), LeaseLostError);
+    await assert.rejects(store.finish(lease, FAILED, []), LeaseLostError);
 
     assert.deepEqual(await look(store, lease.runId), before);
   }

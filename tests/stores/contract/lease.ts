@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { Lease } from "../../../src/lease.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../support/fixtures.ts";
 import { claimOne, complete, look, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -17,7 +17,7 @@ test("renew() extends a lease from now", async ({ store, host }) => {
   const { lease } = await startRun(store);
   host.advance(600);
 
-  const ends = await store.renew([{ lease, progress: null }], 1_000);
+  const ends = await store.renew([{ lease, reports: [] }], 1_000);
 
   const run = await store.getRun(lease.runId);
   assert.deepEqual(ends, [FAKE_START + 1_600]);
@@ -28,7 +28,7 @@ test("renew() extends a lease from now", async ({ store, host }) => {
 test("renew() keeps the lease from being taken away", async ({ store, host }) => {
   const { lease } = await startRun(store);
   host.advance(600);
-  await store.renew([{ lease, progress: null }], 1_000);
+  await store.renew([{ lease, reports: [] }], 1_000);
   host.advance(999);
 
   const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
@@ -40,7 +40,7 @@ test("renew() never shortens a lease, and shows that it was renewed after the cl
   const { lease } = await startRun(store);
   host.jump(-60_000);
 
-  const ends = await store.renew([{ lease, progress: null }], 500);
+  const ends = await store.renew([{ lease, reports: [] }], 500);
 
   assert.deepEqual(ends, [FAKE_START + 1_001]);
 });
@@ -49,7 +49,7 @@ test("renew() renews a lease that has expired as long as nobody has taken it awa
   const { lease } = await startRun(store);
   host.advance(5_000);
 
-  const ends = await store.renew([{ lease, progress: null }], 1_000);
+  const ends = await store.renew([{ lease, reports: [] }], 1_000);
 
   assert.deepEqual(ends, [FAKE_START + 6_000]);
 });
@@ -57,8 +57,8 @@ test("renew() renews a lease that has expired as long as nobody has taken it awa
 test("release() keeps the progress that comes along, under a current lease only", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.release(lease, '{"current":1}');
-  await store.release(lease, '{"current":2}');
+  await store.release(lease, [aProgress({ current: 1 })]);
+  await store.release(lease, [aProgress({ current: 2 }, 2)]);
 
   const { status, progress } = (await store.getRun(lease.runId))!;
   assert.deepEqual([status, progress], ["pending", { current: 1 }]);
@@ -72,9 +72,9 @@ test("getLostLeases() answers the leases that are no longer current", async ({ s
     await startRun(store),
     await startRun(store),
   ].map(({ lease }) => lease) as [Lease, Lease, Lease, Lease, Lease];
-  await store.release(released);
+  await store.release(released, []);
   await complete(store, ended);
-  await store.cancel(cancelled.runId, "c1", []);
+  await store.cancel(cancelled.runId, "c1", null);
   await park(store, parked, aPause());
   const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
   const before = { ...current, generation: 0 };
@@ -95,14 +95,14 @@ test("renew() answers in the order of the renewals, null for those that are lost
     await startRun(store),
   ];
   await complete(store, ended.lease);
-  await store.cancel(cancelled.run.id, "c1", []);
+  await store.cancel(cancelled.run.id, "c1", null);
   await park(store, parked.lease, aPause());
-  await store.release(given.lease);
+  await store.release(given.lease, []);
   const stranger = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
 
   const ends = await store.renew(
     [given.lease, kept.lease, ended.lease, cancelled.lease, parked.lease, stranger]
-      .map((lease) => ({ lease, progress: null })),
+      .map((lease) => ({ lease, reports: [] })),
     2_000,
   );
 
@@ -112,18 +112,18 @@ test("renew() answers in the order of the renewals, null for those that are lost
 test("renew() keeps the progress that comes along, and the earlier one if none comes", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.renew([{ lease, progress: '{"current":1,"total":3}' }], 1_000);
-  await store.renew([{ lease, progress: null }], 1_000);
+  await store.renew([{ lease, reports: [aProgress({ current: 1, total: 3 })] }], 1_000);
+  await store.renew([{ lease, reports: [] }], 1_000);
 
   assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1, total: 3 });
 });
 
 test("renew() keeps no progress of a lease that is lost", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.release(lease);
+  await store.release(lease, []);
   const before = await look(store, lease.runId);
 
-  await store.renew([{ lease, progress: '{"current":1}' }], 1_000);
+  await store.renew([{ lease, reports: [aProgress({ current: 1 })] }], 1_000);
 
   assert.deepEqual(await look(store, lease.runId), before);
 });
@@ -132,7 +132,7 @@ test("release() makes the run pending at once, under no lease", async ({ store, 
   const { lease } = await startRun(store);
   host.advance(100);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   const run = await store.getRun(lease.runId);
   assert.equal(run!.status, "pending");
@@ -146,7 +146,7 @@ test("release() makes the run pending at once, under no lease", async ({ store, 
 test("release() counts as an interruption", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   const again = await claimOne(store);
   assert.equal(again.execution, 2);
@@ -156,9 +156,9 @@ test("release() counts as an interruption", async ({ store }) => {
 test("release() ends the right to write", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
-  await assert.rejects(store.saveStep(lease, aStep(), null), LeaseLostError);
+  await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
 });
 
 test("release() does nothing for a lease that is none any more", async ({ store, host }) => {
@@ -167,18 +167,18 @@ test("release() does nothing for a lease that is none any more", async ({ store,
   await claimOne(store, { workerId: "worker-b" });
   const before = await look(store, lease.runId);
 
-  await store.release(lease);
-  await store.release({ ...lease, runId: uuidV7(FAKE_START) });
+  await store.release(lease, []);
+  await store.release({ ...lease, runId: uuidV7(FAKE_START) }, []);
 
   assert.deepEqual(await look(store, lease.runId), before);
 });
 
 test("release() does nothing when it is repeated", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.release(lease);
+  await store.release(lease, []);
   const before = await look(store, lease.runId);
 
-  await store.release(lease);
+  await store.release(lease, []);
 
   assert.deepEqual(await look(store, lease.runId), before);
 });
@@ -200,7 +200,7 @@ test("getLeases() shows no lease of a run that has ended, waits, or was given ba
   const [ended, parked, given] = [await startRun(store), await startRun(store), await startRun(store)];
   await complete(store, ended.lease);
   await park(store, parked.lease, aPause());
-  await store.release(given.lease);
+  await store.release(given.lease, []);
 
   const leases = await store.getLeases();
 
@@ -215,29 +215,29 @@ test("revoke() takes a lease away before it expires", async ({ store }) => {
   const again = await claimOne(store, { workerId: "worker-b" });
   assert.deepEqual(again.lease, { ...lease, generation: 3 });
   assert.equal(again.execution, 2);
-  await assert.rejects(store.saveStep(lease, aStep(), null), LeaseLostError);
+  await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
 });
 
 test("revoke() leaves a lease that was renewed since it was seen", async ({ store, host }) => {
   const { lease } = await startRun(store);
   const seen = await store.getLeases();
   host.advance(1);
-  await store.renew([{ lease, progress: null }], 1_000);
+  await store.renew([{ lease, reports: [] }], 1_000);
 
   await store.revoke(seen);
 
-  await assert.doesNotReject(store.saveStep(lease, aStep(), null));
+  await assert.doesNotReject(store.saveStep(lease, aStep(), []));
 });
 
 test("revoke() leaves the lease of a worker that came after", async ({ store }) => {
   const { lease } = await startRun(store);
   const seen = await store.getLeases();
-  await store.release(lease);
+  await store.release(lease, []);
   const next = await claimOne(store, { workerId: "worker-b" });
 
   await store.revoke(seen);
 
-  await assert.doesNotReject(store.saveStep(next.lease, aStep(), null));
+  await assert.doesNotReject(store.saveStep(next.lease, aStep(), []));
 });
 
 test("revoke() is harmless for runs that have ended or are gone", async ({ store }) => {

@@ -76,7 +76,7 @@ test("readSteps() answers the parts of what getSteps() answers", async ({ store 
   const { lease } = await startRun(store);
   for (const [name, index] of [["b", 1], ["a", 0], ["d", 2], ["c", 2], ["e", 3]] as const) {
     const output = name === "d" ? null : FULL;
-    await store.saveStep(lease, aStep({ name, index, result: { status: "completed", output } }), null);
+    await store.saveStep(lease, aStep({ name, index, result: { status: "completed", output } }), []);
   }
 
   const parts = await readAll((after) => store.readSteps(lease.runId, after, 50_000), ({ name }) => name);
@@ -88,7 +88,7 @@ test("readSteps() answers the parts of what getSteps() answers", async ({ store 
 test("readSteps() reads a long history part by part", async ({ store }) => {
   const { lease } = await startRun(store);
   const steps = Array.from({ length: 1_500 }, (_, n) => aStep({ name: `s${n}`, index: n }));
-  await Promise.all(steps.map((step) => store.saveStep(lease, step, null)));
+  await Promise.all(steps.map((step) => store.saveStep(lease, step, [])));
 
   const parts = await readAll((after) => store.readSteps(lease.runId, after, 50_000), ({ name }) => name);
 
@@ -124,11 +124,11 @@ test("readLogs() answers the parts of what getLogs() answers", async ({ store })
 test("a large value is read by itself, part by part", async ({ store }) => {
   const { lease } = await startRun(store, { payload: LARGE });
   const { runId } = lease;
-  await store.saveStep(lease, aStep({ result: { status: "completed", output: LARGE } }), null);
+  await store.saveStep(lease, aStep({ result: { status: "completed", output: LARGE } }), []);
   const wait = aPause({ metadata: LARGE });
   await prepare(store, lease, wait);
   await store.signal(wait.id, { signalId: "s", payload: JSON.parse(LARGE) });
-  await store.finish(lease, { status: "completed", output: LARGE }, null);
+  await store.finish(lease, { status: "completed", output: LARGE, durationMs: 0 }, []);
   const before = await Promise.all([store.getRun(runId), store.getSteps(runId), store.getWaits(runId)]);
 
   const [run] = await store.readRuns([runId], 1_000);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aPause, aStep } from "../../support/fixtures.ts";
+import { aPause, aProgress, aStep } from "../../support/fixtures.ts";
 import { claimOne, complete, look, NO_PAUSE, park, parkUntilRetry, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -13,12 +13,12 @@ export const pauseCases = cases;
 
 test("pause() gives what is prepared for the job its place in the order of the records, once", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aStep({ name: "read" }), null);
+  await store.saveStep(lease, aStep({ name: "read" }), []);
   const review = aPause({ name: "review", prepared: true });
 
   const { pauses: [first] } = await prepare(store, lease, review);
   const { pauses: [again] } = await prepare(store, lease, { ...review, prepared: false });
-  const { recordedNo } = await store.saveStep(lease, aStep({ name: "write", index: 1 }), null);
+  const { recordedNo } = await store.saveStep(lease, aStep({ name: "write", index: 1 }), []);
 
   assert.deepEqual([first!.preparedNo, again!.preparedNo, recordedNo], [2, 2, 3]);
 });
@@ -315,7 +315,12 @@ test("pause() refuses a worker whose lease has passed on, without a trace", asyn
   await claimOne(store, { workerId: "worker-b" });
   const before = await look(store, lease.runId);
 
-  const pausing = store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true, progress: '{"current":1}' });
+  const pausing = store.pause(lease, {
+    ...NO_PAUSE,
+    pauses: [aPause()],
+    park: true,
+    reports: [aProgress({ current: 1 })],
+  });
 
   await assert.rejects(pausing, LeaseLostError);
   assert.deepEqual(await look(store, lease.runId), before);
@@ -337,7 +342,7 @@ test("pause() refuses runs that have ended", async ({ store }) => {
   const ended = await startRun(store);
   await complete(store, ended.lease);
   const cancelled = await startRun(store);
-  await store.cancel(cancelled.run.id, "c1", []);
+  await store.cancel(cancelled.run.id, "c1", null);
 
   for (const { lease } of [ended, cancelled]) {
     const pausing = store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true });
@@ -350,7 +355,7 @@ test("pause() refuses runs that have ended", async ({ store }) => {
 test("pause() keeps the progress that comes along", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true, progress: '{"current":7}' });
+  await store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true, reports: [aProgress({ current: 7 })] });
 
   assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 7 });
 });

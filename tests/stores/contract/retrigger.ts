@@ -33,8 +33,8 @@ test("enqueue() keeps the order in which copied steps were recorded", async ({ s
   const { run } = await add(store, fromFailure(old));
 
   const claim = await claimOne(store);
-  await store.saveStep(claim.lease, aStep({ name: "write", index: 2 }), null);
-  await store.release(claim.lease);
+  await store.saveStep(claim.lease, aStep({ name: "write", index: 2 }), []);
+  await store.release(claim.lease, []);
   const again = await claimOne(store);
 
   assert.equal(claim.run.id, run.id);
@@ -119,7 +119,7 @@ test("enqueue() copies a wait that timed out before a step failed", async ({ sto
   await park(store, lease, aPause({ deadline: { afterMs: 100 } }));
   host.advance(100);
   const resumed = await claimOne(store);
-  await store.saveStep(resumed.lease, aFailedStep("remind"), null);
+  await store.saveStep(resumed.lease, aFailedStep("remind"), []);
   await fail(store, resumed, "remind");
 
   const { run } = await add(store, fromFailure({ id: lease.runId }));
@@ -143,7 +143,7 @@ for (const ending of ["closed", "cancelled"] as const) {
   test(`enqueue() copies no wait that is ${ending}`, async ({ store }) => {
     const { lease } = await startRun(store);
     await prepare(store, lease, aPause({ prepared: true }));
-    await (ending === "closed" ? complete(store, lease) : store.cancel(lease.runId, "request-1", []));
+    await (ending === "closed" ? complete(store, lease) : store.cancel(lease.runId, "request-1", null));
     assert.deepEqual((await store.getWaits(lease.runId)).map(({ status }) => status), [ending]);
 
     const { run } = await add(store, fromFailure({ id: lease.runId }));
@@ -294,7 +294,7 @@ test("enqueue() copies what was copied, and what was recorded since", async ({ s
   const { old } = await addWithPauses(store, host);
   await add(store, fromFailure(old));
   const second = await claimOne(store);
-  await store.saveStep(second.lease, aStep({ name: "more", index: 9 }), null);
+  await store.saveStep(second.lease, aStep({ name: "more", index: 9 }), []);
   await fail(store, second, null);
 
   await add(store, fromFailure({ id: second.run.id }));
@@ -325,7 +325,7 @@ function aFailedStep(name: string) {
 }
 
 function fail(store: Store, { lease }: Claim, failedStepName: string | null): Promise<void> {
-  return store.finish(lease, { status: "failed", failure: aFailure(), failedStepName }, null);
+  return store.finish(lease, { status: "failed", failure: aFailure(), failedStepName }, []);
 }
 
 /** Adds a run that has failed already, and answers its claim. */
@@ -338,16 +338,16 @@ async function failed(store: Store, overrides: Partial<NewRun> = {}): Promise<Cl
 /** Adds a run that failed with two completed steps, of which the second was recorded first. */
 async function addWithSteps(store: Store): Promise<Run> {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(10, { name: "check", index: 1 }), null);
+  await store.saveStep(lease, aRetry(10, { name: "check", index: 1 }), []);
   await store.saveStep(
     lease,
     aStep({ name: "check", index: 1, attempts: 2, result: { status: "completed", output: null } }),
-    null,
+    [],
   );
-  await store.saveStep(lease, aStep({ name: "read", index: 0 }), null);
-  await store.saveStep(lease, aFailedStep("write"), null);
-  await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), null);
-  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, null);
+  await store.saveStep(lease, aStep({ name: "read", index: 0 }), []);
+  await store.saveStep(lease, aFailedStep("write"), []);
+  await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), []);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
   return (await store.getRun(lease.runId))!;
 }
 
@@ -364,14 +364,14 @@ async function addWithPauses(store: Store, host: FakeHost): Promise<{ old: Run; 
     aPause({ name: "long nap", kind: "sleep", deadline: { afterMs: 10_000 } }),
   ];
   const first = await startRun(store);
-  await store.saveStep(first.lease, aStep(), null);
+  await store.saveStep(first.lease, aStep(), []);
   await park(store, first.lease, ...pauses);
   host.advance(50);
   await store.signal(pauses[0]!.id, { signalId: "s-1", payload: { ok: true } });
   host.advance(200);
   const claim = await claimOne(store);
-  await store.saveStep(claim.lease, aFailedStep("write"), null);
-  await store.finish(claim.lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, null);
+  await store.saveStep(claim.lease, aFailedStep("write"), []);
+  await store.finish(claim.lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
   const [answered] = await store.getWaits(claim.run.id);
   assert.equal(answered!.resolvedAt, isoTime(FAKE_START + 50));
   return { old: (await store.getRun(claim.run.id))!, claim };

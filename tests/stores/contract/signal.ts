@@ -137,7 +137,7 @@ test("signal() answers the receipt as it was though the run has gone on and ende
 test("signal() answers the receipt as it was though the run was cancelled", async ({ store }) => {
   const { runId, review } = await waitForReview(store);
   const first = await store.signal(review.id, { signalId: "s1", payload: 1 });
-  await store.cancel(runId, "c1", []);
+  await store.cancel(runId, "c1", null);
 
   const second = await store.signal(review.id, { signalId: "s1", payload: 1 });
 
@@ -229,7 +229,7 @@ test("signal() answers that a wait has expired though its run has ended since", 
 
 test("signal() refuses a wait that was cancelled with its run", async ({ store }) => {
   const { runId, review } = await waitForReview(store);
-  await store.cancel(runId, "c1", []);
+  await store.cancel(runId, "c1", null);
   const before = await look(store, runId);
 
   const signal = store.signal(review.id, { signalId: "s1", payload: null });

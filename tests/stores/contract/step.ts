@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import { stepId } from "../../../src/step.ts";
 import { isoTime } from "../../../src/time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aFailure, aPause, aStep } from "../../support/fixtures.ts";
+import { aFailure, aPause, aProgress, aStep } from "../../support/fixtures.ts";
 import { aRetry, claimOne, complete, inOrder, look, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -28,7 +28,7 @@ test("saveStep() records a completed step", async ({ store, host }) => {
       startedAgoMs: 75,
       result: { status: "completed", output: '{"rows":3}' },
     }),
-    null,
+    [],
   );
 
   assert.deepEqual(await store.getSteps(lease.runId), [{
@@ -50,10 +50,10 @@ test("saveStep() records a completed step", async ({ store, host }) => {
 test("saveStep() tells an output that is undefined from one that is null", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.saveStep(lease, aStep({ name: "nothing", result: { status: "completed", output: null } }), null);
-  await store.saveStep(lease, aStep({ name: "null", index: 1, result: { status: "completed", output: "null" } }), null);
+  await store.saveStep(lease, aStep({ name: "nothing", result: { status: "completed", output: null } }), []);
+  await store.saveStep(lease, aStep({ name: "null", index: 1, result: { status: "completed", output: "null" } }), []);
 
-  await store.release(lease);
+  await store.release(lease, []);
   const { steps } = await claimOne(store);
   assert.deepEqual(inOrder(steps).map(({ result }) => result), [
     { status: "completed", output: null },
@@ -65,7 +65,7 @@ test("saveStep() tells an output that is undefined from one that is null", async
 test("saveStep() records a step that failed for good", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.saveStep(lease, aStep({ attempts: 3, result: { status: "failed", failure: FAILURE } }), null);
+  await store.saveStep(lease, aStep({ attempts: 3, result: { status: "failed", failure: FAILURE } }), []);
 
   const [step] = await store.getSteps(lease.runId);
   assert.equal(step!.status, "failed");
@@ -79,7 +79,7 @@ test("saveStep() records a step that failed for good", async ({ store }) => {
 test("saveStep() shows a step between two attempts as failed and not completed", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.saveStep(lease, aRetry(500), null);
+  await store.saveStep(lease, aRetry(500), []);
 
   const [step] = await store.getSteps(lease.runId);
   assert.equal(step!.status, "failed");
@@ -90,12 +90,12 @@ test("saveStep() shows a step between two attempts as failed and not completed",
 
 test("saveStep() replaces an attempt by the next one, and keeps when the first began", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(100, { attempts: 1 }), null);
+  await store.saveStep(lease, aRetry(100, { attempts: 1 }), []);
   host.advance(100);
-  await store.saveStep(lease, aRetry(200, { attempts: 2 }), null);
+  await store.saveStep(lease, aRetry(200, { attempts: 2 }), []);
   host.advance(200);
 
-  await store.saveStep(lease, aStep({ attempts: 3 }), null);
+  await store.saveStep(lease, aStep({ attempts: 3 }), []);
 
   const [step, ...others] = await store.getSteps(lease.runId);
   assert.deepEqual(others, []);
@@ -108,11 +108,11 @@ test("saveStep() replaces an attempt by the next one, and keeps when the first b
 
 test("saveStep() counts the delay of a retry by the store's clock, from its latest attempt", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(100, { attempts: 1 }), null);
+  await store.saveStep(lease, aRetry(100, { attempts: 1 }), []);
   host.advance(100);
-  await store.saveStep(lease, aRetry(200, { attempts: 2, startedAgoMs: 9_000 }), null);
+  await store.saveStep(lease, aRetry(200, { attempts: 2, startedAgoMs: 9_000 }), []);
 
-  await store.release(lease);
+  await store.release(lease, []);
   const { steps } = await claimOne(store);
 
   const failure = aFailure({ name: "TypeError", message: "not now" });
@@ -123,11 +123,11 @@ test("saveStep() counts the delay of a retry by the store's clock, from its late
 
 test("saveStep() puts a step in the place of its latest record", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aRetry(0, { name: "slow", index: 0 }), null);
-  await store.saveStep(lease, aStep({ name: "quick", index: 1 }), null);
-  await store.saveStep(lease, aStep({ name: "slow", index: 0, attempts: 2 }), null);
+  await store.saveStep(lease, aRetry(0, { name: "slow", index: 0 }), []);
+  await store.saveStep(lease, aStep({ name: "quick", index: 1 }), []);
+  await store.saveStep(lease, aStep({ name: "slow", index: 0, attempts: 2 }), []);
 
-  await store.release(lease);
+  await store.release(lease, []);
   const { steps } = await claimOne(store);
 
   assert.deepEqual(inOrder(steps).map(({ name }) => name), ["quick", "slow"]);
@@ -138,9 +138,9 @@ test("saveStep() answers the place of the record, and when the next attempt may 
   const retry = aRetry(500, { name: "slow" });
   const last = aStep({ name: "quick", index: 1 });
 
-  const first = [await store.saveStep(lease, retry, null), await store.saveStep(lease, last, null)];
+  const first = [await store.saveStep(lease, retry, []), await store.saveStep(lease, last, [])];
   host.advance(100);
-  const again = [await store.saveStep(lease, retry, null), await store.saveStep(lease, last, null)];
+  const again = [await store.saveStep(lease, retry, []), await store.saveStep(lease, last, [])];
 
   const at = FAKE_START + 500;
   assert.deepEqual(first, [{ recordedNo: 1, retry: { at, inMs: 500 } }, { recordedNo: 2, retry: null }]);
@@ -154,23 +154,23 @@ test("saveStep() changes nothing when it is repeated", async ({ store }) => {
     aStep({ name: "b", index: 1, result: { status: "failed", failure: FAILURE } }),
     aRetry(100, { name: "c", index: 2 }),
   ];
-  for (const call of calls) await store.saveStep(lease, call, null);
+  for (const call of calls) await store.saveStep(lease, call, []);
   const before = await look(store, lease.runId);
 
-  for (const call of calls) await store.saveStep(lease, call, null);
+  for (const call of calls) await store.saveStep(lease, call, []);
 
   assert.deepEqual(await look(store, lease.runId), before);
-  await store.release(lease);
+  await store.release(lease, []);
   const { steps } = await claimOne(store);
   assert.deepEqual(inOrder(steps).map(({ name, recordedNo }) => [name, recordedNo]), [["a", 1], ["b", 2], ["c", 3]]);
 });
 
 test("saveStep() leaves what is recorded for good", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.saveStep(lease, aStep(), null);
+  await store.saveStep(lease, aStep(), []);
   const before = await store.getSteps(lease.runId);
 
-  await store.saveStep(lease, aStep({ attempts: 2, result: { status: "failed", failure: FAILURE } }), null);
+  await store.saveStep(lease, aStep({ attempts: 2, result: { status: "failed", failure: FAILURE } }), []);
 
   assert.deepEqual(await store.getSteps(lease.runId), before);
 });
@@ -178,8 +178,8 @@ test("saveStep() leaves what is recorded for good", async ({ store }) => {
 test("saveStep() keeps the progress that comes along, and the earlier one if none comes", async ({ store }) => {
   const { lease } = await startRun(store);
 
-  await store.saveStep(lease, aStep({ name: "a" }), '{"current":1,"message":"reading"}');
-  await store.saveStep(lease, aStep({ name: "b", index: 1 }), null);
+  await store.saveStep(lease, aStep({ name: "a" }), [aProgress({ current: 1, message: "reading" })]);
+  await store.saveStep(lease, aStep({ name: "b", index: 1 }), []);
 
   assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1, message: "reading" });
 });
@@ -188,7 +188,7 @@ test("saveStep() keeps a step under a lease that has expired as long as nobody h
   const { lease } = await startRun(store);
   host.advance(5_000);
 
-  await store.saveStep(lease, aStep(), null);
+  await store.saveStep(lease, aStep(), []);
 
   assert.equal((await store.getSteps(lease.runId)).length, 1);
 });
@@ -199,7 +199,7 @@ test("saveStep() refuses a worker whose lease has passed on, without a trace", a
   await claimOne(store, { workerId: "worker-b" });
   const before = await look(store, stale.run.id);
 
-  const write = store.saveStep(stale.lease, aStep(), '{"current":1}');
+  const write = store.saveStep(stale.lease, aStep(), [aProgress({ current: 1 })]);
 
   await assert.rejects(write, LeaseLostError);
   assert.deepEqual(await look(store, stale.run.id), before);
@@ -207,10 +207,10 @@ test("saveStep() refuses a worker whose lease has passed on, without a trace", a
 
 test("saveStep() refuses even the owner of the new lease under the old one", async ({ store }) => {
   const { lease } = await startRun(store);
-  await store.release(lease);
+  await store.release(lease, []);
   await claimOne(store);
 
-  const write = store.saveStep(lease, aStep(), null);
+  const write = store.saveStep(lease, aStep(), []);
 
   await assert.rejects(write, LeaseLostError);
 });
@@ -221,13 +221,13 @@ test("saveStep() refuses to write to a run that waits, has ended, was cancelled,
   const ended = await startRun(store);
   await complete(store, ended.lease);
   const cancelled = await startRun(store);
-  await store.cancel(cancelled.run.id, "c1", []);
+  await store.cancel(cancelled.run.id, "c1", null);
   const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
 
   for (const lease of [waiting.lease, ended.lease, cancelled.lease, unknown]) {
     const before = await look(store, lease.runId);
 
-    const write = store.saveStep(lease, aStep(), '{"current":1}');
+    const write = store.saveStep(lease, aStep(), [aProgress({ current: 1 })]);
 
     await assert.rejects(write, LeaseLostError);
     assert.deepEqual(await look(store, lease.runId), before);
@@ -236,7 +236,7 @@ test("saveStep() refuses to write to a run that waits, has ended, was cancelled,
 
 test("getSteps() answers in the order of the index", async ({ store }) => {
   const { lease } = await startRun(store);
-  for (const index of [2, 0, 10, 1]) await store.saveStep(lease, aStep({ name: `step-${index}`, index }), null);
+  for (const index of [2, 0, 10, 1]) await store.saveStep(lease, aStep({ name: `step-${index}`, index }), []);
 
   const steps = await store.getSteps(lease.runId);
 

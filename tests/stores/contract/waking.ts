@@ -198,7 +198,7 @@ test("claim() tells no timer of runs that are due or wait for a signal alone", a
   const review = aPause({ deadline: { afterMs: 500 } });
   await park(store, woken.lease, review);
   await store.signal(review.id, { signalId: "s1", payload: null });
-  await store.release(interrupted.lease);
+  await store.release(interrupted.lease, []);
 
   const { nextTimerAt } = await store.claim(aClaimRequest({ limit: 0 }));
 
@@ -207,7 +207,7 @@ test("claim() tells no timer of runs that are due or wait for a signal alone", a
 
 test("claim() tells when the key of a cancelled run becomes free", async ({ store }) => {
   const { run } = await startRun(store, { concurrencyKey: "cust-1" });
-  await store.cancel(run.id, "c1", []);
+  await store.cancel(run.id, "c1", null);
 
   const { nextTimerAt } = await store.claim(aClaimRequest());
 
