@@ -2,6 +2,7 @@ import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type {
+  CancelledExecution,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -9,7 +10,9 @@ import type {
   NewRun,
   PauseRequest,
   PauseResult,
+  RunState,
 } from "../../src/store.ts";
+import type { Cursor, JournalPage } from "../../src/journal.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
@@ -37,6 +40,9 @@ export class Life {
   readonly label: string;
   /** Which code it executes. */
   readonly version: number;
+  /** The states of runs and the places in the journal that the store has answered it, in that order. */
+  readonly states: RunState[] = [];
+  readonly places: Cursor[] = [];
   readonly #facts: Facts;
   /** The newest lease of each run that an answer has brought. */
   readonly #held = new Map<string, number>();
@@ -77,6 +83,14 @@ export class Life {
 
   /** A call of this incarnation was committed. */
   noteCommit(call: Call): void {
+    if ("value" in call.outcome && call.outcome.value !== null) {
+      if (call.method === "getRunState") this.states.push(call.outcome.value as RunState);
+      if (call.method === "readJournal") {
+        const { rows, end } = call.outcome.value as JournalPage;
+        if ((rows.at(-1) ?? end).position < end.position) this.#facts.notice("the journal was read in several pages");
+      }
+      if (call.method === "findCursor") this.places.push(call.outcome.value as Cursor);
+    }
     for (const token of tokensOf(call)) {
       this.#true.add(token);
       if (call.method === "saveStep") this.#savedUnder.set(token, (call.parameters[0] as Lease).generation);
@@ -110,6 +124,11 @@ export class Life {
       !TOLD_LATER.has(token.split(" ")[0]!) && !this.#mayKeepQuiet(call, token)
     );
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
+  }
+
+  /** Whether it lives and nobody has told it to stop. */
+  get isWorking(): boolean {
+    return !this.#isStopping && this.process.label === this.label;
   }
 
   /** The engine is told to stop. */
@@ -407,7 +426,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     }
     case "cancel": {
       const run = outcome.value as Run | null;
-      const executing = parameters[2] as { name: string }[];
+      const executing = (parameters[2] as CancelledExecution | null)?.steps ?? [];
       if (run === null) return [];
       return [`run:cancel ${run.id}`, ...executing.map(({ name }) => `step:cancel ${run.id} ${name}`)];
     }

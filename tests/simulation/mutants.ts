@@ -29,6 +29,8 @@ export interface Mutant {
   host?: (host: Host) => Host;
   /** Hooks that do not what they should. */
   auth?: Partial<HandlerAuth<string>>;
+  /** Replaces code of the project itself, until the returned function is called. */
+  code?: () => () => void;
   /** What serves HTTP, made wrong. */
   fetch?: (fetch: Respond) => Respond;
 }
@@ -60,9 +62,9 @@ export const MUTANTS: readonly Mutant[] = [
     store: over((store) => ({
       renew: async (renewals, leaseMs) => {
         const leases = await store.getLeases();
-        const newest = renewals.map(({ lease, progress }) => ({
+        const newest = renewals.map(({ lease, reports }) => ({
           lease: leases.find(({ runId }) => runId === lease.runId) ?? lease,
-          progress,
+          reports,
         }));
         return await store.renew(newest, leaseMs);
       },
@@ -72,8 +74,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a refusal is taken for success",
     rule: "a refused write is told",
     store: over((store) => ({
-      saveStep: (lease, step, progress) =>
-        store.saveStep(lease, step, progress).catch((error) => {
+      saveStep: (lease, step, reports) =>
+        store.saveStep(lease, step, reports).catch((error) => {
           if (!(error instanceof LeaseLostError) || step.result.status === "retrying") throw error;
           return { recordedNo: 1, retry: null };
         }),
@@ -83,18 +85,18 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a step is acknowledged and lost",
     rule: "what was acknowledged is kept",
     store: over((store, chance) => ({
-      saveStep: (lease, step, progress) =>
+      saveStep: (lease, step, reports) =>
         step.result.status !== "retrying" && chance.happens(0.05)
           ? Promise.resolve({ recordedNo: 1, retry: null })
-          : store.saveStep(lease, step, progress),
+          : store.saveStep(lease, step, reports),
     })),
   },
   {
     name: "an end is told before it is committed",
     rule: "an event follows its commit",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) => {
-        store.finish(lease, ending, progress).catch(() => {});
+      finish: (lease, ending, reports) => {
+        store.finish(lease, ending, reports).catch(() => {});
         return Promise.resolve();
       },
     })),
@@ -103,8 +105,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an error of the store fails the run",
     rule: "a store that cannot answer says nothing about the run",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) =>
-        store.saveStep(lease, step, progress).catch((error) => {
+      saveStep: (lease, step, reports) =>
+        store.saveStep(lease, step, reports).catch((error) => {
           throw error instanceof StoreError ? new HoldfastError("internal", "database is locked") : error;
         }),
     })),
@@ -171,7 +173,7 @@ export const MUTANTS: readonly Mutant[] = [
       cancel: async (runId, requestId, executing) => {
         const lease = (await store.getLeases()).find((lease) => lease.runId === runId);
         const run = await store.cancel(runId, requestId, executing);
-        if (run !== null && lease !== undefined) await store.release(lease);
+        if (run !== null && lease !== undefined) await store.release(lease, []);
         return run;
       },
     })),
@@ -249,10 +251,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a retry comes too early",
     rule: "a retry waits for its delay",
     store: over((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
-        if (result.status !== "retrying") return store.saveStep(lease, step, progress);
-        return store.saveStep(lease, { ...step, result: { ...result, delayMs: result.delayMs / 2 } }, progress);
+        if (result.status !== "retrying") return store.saveStep(lease, step, reports);
+        return store.saveStep(lease, { ...step, result: { ...result, delayMs: result.delayMs / 2 } }, reports);
       },
     })),
   },
@@ -386,26 +388,26 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an output is not kept",
     rule: "a run ends as its function did",
     store: over((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, progress),
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, reports),
     })),
   },
   {
     name: "an error is worded anew",
     rule: "a run ends as its function did",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, progress),
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, reports),
     })),
   },
   {
     name: "a step is recorded with another result",
     rule: "what is recorded is what the function of the step did",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const changed = result.status === "completed" ? { ...result, output: '"another"' } : result;
-        return store.saveStep(lease, { ...step, result: changed }, progress);
+        return store.saveStep(lease, { ...step, result: changed }, reports);
       },
     })),
   },
@@ -413,12 +415,12 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a last attempt is followed by another",
     rule: "a step has so many attempts, and no more",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const changed = result.status === "failed"
           ? { status: "retrying" as const, failure: result.failure, delayMs: 1 }
           : result;
-        return store.saveStep(lease, { ...step, result: changed }, progress);
+        return store.saveStep(lease, { ...step, result: changed }, reports);
       },
     })),
   },
@@ -498,7 +500,7 @@ export const MUTANTS: readonly Mutant[] = [
         const result = await store.claim(request);
         const resumed = result.claims.filter(({ pauses }) => pauses.length > 0);
         if (resumed.length === 0 || resumed.length === result.claims.length) return result;
-        for (const { lease } of resumed) await store.release(lease);
+        for (const { lease } of resumed) await store.release(lease, []);
         return { ...result, claims: result.claims.filter((claim) => !resumed.includes(claim)) };
       },
     })),
@@ -544,8 +546,8 @@ export const MUTANTS: readonly Mutant[] = [
     rule: "K2: while a key is free the first run of each job is ready",
     database: (store, database) =>
       double(store, {
-        finish: async (lease, ending, progress) => {
-          await store.finish(lease, ending, progress);
+        finish: async (lease, ending, reports) => {
+          await store.finish(lease, ending, reports);
           const key = lease.concurrencyKey;
           database.prepare("UPDATE holdfast_runs SET place = 'B' WHERE place = 'R' AND concurrency_key = ?").run(key);
         },
@@ -669,8 +671,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "what could not be written is told as done",
     rule: "a full disk is no success",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending, progress).catch((error) => {
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending, reports).catch((error) => {
           if (!(error instanceof StoreError)) throw error;
         }),
     })),
@@ -679,10 +681,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a step is known by its position",
     rule: "new code may add and move steps",
     store: over((store) => ({
-      saveStep: async (lease, step, progress) => {
+      saveStep: async (lease, step, reports) => {
         const recorded = await store.getSteps(lease.runId);
         const isMoved = recorded?.some(({ name, index }) => index === step.index && name !== step.name);
-        return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, progress);
+        return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, reports);
       },
       claim: async (request) => {
         const result = await store.claim(request);
@@ -785,10 +787,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an engine asks for no delay",
     rule: "a retry waits for its delay",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const hurried = result.status === "retrying" ? { ...result, delayMs: 0 } : result;
-        return store.saveStep(lease, { ...step, result: hurried }, progress);
+        return store.saveStep(lease, { ...step, result: hurried }, reports);
       },
     })),
   },
@@ -899,13 +901,13 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "progress is lost at the end",
     rule: "the last progress is kept",
-    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, null) })),
+    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, []) })),
   },
   {
     name: "a renewal forgets the progress",
     rule: "progress is kept soon",
     client: overClient((store) => ({
-      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, progress: null })), leaseMs),
+      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, reports: [] })), leaseMs),
     })),
   },
   {

@@ -1,0 +1,229 @@
+import type { Fact, FactValue } from "../../src/fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../src/journal.ts";
+import type { RunState } from "../../src/store.ts";
+import type { Call } from "./check_calls.ts";
+import { type ExpectedFact, factsOf } from "./expected_facts.ts";
+import type { Facts, RunFacts } from "./facts.ts";
+import { isReading } from "./is_reading.ts";
+import { checkFolded, foldIn, newFolded } from "./folded.ts";
+import type { SharedStore } from "./stores.ts";
+
+/** A fact in the journal, and the true value that it leaves out. */
+export interface Entry {
+  number: number;
+  fact: Fact;
+  /** When it was committed, by the store's clock and by the one that never jumps. */
+  at: number;
+  committedAt: number;
+  run: RunFacts;
+  value: FactValue | null;
+}
+
+/**
+ * The journal as it has to be. It is made from the calls that were committed and their true answers, and compared with
+ * that of the store after each event. What was trimmed since is known here.
+ */
+export class History {
+  /** All facts: the one with the number 1 first. */
+  readonly entries: Entry[] = [];
+  readonly #facts: Facts;
+  readonly #store: SharedStore;
+  readonly #rows: (JournalRow & { length: number })[] = [];
+  readonly #rowAt = new Map<number, JournalRow>();
+  readonly #runs = new Map<number, RunFacts>();
+  /** The place in `#rows` of the oldest that is kept, and how many characters are kept. */
+  #oldest = 0;
+  #keptLength = 0;
+  #expected: ExpectedFact[] = [];
+  #calls: Call[] = [];
+
+  /** Begins with an empty store. */
+  constructor(facts: Facts, store: SharedStore) {
+    this.#facts = facts;
+    this.#store = store;
+  }
+
+  /** Where the journal ends. */
+  get end(): Cursor {
+    const { position, at } = this.#rows.at(-1) ?? { position: 0, at: 0 };
+    return { position, at };
+  }
+
+  /** Whether a cursor is, or was, a place in the journal. */
+  isPlace({ position, at }: Cursor): boolean {
+    return position === 0 ? at === 0 : this.#rowAt.get(position)?.at === at;
+  }
+
+  /** Whether the store can still prove a place: its row is kept, or nothing was ever trimmed. */
+  isKept(place: Cursor): boolean {
+    if (!this.isPlace(place)) return false;
+    return place.position === 0 ? this.#oldest === 0 : place.position >= this.#rows[this.#oldest]!.position;
+  }
+
+  /** Takes note of a call that was committed or refused, before anything else does. */
+  note(call: Call): void {
+    this.#expected.push(...factsOf(this.#facts, call));
+    this.#calls.push(call);
+  }
+
+  /** Compares what the last event has committed with the journal, and judges what processes have read of it. */
+  async look(now: number, wallNow: number): Promise<void> {
+    const calls = this.#calls;
+    if (calls.length === 0) return;
+    this.#calls = [];
+    if (calls.some(({ method }) => !isReading(method))) await this.#readOn(now, wallNow);
+    for (const { method, parameters, outcome } of calls) {
+      if ("error" in outcome) continue;
+      if (method === "readJournal") this.#checkPage(parameters[0] as number, outcome.value as JournalPage | null);
+      if (method === "findCursor") this.#checkFound(parameters[0] as Cursor | null, outcome.value as Cursor | null);
+      if (method === "getRunState") this.#checkState(outcome.value as RunState | null);
+    }
+  }
+
+  async #readOn(now: number, wallNow: number): Promise<void> {
+    const expected = this.#expected;
+    this.#expected = [];
+    const { position } = this.end;
+    const page = await this.#store.truth.readJournal(position, Infinity);
+    if (page === null) return this.#facts.violate("J7", `what was committed last, after ${position}, is not kept`);
+    const facts = page.rows.flatMap((row) => this.#addRow(row, wallNow));
+    const entries = facts.map(({ fact, ...place }, at): Entry | null => {
+      const { runId, what, value } = expected[at] ?? {};
+      if (what?.[0] === "triggered" && fact[1] === "triggered") this.#noteRun(fact[0], this.#facts.run(runId!));
+      const run = this.#runs.get(fact[0]);
+      const isSame = run !== undefined && run.request.id === runId && isMadeSo(fact, what!);
+      return isSame ? { ...place, fact, run, committedAt: now, value: value! } : null;
+    });
+    this.#facts.expect(
+      facts.length === expected.length && !entries.includes(null) && page.end.position === this.end.position,
+      "J2",
+      () => {
+        const told = facts.map(({ fact }) => JSON.stringify([this.#runs.get(fact[0])?.request.id, ...fact]));
+        const wanted = expected.map(({ runId, what }) => JSON.stringify([runId, ...what]));
+        return `the journal goes on after ${position} with\n${told.join("\n")}\nexpected was\n${wanted.join("\n")}`;
+      },
+    );
+    for (const entry of entries) {
+      if (entry === null) return;
+      this.entries.push(entry);
+      entry.run.entries.push(entry);
+      foldIn(entry.run.folded, entry.fact);
+    }
+    await this.#checkKept();
+  }
+
+  #addRow({ position, at, facts }: JournalRow, wallNow: number): Pick<Entry, "number" | "at" | "fact">[] {
+    const first = this.end.position + 1;
+    this.#facts.expect(
+      position === first + facts.length - 1 && facts.length > 0 && Math.abs(at - wallNow) <= NEAR_MS,
+      "J2",
+      () => `the row at ${position} of ${at} with ${facts.length} facts follows ${this.end.position} at ${wallNow}`,
+    );
+    const length = JSON.stringify(facts).length;
+    const row = { position, at, facts, length };
+    this.#rows.push(row);
+    this.#rowAt.set(position, row);
+    this.#keptLength += length;
+    return facts.map((fact, index) => ({ number: first + index, at, fact }));
+  }
+
+  /** No more is kept than the bound and one row, and the newest row always. */
+  async #checkKept(): Promise<void> {
+    const { truth, journalLength } = this.#store;
+    const isKept = async () => {
+      const { position, facts } = this.#rows[this.#oldest]!;
+      return (await truth.readJournal(position - facts.length, 1))?.rows[0]?.position === position;
+    };
+    while (this.#oldest < this.#rows.length && !await isKept()) {
+      const { length, position } = this.#rows[this.#oldest]!;
+      const isNeeded = this.#keptLength > journalLength;
+      this.#facts.expect(isNeeded, "J7", () => `row ${position} is gone with ${this.#keptLength} characters kept`);
+      this.#keptLength -= length;
+      this.#oldest += 1;
+    }
+    const newest = this.#rows.at(-1);
+    this.#facts.expect(
+      newest === undefined || this.#oldest < this.#rows.length,
+      "J7",
+      () => `the newest row is not kept`,
+    );
+    const most = journalLength + (newest?.length ?? 0);
+    this.#facts.expect(this.#keptLength <= most, "J7", () => `${this.#keptLength} characters are kept, not ${most}`);
+  }
+
+  /** Every process that reads a position reads the same rows, and none is left out. */
+  #checkPage(after: number, page: JournalPage | null): void {
+    const { position: end } = this.end;
+    const oldest = this.#rows[this.#oldest];
+    const isKept = after <= end && (oldest === undefined || after >= oldest.position - oldest.facts.length);
+    if (page === null) {
+      return this.#facts.expect(!isKept, "J1", () => `the rows after ${after} are said to be missing`);
+    }
+    let at = after;
+    for (const { position, ...row } of page.rows) {
+      const known = this.#rowAt.get(position);
+      const isSame = known !== undefined && known.at === row.at && position - row.facts.length <= at &&
+        position > at && JSON.stringify(known.facts) === JSON.stringify(row.facts);
+      this.#facts.expect(
+        isSame,
+        "J1",
+        () => `after ${at} the row ${position} was read as ${JSON.stringify(row)}, and it is ${JSON.stringify(known)}`,
+      );
+      at = position;
+    }
+    const isAtEnd = page.rows.length > 0 || after === end;
+    this.#facts.expect(isAtEnd && this.isPlace(page.end), "J1", () => `nothing was read after ${after} of ${end}`);
+  }
+
+  #checkFound(cursor: Cursor | null, found: Cursor | null): void {
+    if (cursor === null) {
+      const isEnd = found !== null && this.isPlace(found);
+      return this.#facts.expect(isEnd, "J5", () => `the journal is said to end at ${JSON.stringify(found)}`);
+    }
+    this.#facts.expect(
+      (found !== null) === this.isKept(cursor),
+      "J5",
+      () => `the cursor ${JSON.stringify(cursor)} is ${found === null ? "not " : ""}a place in the journal`,
+    );
+  }
+
+  /** What a process reads of a run and of its place belongs together. */
+  #checkState(state: RunState | null): void {
+    if (state === null) return;
+    const { id } = state.run;
+    const run = this.#facts.run(id);
+    const known = this.#runs.get(state.seq);
+    this.#facts.expect(known === run, "J3", () => `${id} has the row number ${state.seq} of ${known?.request.id}`);
+    const before = run.entries.filter(({ number }) => number <= state.place.position);
+    const folded = newFolded([]);
+    for (const { fact } of before) foldIn(folded, fact);
+    this.#facts.expect(this.isPlace(state.place), "J3", () => `${id} was read at ${JSON.stringify(state.place)}`);
+    checkFolded(this.#facts, folded, state, null);
+  }
+
+  /** Takes note of the row number of a run. */
+  #noteRun(seq: number, run: RunFacts): void {
+    const known = this.#runs.get(seq);
+    this.#facts.expect(
+      known === undefined,
+      "J2",
+      () => `row ${seq} was of ${known!.request.id}, and is of another run`,
+    );
+    this.#runs.set(seq, run);
+  }
+}
+
+// A store may have read its clock right before the call is known to be carried out.
+const NEAR_MS = 1;
+/** Where a fact about an attempt tells when that began. */
+const STARTED_AT = 4;
+
+/** Whether a fact is the expected one. */
+function isMadeSo([, ...made]: Fact, expected: ExpectedFact["what"]): boolean {
+  const what: readonly unknown[] = expected;
+  const [left, right] = [made[STARTED_AT], what[STARTED_AT]];
+  const isNear = (what[0] === "step_completed" || what[0] === "step_failed") && typeof left === "number" &&
+    typeof right === "number" && Math.abs(left - right) <= NEAR_MS;
+  const told = isNear ? (made as unknown[]).with(STARTED_AT, right) : made;
+  return JSON.stringify(told) === JSON.stringify(what);
+}
