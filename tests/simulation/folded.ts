@@ -83,10 +83,13 @@ export function foldIn(folded: Folded, fact: Fact): void {
 export function checkFolded(facts: Facts, folded: Folded, state: RunState, steps: readonly Step[] | null): void {
   const { run, execution } = state;
   const isReturned = run.status === "pending" && folded.status === "running";
+  // Before it was cancelled, or failed as abandoned, it may have returned to pending.
+  const mayHaveReturned = run.status === "cancelled" || (run.error?.startsWith("Abandoned ") ?? false);
+  const wasReturned = isReturned || (mayHaveReturned && execution === folded.execution + 1);
   const shown = {
     ...folded,
     status: isReturned ? "pending" : folded.status,
-    execution: isReturned ? folded.execution + 1 : folded.execution,
+    execution: wasReturned ? folded.execution + 1 : folded.execution,
     generation: folded.status === "running" && !isReturned ? folded.generation : null,
     owner: folded.status === "running" && !isReturned ? folded.owner : null,
     pauses: folded.status === "waiting" ? sorted(folded.pauses) : [],

@@ -190,7 +190,7 @@ class Connection {
     let number = 0;
     this.#paths = paths.filter((path) => {
       const taken = path.take(event);
-      if (taken === null || !this.#isNumberedSo(event, taken, before)) return false;
+      if (taken === null || !this.#isNumberedSo(event, taken, before, path.leftOut)) return false;
       number = taken.number ?? 0;
       return true;
     });
@@ -199,10 +199,12 @@ class Connection {
     return number;
   }
 
-  #isNumberedSo({ sequence }: RunEvent, expected: Expected, before: number): boolean {
+  /** @param leftOut How many events were left out, each of which may have had a number already. */
+  #isNumberedSo({ sequence }: RunEvent, expected: Expected, before: number, leftOut: number): boolean {
     const { over, isCounted } = this.#options;
     if (over === "process") return sequence === expected.event.sequence;
-    return sequence === (isCounted ? before + 1 : Math.max(expected.event.sequence, before + 1));
+    const lowest = isCounted ? before + 1 : Math.max(expected.event.sequence, before + 1);
+    return sequence >= lowest && sequence <= lowest + leftOut;
   }
 
   hearId(cursor: Cursor): void {
@@ -298,6 +300,8 @@ class Connection {
 
 /** What is expected of a connection that began at a place. */
 class Path {
+  /** How many reports of progress were passed over, and have not come since. */
+  leftOut = 0;
   readonly #history: History;
   readonly #shows: FollowingOptions["shows"];
   readonly #mayHoldBack: boolean;
@@ -334,8 +338,11 @@ class Path {
   take(event: RunEvent): Expected | null {
     if (event.type === "run:progress") {
       const held = [...this.#held].find(([{ request }]) => request.id === event.runId)?.[1] ?? [];
-      const at = held.findIndex((expected) => isSame(expected, event, this.#shows));
-      if (at >= 0) return held.splice(0, at + 1)[at]!;
+      const at = held.findLastIndex((expected) => isSame(expected, event, this.#shows));
+      if (at >= 0) {
+        this.leftOut -= 1;
+        return held.splice(0, at + 1)[at]!;
+      }
     }
     for (let next = this.#peek(); next !== null; next = this.#peek()) {
       if (isSame(next, event, this.#shows)) {
@@ -378,6 +385,7 @@ class Path {
     if (!isProgress && !isGone(next)) return false;
     this.#shift();
     if (!isProgress) return true;
+    this.leftOut += 1;
     const held = this.#held.get(next.run) ?? [];
     this.#held.set(next.run, [...held, next]);
     // In a process progress is only left out if the next event is progress, too.
