@@ -338,7 +338,7 @@ class Path {
   take(event: RunEvent): Expected | null {
     if (event.type === "run:progress") {
       const held = [...this.#held].find(([{ request }]) => request.id === event.runId)?.[1] ?? [];
-      const at = held.findLastIndex((expected) => isSame(expected, event, this.#shows));
+      const at = held.findIndex((expected) => isSame(expected, event, this.#shows));
       if (at >= 0) {
         this.leftOut -= 1;
         return held.splice(0, at + 1)[at]!;

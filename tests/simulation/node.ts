@@ -225,6 +225,7 @@ export class Node {
             return body.attempts(action, tools);
           },
           stepped: (name, answer) => body.stepped(name, answer),
+          remark: () => body.remark(),
           sleeps: (name, ms) => body.sleeps(name, ms),
           waits: (name, timeout) => body.waits(name, timeout),
           idles: (turns) => body.idles(turns),
