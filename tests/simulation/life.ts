@@ -1,4 +1,5 @@
 import type { EngineEvent, RunEvent } from "../../src/event.ts";
+import type { Fact } from "../../src/fact.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type {
@@ -26,8 +27,8 @@ import type { SimProcess } from "./sim_process.ts";
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
-// How long after it was reported progress is kept, in milliseconds, apart from the way to the store.
-const PROGRESS_KEPT_MS = 110;
+// How long after it was made a report is kept, in milliseconds, apart from the way to the store.
+const REPORT_KEPT_MS = 110;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 
@@ -150,23 +151,23 @@ export class Life {
     }
   }
 
-  /** Notes progress that was reported: when nothing goes wrong, it is kept soon. */
-  #noteProgress(run: RunFacts, generation: number, progress: string): void {
-    const reported = { progress, generation };
-    if ((run.reported?.generation ?? 0) <= generation) run.reported = reported;
+  /** Notes what an execution has reported: when nothing goes wrong, the journal tells it soon. */
+  #noteReport(run: RunFacts, generation: number, event: RunEvent): void {
     const { process, label } = this;
     const { world } = process;
     const at = world.now;
+    if (event.type === "run:progress" && (run.reported?.generation ?? 0) <= generation) {
+      run.reported = { progress: JSON.stringify(event.progress), generation };
+    }
     const { calmSince } = this.#facts;
     if (calmSince === null || at - calmSince < LATE_ANSWERS_MS) return;
-    world.after(PROGRESS_KEPT_MS + this.#facts.latency, null, () => {
-      const isOver = run.reported !== reported || run.state?.run.status !== "running" ||
-        run.state.run.leaseGeneration !== generation || process.label !== label || process.pausedUntil > at;
-      const kept = JSON.stringify(run.state?.run.progress);
+    world.after(REPORT_KEPT_MS + this.#facts.latency, null, () => {
+      const isOver = run.state?.run.status !== "running" || run.state.run.leaseGeneration !== generation ||
+        process.label !== label || process.pausedUntil > at;
       this.#facts.expect(
-        isOver || kept === progress,
+        isOver || run.entries.some(({ fact }) => tellsOf(fact, event)),
         "progress",
-        () => `${run.request.id} has reported ${progress} ${world.now - at} ms ago, kept is ${kept}`,
+        () => `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
       );
     });
   }
@@ -230,9 +231,7 @@ export class Life {
     if (isOfExecution(event)) {
       const isLost = this.#lost.has(`${runId} ${generation}`);
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
-    }
-    if (type === "run:progress") {
-      this.#noteProgress(this.#facts.run(runId), generation, JSON.stringify(event.progress));
+      this.#noteReport(this.#facts.run(runId), generation, event);
     }
     if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
     const token = this.#tokenOf(event, generation);
@@ -348,6 +347,23 @@ export class Life {
 
 function leaseKey({ runId, generation }: Lease): string {
   return `${runId} ${generation}`;
+}
+
+/** Whether a fact is that of a report; the beginning of an attempt may be told with its end. */
+function tellsOf(fact: Fact, event: RunEvent): boolean {
+  switch (fact[1]) {
+    case "progressed":
+      return event.type === "run:progress" && JSON.stringify(fact[3]) === JSON.stringify(event.progress);
+    case "logged":
+      return event.type === "log:write" && isoTime(fact[2]) === event.timestamp && fact[5] === event.message;
+    case "step_started":
+      return event.type === "step:start" && fact[3] === event.stepName && fact[5] === event.attempt;
+    case "step_completed":
+    case "step_failed":
+      return event.type === "step:start" && fact[2] === event.stepName && fact[4] === event.attempt;
+    default:
+      return false;
+  }
 }
 
 /** Whether an event tells of what an execution does, and not of what was committed. */
