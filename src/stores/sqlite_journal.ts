@@ -8,22 +8,57 @@ const TRIM_EACH_BYTES = 16_384;
 // How many rows are removed at once at most: many more than are added meanwhile.
 const MAX_TRIMMED = 2_000;
 
+// Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the fact
+// that it was triggered, and the row of most steps as the fact that the step has ended: nothing is written twice. Within a
+// commit the facts in the journal come last. A number is never used again: deleting a run notes a fact, with a higher
+// number, and the newest row of the journal is never removed.
+
+/** Whether the row of a step serves as its fact: the column `told`. */
+export const Told = {
+  /** It is not: there is one in the journal. */
+  no: 0,
+  /** It is the fact that the step began and ended. */
+  whole: 1,
+  /** It is the fact that the step ended. */
+  end: 2,
+} as const;
+
+/** Draws the number of a run or a step that is added by the open transaction. */
+export function drawNumber(db: SqliteDatabase): number {
+  return drawNumbers(db, 1);
+}
+
+/** Draws several numbers, one after another, and answers the last of them. */
+export function drawNumbers(db: SqliteDatabase, count: number): number {
+  return db.facts.drawNumbers(count, () => readLastNumber(db));
+}
+
+function readLastNumber(db: SqliteDatabase): number {
+  const row = db.get(
+    `SELECT max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
+       coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0)) AS number`,
+  );
+  return Number(row!.number);
+}
+
 /** Writes what was noted in the open transaction, as one row of the journal. */
 export function writeJournal(db: SqliteDatabase, clock: () => number): void {
-  const { facts } = db;
-  if (facts.length === 0) return;
-  const last = db.get("SELECT max(position) AS position, size FROM holdfast_journal")!;
-  const text = JSON.stringify(facts.all);
+  if (db.facts.length > 0) appendRow(db, clock());
+  db.facts.clear();
+}
+
+function appendRow(db: SqliteDatabase, now: number): void {
+  const last = db.get("SELECT max(position), size FROM holdfast_journal")!;
+  const text = JSON.stringify(db.facts.all);
   const size = Number(last.size ?? 0);
   db.run(
     `INSERT INTO holdfast_journal (position, at, size, facts)
      SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
-    Number(last.position ?? 0) + facts.length,
-    clock(),
+    drawNumbers(db, db.facts.length),
+    now,
     size,
     text,
   );
-  facts.clear();
   const after = size + text.length;
   if (Math.floor(after / TRIM_EACH_BYTES) > Math.floor(size / TRIM_EACH_BYTES)) trimBySize(db, after - MAX_BYTES);
 }
@@ -42,7 +77,7 @@ function trimBySize(db: SqliteDatabase, maxSize: number): void {
   );
 }
 
-/** Removes rows that are too old: what they tell of deleted runs is not to stay for long in a quiet system. */
+/** Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. */
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;
   if (oldest.at === null || Number(oldest.at) > now - MAX_AGE_MS) return;

@@ -4,10 +4,7 @@ import type { SqliteDatabase, SqliteRow } from "./sqlite_database.ts";
 // How many rows are read at once.
 const SLICE = 200;
 
-/**
- * Erases from the journal what it tells of deleted runs. In the place of each fact stays one that says only that, so that
- * all others keep their numbers.
- */
+/** Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their numbers. */
 export class JournalEraser {
   readonly #db: SqliteDatabase;
   /** Up to where the journal was searched for runs that were deleted. */
@@ -17,7 +14,7 @@ export class JournalEraser {
   /** Up to where their facts are erased. */
   #erased = 0;
 
-  /** Begins with what any process has deleted. */
+  /** Erases what any process has deleted. */
   constructor(db: SqliteDatabase) {
     this.#db = db;
   }
@@ -42,7 +39,7 @@ export class JournalEraser {
     return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
   }
 
-  /** Finds runs that were deleted. All their facts are in front of the one that says so. */
+  /** Finds runs that were deleted. All their facts come after the run's own number, and before the one that says so. */
   #search(): void {
     const end = Number(this.#db.get("SELECT max(position) AS position FROM holdfast_journal")!.position ?? 0);
     const rows = this.#db.all(
@@ -51,7 +48,7 @@ export class JournalEraser {
       end,
     );
     this.#runs = new Set(rows.flatMap(parse).filter(([, kind]) => kind === "deleted").map(([run]) => run));
-    this.#erased = 0;
+    this.#erased = [...this.#runs].reduce((first, run) => Math.min(first, run), end);
     this.#searched = end;
   }
 

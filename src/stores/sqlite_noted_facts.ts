@@ -1,11 +1,13 @@
 import type { Fact } from "../fact.ts";
 
 /**
- * The facts of the open transaction. A fact is noted where a row has changed, so that a call that is repeated or refused
- * notes nothing, and all of them are written right before the commit.
+ * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so that a
+ * call that is repeated or refused notes nothing, and all of them are written right before the commit.
  */
 export class NotedFacts {
   #facts: Fact[] = [];
+  #runs = new Set<number>();
+  #lastNumber: number | null = null;
 
   /** Those that were noted, in their order. */
   get all(): readonly Fact[] {
@@ -17,18 +19,41 @@ export class NotedFacts {
     return this.#facts.length;
   }
 
+  /** Whether one of them is about a run. */
+  hasFactOf(run: number): boolean {
+    return this.#runs.has(run);
+  }
+
   /** Notes facts that the open transaction makes true. */
   note(...facts: readonly Fact[]): void {
-    this.#facts.push(...facts);
+    for (const fact of facts) {
+      this.#facts.push(fact);
+      this.#runs.add(fact[0]);
+    }
+  }
+
+  /**
+   * Draws the next numbers.
+   *
+   * @param readLast Reads the last number that is in use.
+   * @returns The last of them.
+   */
+  drawNumbers(count: number, readLast: () => number): number {
+    this.#lastNumber = (this.#lastNumber ?? readLast()) + count;
+    return this.#lastNumber;
   }
 
   /** Keeps only the first so many: the write that noted the others was refused. */
   cutBackTo(length: number): void {
+    if (length === this.#facts.length) return;
     this.#facts.length = length;
+    this.#runs = new Set(this.#facts.map(([run]) => run));
   }
 
-  /** Forgets them: they are written, or the transaction was rolled back. */
+  /** Forgets everything: the transaction ends. */
   clear(): void {
     this.#facts = [];
+    this.#runs.clear();
+    this.#lastNumber = null;
   }
 }

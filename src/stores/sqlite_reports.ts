@@ -17,15 +17,16 @@ export interface NewReports {
 /** What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and `lastNo`. */
 export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
 
-/** The reports of a call that nothing was said of. */
+/** No new reports. */
 export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 };
 
-/** Which reports are new, if those up to a number are known. */
+/** Which reports are new, if those up to a number are known. They are in the order of their numbers. */
 export function newReports(reports: readonly Report[], knownNo: number): NewReports {
-  const added = reports.filter(({ no }) => no > knownNo);
-  if (added.length === 0) return NO_REPORTS;
+  const lastNo = reports.at(-1)?.no ?? 0;
+  if (lastNo <= knownNo) return NO_REPORTS;
+  const added = reports[0]!.no > knownNo ? reports : reports.filter(({ no }) => no > knownNo);
   const progress = latestProgress(added);
-  return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo: added.at(-1)!.no };
+  return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo };
 }
 
 /** Which reports are new under a lease; of a lease that is lost none are. */

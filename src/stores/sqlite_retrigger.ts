@@ -2,6 +2,7 @@ import type { Host } from "../host.ts";
 import type { RetriggerFrom } from "../run.ts";
 import type { Enqueued } from "../store.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
+import { drawNumbers } from "./sqlite_journal.ts";
 import { SELECT_RUN, toRun } from "./sqlite_rows.ts";
 
 /** The retry that the same call has added before, or else the newest retry of a run unless it has ended. */
@@ -34,11 +35,17 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     "SELECT seq, recorded, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
     oldRunId,
   )!;
+  const { count } = db.get(
+    "SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'",
+    old.seq!,
+  )!;
   db.run(
     `INSERT INTO holdfast_steps
-       (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
-     SELECT ?, name, position, status, output, attempts, recorded_no, started_at, completed_at
-     FROM holdfast_steps WHERE run_seq = ? AND status = 'completed' ORDER BY seq`,
+       (seq, run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
+     SELECT ? + row_number() OVER (ORDER BY seq), ?, name, position, status, output, attempts, recorded_no, started_at,
+       completed_at
+     FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'`,
+    drawNumbers(db, Number(count)) - Number(count),
     seq!,
     old.seq!,
   );

@@ -10,12 +10,15 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `last_report_no` is the number of the last report that was kept under the current lease.
 // `no` counts the log lines of a run, from 1.
 //
-// A row of the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all
-// facts that there ever were, up to and with this row.
+// Runs, steps and facts share one sequence of numbers, in the order of the commits: see sqlite_journal.ts. A row of the
+// journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that the
+// journal ever had, up to and with this row. `told` says whether the row of a step serves as its fact: that the step began
+// and ended (1), that it ended (2), or not (0): then there is one in the journal.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
+  created_at INTEGER NOT NULL,
   job TEXT NOT NULL,
   status TEXT NOT NULL,
   labels TEXT NOT NULL,
@@ -40,7 +43,6 @@ CREATE TABLE holdfast_runs (
   error TEXT,
   failure TEXT,
   failed_step TEXT,
-  created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   started_at INTEGER,
   completed_at INTEGER
@@ -95,13 +97,14 @@ CREATE TABLE holdfast_steps (
   name TEXT NOT NULL,
   position INTEGER NOT NULL,
   status TEXT NOT NULL,
-  output TEXT,
-  failure TEXT,
+  told INTEGER NOT NULL DEFAULT 0,
   attempts INTEGER NOT NULL,
   retry_at INTEGER,
   recorded_no INTEGER NOT NULL,
   started_at INTEGER NOT NULL,
   completed_at INTEGER,
+  output TEXT,
+  failure TEXT,
   UNIQUE (run_seq, name)
 ) STRICT;
 CREATE INDEX holdfast_steps_by_position ON holdfast_steps (run_seq, position);

@@ -32,30 +32,21 @@ import { parseWait, type Signal, type Wait, type WaitText } from "../wait.ts";
 import { backUp } from "./backup.ts";
 import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./sqlite_claim.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { cancelRun, deleteRun, finishRun, purgeRuns } from "./sqlite_endings.ts";
+import { enqueueRuns } from "./sqlite_enqueue.ts";
 import { readClaims, toLease } from "./sqlite_history.ts";
 import { readFactValues, readIdentities } from "./sqlite_fact_values.ts";
 import { trimByAge } from "./sqlite_journal.ts";
 import { findCursor, readJournal } from "./sqlite_journal_pages.ts";
+import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./sqlite_leases.ts";
 import { findRuns, listRuns } from "./sqlite_list.ts";
 import { appendLines } from "./sqlite_logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./sqlite_parts.ts";
 import { deliver, pauseRun } from "./sqlite_pauses.ts";
 import { SELECT_RUN, toRun, toWait } from "./sqlite_rows.ts";
 import { readRunState } from "./sqlite_run_state.ts";
-import {
-  cancelRun,
-  deleteRun,
-  enqueueRuns,
-  findLostLeases,
-  finishRun,
-  purgeRuns,
-  readLeases,
-  recordStep,
-  releaseLease,
-  renewLeases,
-  revokeLeases,
-} from "./sqlite_runs.ts";
 import { migrateTables } from "./sqlite_schema.ts";
+import { recordStep } from "./sqlite_steps.ts";
 import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";

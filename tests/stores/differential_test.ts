@@ -10,7 +10,7 @@ import { SqliteStore } from "../../src/stores/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
-import { FactReader } from "../support/fact_reader.ts";
+import { FactReader, type ReadFact } from "../support/fact_reader.ts";
 import { aFailure, aLine } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
@@ -53,8 +53,8 @@ async function compareStores(seed: number): Promise<void> {
       `different states after:\n${history.slice(-12).join("\n")}`,
     );
     assert.deepEqual(
-      await sqliteFacts.readAll(),
-      await memoryFacts.readAll(),
+      sortFailed(await sqliteFacts.readAll()),
+      sortFailed(await memoryFacts.readAll()),
       `different facts after:\n${history.slice(-12).join("\n")}`,
     );
     assert.equal(findBrokenLine(database), null, `after:\n${history.slice(-12).join("\n")}`);
@@ -63,6 +63,15 @@ async function compareStores(seed: number): Promise<void> {
   await sqlite.close();
   await memory.close();
   database.close();
+}
+
+/** Facts with those of runs that failed together sorted: in which order a claim takes expired leases away is not promised. */
+function sortFailed(facts: readonly ReadFact[]): ReadFact[] {
+  const first = facts.findIndex(({ fact }) => fact[1] === "failed");
+  const count = first === -1 ? 0 : facts.slice(first).findIndex(({ fact }) => fact[1] !== "failed");
+  const end = count === -1 ? facts.length : first + count;
+  const failed = facts.slice(first, end).sort((left, right) => left.fact[0]! < right.fact[0]! ? -1 : 1);
+  return first === -1 ? [...facts] : [...facts.slice(0, first), ...failed, ...facts.slice(end)];
 }
 
 /** Each store makes the same ids, one after another. */

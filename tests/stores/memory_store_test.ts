@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
-import { aRun } from "../support/fixtures.ts";
+import { aClaimRequest, aLogged, aRun } from "../support/fixtures.ts";
 import { storeContract } from "./store_contract.ts";
 
 storeContract("MemoryStore", (host) => new MemoryStore({ host }));
@@ -45,6 +45,37 @@ Deno.test("MemoryStore: getVersion() changes with each change, and with nothing 
 
   assert.equal(afterReading, before);
   assert.notEqual(afterWriting, before);
+});
+
+Deno.test("MemoryStore: readJournal() answers null for what was trimmed, and findCursor() refuses it", async () => {
+  const store = new MemoryStore();
+  await store.enqueue([aRun()]);
+  const { rows: [first] } = (await store.readJournal(0, 1))!;
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  const message = "x".repeat(1_000_000);
+
+  for (let no = 1; no <= 5; no++) {
+    await store.renew([{ lease: claim!.lease, reports: [aLogged({ no, message })] }], 1_000);
+  }
+
+  const { position, at } = (await store.findCursor(null))!;
+  assert.equal(await store.readJournal(0, 1), null);
+  assert.equal(await store.findCursor({ position: first!.position, at: first!.at }), null);
+  assert.deepEqual(await store.findCursor({ position, at }), { position, at });
+  assert.equal((await store.readJournal(position - 4, 10_000_000))!.rows.length, 4);
+});
+
+Deno.test("MemoryStore: readJournal() keeps the newest row, however long it is", async () => {
+  const store = new MemoryStore();
+  await store.enqueue([aRun()]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  const message = "x".repeat(5_000_000);
+
+  await store.renew([{ lease: claim!.lease, reports: [aLogged({ message })] }], 1_000);
+
+  const { position } = (await store.findCursor(null))!;
+  assert.equal((await store.readJournal(position - 1, 1))!.rows.length, 1);
+  assert.equal(await store.readJournal(position - 2, 1), null);
 });
 
 Deno.test("MemoryStore: await using closes it", async () => {

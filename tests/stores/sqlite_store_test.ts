@@ -562,7 +562,7 @@ Deno.test("SqliteStore begins a list and a history anew if the file was locked w
     },
   };
   const fail = (sql: string) => {
-    if (!isLocked || !/FROM holdfast_(counts|steps)/.test(sql)) return;
+    if (!isLocked || !/FROM holdfast_(counts|steps WHERE)/.test(sql)) return;
     isLocked = false;
     throw Object.assign(new Error("database is locked"), { errcode: 5 });
   };

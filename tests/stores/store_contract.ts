@@ -6,6 +6,7 @@ import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
 import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
+import { factCases } from "./contract/facts.ts";
 import { finishCases } from "./contract/finish.ts";
 import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
@@ -57,5 +58,6 @@ const CASES = [
   ...deleteCases,
   ...readingCases,
   ...partCases,
+  ...factCases,
   ...journalCases,
 ];

@@ -6,6 +6,13 @@ import type { Store } from "../../src/store.ts";
 /** A fact in a form that can be compared: its run by its id, since row numbers and positions are a store's own. */
 export type NamedFact = [runId: string | undefined, ...what: unknown[]];
 
+/** A fact with its instant and the value that it leaves out. */
+export interface ReadFact {
+  at: number;
+  fact: NamedFact;
+  value: FactValue | null;
+}
+
 /** Reads the journal of a store, each time from where it has ended before. */
 export class FactReader {
   readonly #store: Store;
@@ -33,7 +40,7 @@ export class FactReader {
   }
 
   /** The same, with their instants and the values that they leave out. */
-  async readAll(): Promise<{ at: number; fact: NamedFact; value: FactValue | null }[]> {
+  async readAll(): Promise<ReadFact[]> {
     const all = [];
     for (const { at, facts } of await this.readRows()) {
       for (const fact of facts) all.push({ at, fact: this.#toNamed(fact), value: await this.#readValue(fact) });
