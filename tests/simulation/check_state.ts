@@ -47,7 +47,7 @@ function checkRun(
 ): void {
   const { id } = run.request;
   checkLinks(facts, run, state);
-  checkFolded(facts, run.folded, state, steps);
+  checkFolded(facts, run, run.folded, state, steps);
   // A run that has ended may be retriggered: nothing else in it changes.
   const text = JSON.stringify([{ ...state, place: null, run: { ...state.run, retriggeredAs: null } }, steps, waits]);
   const before = run.state;

@@ -116,6 +116,8 @@ export interface RunFacts {
   heldUnder: number | null;
   /** The number of the last report that was kept, by lease. */
   reportNos: Map<number, number>;
+  /** Its row number: what facts name it by. */
+  seq: number;
   /** Its facts in the journal, and what they show. */
   entries: Entry[];
   folded: Folded;
@@ -273,6 +275,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     overPauses: new Set(),
     heldUnder: null,
     reportNos: new Map(),
+    seq: 0,
     entries: [],
     folded: newFolded(copied),
     interruptions: 0,

@@ -3,7 +3,7 @@ import type { AwaitedPause, RunState } from "../../src/store.ts";
 import type { Step, StepStatus } from "../../src/step.ts";
 import { isoTime } from "../../src/time.ts";
 import type { RunStatus } from "../../src/run.ts";
-import type { Facts, StepFacts } from "./facts.ts";
+import type { Facts, RunFacts, StepFacts } from "./facts.ts";
 
 /** A run as its facts show it, one after another. */
 export interface Folded {
@@ -80,7 +80,14 @@ export function foldIn(folded: Folded, fact: Fact): void {
 }
 
 /** The state of a run at a place is what the facts up to there show, but for a return to pending, which no fact tells of. */
-export function checkFolded(facts: Facts, folded: Folded, state: RunState, steps: readonly Step[] | null): void {
+export function checkFolded(
+  facts: Facts,
+  { seq }: Pick<RunFacts, "seq">,
+  folded: Folded,
+  state: RunState,
+  steps: readonly Step[] | null,
+): void {
+  facts.expect(state.seq === seq, "J3", () => `${state.run.id} has the row number ${state.seq}, not ${seq}`);
   const { run, execution } = state;
   const isReturned = run.status === "pending" && folded.status === "running";
   // Before it was cancelled, or failed as abandoned, it may have returned to pending.

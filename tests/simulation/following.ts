@@ -23,8 +23,8 @@ export interface FollowingOptions {
 interface Expected {
   event: RunEvent;
   run: RunFacts;
-  /** The number of its fact; `null`: it belongs to the state with which the stream begins. */
-  number: number | null;
+  /** Its fact; `null`: it belongs to the state with which the stream begins. */
+  entry: Entry | null;
 }
 
 // So long no process fails to look at the store, or to publish what it has read.
@@ -191,7 +191,7 @@ class Connection {
     this.#paths = paths.filter((path) => {
       const taken = path.take(event);
       if (taken === null || !this.#isNumberedSo(event, taken, before, path.leftOut)) return false;
-      number = taken.number ?? 0;
+      number = taken.entry?.number ?? 0;
       return true;
     });
     if (event.type !== "run:progress") this.#uncovered += 1;
@@ -306,7 +306,7 @@ class Path {
   readonly #shows: FollowingOptions["shows"];
   readonly #mayHoldBack: boolean;
   readonly #standing: Expected[];
-  /** How many entries of the journal were expected already, and what is left of the last one. */
+  /** The place of the next entry of the journal, and what is left of the one before. */
   #next: number;
   #ahead: Expected[] = [];
   /** Progress that was passed over, by run: it may still come. */
@@ -322,16 +322,16 @@ class Path {
     this.#history = history;
     this.#shows = shows;
     this.#mayHoldBack = mayHoldBack;
-    this.#next = position;
+    this.#next = history.indexAfter(position);
     const events = state === null ? [] : standing(state);
     this.#standing = events.filter(({ type }) => !isResumed || type === "run:progress")
-      .map((event) => ({ event, run: (shows as { run: RunFacts }).run, number: null }));
+      .map((event) => ({ event, run: (shows as { run: RunFacts }).run, entry: null }));
   }
 
   /** What is expected next, for a report. */
   get text(): string {
     const next = this.#peek();
-    return next === null ? `nothing after ${this.#next}` : `${JSON.stringify(next.event)} (${next.number})`;
+    return next === null ? `nothing after ${this.#next}` : `${JSON.stringify(next.event)} (${next.entry?.number})`;
   }
 
   /** Takes an event if it is expected now; `null` if it is not. */
@@ -362,7 +362,7 @@ class Path {
 
   /** Passes to a position, up to which nothing is left that has to come; answers whether that is so. */
   passTo(position: number): boolean {
-    for (let next = this.#peek(); next !== null && (next.number ?? 0) <= position; next = this.#peek()) {
+    for (let next = this.#peek(); next !== null && (next.entry?.number ?? 0) <= position; next = this.#peek()) {
       if (!this.#pass(next)) return false;
     }
     return true;
@@ -372,8 +372,7 @@ class Path {
   findLate(before: number): Expected | null {
     if (this.#isOver) return null;
     for (const next of this.#upcoming()) {
-      const isOld = next.number === null || this.#history.entries[next.number - 1]!.committedAt <= before;
-      if (!isOld) return null;
+      if (next.entry !== null && next.entry.committedAt > before) return null;
       if (next.event.type !== "run:progress" && !isGone(next)) return next;
     }
     return null;
@@ -428,16 +427,17 @@ class Path {
 }
 
 /** The events of a fact, if it is for the stream. */
-function expectedOf({ fact, number, at, run, value }: Entry, shows: FollowingOptions["shows"]): Expected[] {
+function expectedOf(entry: Entry, shows: FollowingOptions["shows"]): Expected[] {
+  const { fact, number, at, run, value } = entry;
   const { id, jobName, labels } = run.request;
   const isShown = "run" in shows ? run === shows.run : labels.org === shows.org && isOfRun(fact);
   if (!isShown) return [];
-  return toEvents(fact, { number, at }, { id, jobName, labels }, value).map((event) => ({ event, run, number }));
+  return toEvents(fact, { number, at }, { id, jobName, labels }, value).map((event) => ({ event, run, entry }));
 }
 
 /** Of a run that was deleted only that has to come. */
-function isGone({ event, run, number }: Expected): boolean {
-  return run.isDeleted && event.type !== "run:delete" && number !== null;
+function isGone({ event, run, entry }: Expected): boolean {
+  return run.isDeleted && event.type !== "run:delete" && entry !== null;
 }
 
 function isSame({ event }: Expected, received: RunEvent, shows: FollowingOptions["shows"]): boolean {

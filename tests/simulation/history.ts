@@ -24,7 +24,7 @@ export interface Entry {
  * that of the store after each event. What was trimmed since is known here.
  */
 export class History {
-  /** All facts: the one with the number 1 first. */
+  /** All facts, in the order of their numbers. */
   readonly entries: Entry[] = [];
   readonly #facts: Facts;
   readonly #store: SharedStore;
@@ -49,6 +49,13 @@ export class History {
     return { position, at };
   }
 
+  /** The place in `entries` of the first fact after a position. */
+  indexAfter(position: number): number {
+    let index = this.entries.length;
+    while (index > 0 && this.entries[index - 1]!.number > position) index -= 1;
+    return index;
+  }
+
   /** Whether a cursor is, or was, a place in the journal. */
   isPlace({ position, at }: Cursor): boolean {
     return position === 0 ? at === 0 : this.#rowAt.get(position)?.at === at;
@@ -57,7 +64,15 @@ export class History {
   /** Whether the store can still prove a place: its row is kept, or nothing was ever trimmed. */
   isKept(place: Cursor): boolean {
     if (!this.isPlace(place)) return false;
-    return place.position === 0 ? this.#oldest === 0 : place.position >= this.#rows[this.#oldest]!.position;
+    if (place.position === 0) return this.#oldest === 0;
+    return place.position >= this.#rows[this.#oldest]!.position && !this.#isRemoved(this.#rowAt.get(place.position)!);
+  }
+
+  /** Whether a row was that of a run, or of a step of it, and is gone with the run. */
+  #isRemoved({ facts }: JournalRow): boolean {
+    const [seq, kind] = facts[0]!;
+    const isOfRow = kind === "triggered" || kind === "step_completed" || kind === "step_failed";
+    return this.#store.hasRowFacts && isOfRow && this.#runs.get(seq)!.isDeleted;
   }
 
   /** Takes note of a call that was committed or refused, before anything else does. */
@@ -87,12 +102,15 @@ export class History {
     const page = await this.#store.truth.readJournal(position, Infinity);
     if (page === null) return this.#facts.violate("J7", `what was committed last, after ${position}, is not kept`);
     const facts = page.rows.flatMap((row) => this.#addRow(row, wallNow));
-    const entries = facts.map(({ fact, ...place }, at): Entry | null => {
-      const { runId, what, value } = expected[at] ?? {};
-      if (what?.[0] === "triggered" && fact[1] === "triggered") this.#noteRun(fact[0], this.#facts.run(runId!));
-      const run = this.#runs.get(fact[0]);
-      const isSame = run !== undefined && run.request.id === runId && isMadeSo(fact, what!);
-      return isSame ? { ...place, fact, run, committedAt: now, value: value! } : null;
+    const rest = [...expected];
+    const entries = facts.map(({ fact, ...place }): Entry | null => {
+      const index = rest.findIndex((one) => this.#isOf(one, fact[0]));
+      const [one] = rest.splice(Math.max(0, index), 1);
+      // Within a commit a store may give some facts the first numbers. No run can notice that.
+      if (one === undefined || index < 0 || (index > 0 && !this.#store.hasRowFacts)) return null;
+      const run = this.#facts.run(one.runId);
+      if (one.what[0] === "triggered") this.#noteRun(fact[0], run);
+      return isMadeSo(fact, one.what) ? { ...place, fact, run, committedAt: now, value: one.value } : null;
     });
     this.#facts.expect(
       facts.length === expected.length && !entries.includes(null) && page.end.position === this.end.position,
@@ -112,10 +130,18 @@ export class History {
     await this.#checkKept();
   }
 
+  /** Whether an expected fact is of the run with a row number: the first trigger is that of a run that is new. */
+  #isOf({ runId, what }: ExpectedFact, seq: number): boolean {
+    const known = this.#runs.get(seq);
+    return known === undefined ? what[0] === "triggered" : known.request.id === runId;
+  }
+
   #addRow({ position, at, facts }: JournalRow, wallNow: number): Pick<Entry, "number" | "at" | "fact">[] {
-    const first = this.end.position + 1;
+    const first = position - facts.length + 1;
+    // Numbers are left out that rows have that are not facts.
+    const isNext = this.#store.hasRowFacts ? first > this.end.position : first === this.end.position + 1;
     this.#facts.expect(
-      position === first + facts.length - 1 && facts.length > 0 && Math.abs(at - wallNow) <= NEAR_MS,
+      isNext && facts.length > 0 && Math.abs(at - wallNow) <= NEAR_MS,
       "J2",
       () => `the row at ${position} of ${at} with ${facts.length} facts follows ${this.end.position} at ${wallNow}`,
     );
@@ -131,12 +157,13 @@ export class History {
   async #checkKept(): Promise<void> {
     const { truth, journalLength } = this.#store;
     const isKept = async () => {
-      const { position, facts } = this.#rows[this.#oldest]!;
-      return (await truth.readJournal(position - facts.length, 1))?.rows[0]?.position === position;
+      const row = this.#rows[this.#oldest]!;
+      const page = await truth.readJournal(row.position - row.facts.length, 1);
+      return page !== null && (page.rows[0]?.position === row.position || this.#isRemoved(row));
     };
     while (this.#oldest < this.#rows.length && !await isKept()) {
       const { length, position } = this.#rows[this.#oldest]!;
-      const isNeeded = this.#keptLength > journalLength;
+      const isNeeded = this.#keptLength > journalLength || (this.#store.trimsByAge && this.#facts.jumps > 0);
       this.#facts.expect(isNeeded, "J7", () => `row ${position} is gone with ${this.#keptLength} characters kept`);
       this.#keptLength -= length;
       this.#oldest += 1;
@@ -159,20 +186,27 @@ export class History {
     if (page === null) {
       return this.#facts.expect(!isKept, "J1", () => `the rows after ${after} are said to be missing`);
     }
-    let at = after;
-    for (const { position, ...row } of page.rows) {
-      const known = this.#rowAt.get(position);
-      const isSame = known !== undefined && known.at === row.at && position - row.facts.length <= at &&
-        position > at && JSON.stringify(known.facts) === JSON.stringify(row.facts);
+    const known = this.#rowsAfter(after);
+    for (const row of page.rows) {
+      // Some may have been read right before they were removed, by the same event.
+      while (known[0] !== undefined && known[0].position < row.position && this.#isRemoved(known[0])) known.shift();
+      const next = known.shift();
+      const isSame = next?.position === row.position && next.at === row.at &&
+        JSON.stringify(next.facts) === JSON.stringify(row.facts);
       this.#facts.expect(
         isSame,
         "J1",
-        () => `after ${at} the row ${position} was read as ${JSON.stringify(row)}, and it is ${JSON.stringify(known)}`,
+        () => `after ${after} was read ${JSON.stringify(row)}, and expected was ${JSON.stringify(next)}`,
       );
-      at = position;
     }
-    const isAtEnd = page.rows.length > 0 || after === end;
+    const isAtEnd = page.rows.length > 0 || known.every((row) => this.#isRemoved(row));
     this.#facts.expect(isAtEnd && this.isPlace(page.end), "J1", () => `nothing was read after ${after} of ${end}`);
+  }
+
+  #rowsAfter(position: number): JournalRow[] {
+    let first = this.#rows.length;
+    while (first > 0 && this.#rows[first - 1]!.position > position) first -= 1;
+    return this.#rows.slice(first);
   }
 
   #checkFound(cursor: Cursor | null, found: Cursor | null): void {
@@ -192,13 +226,11 @@ export class History {
     if (state === null) return;
     const { id } = state.run;
     const run = this.#facts.run(id);
-    const known = this.#runs.get(state.seq);
-    this.#facts.expect(known === run, "J3", () => `${id} has the row number ${state.seq} of ${known?.request.id}`);
     const before = run.entries.filter(({ number }) => number <= state.place.position);
     const folded = newFolded([]);
     for (const { fact } of before) foldIn(folded, fact);
     this.#facts.expect(this.isPlace(state.place), "J3", () => `${id} was read at ${JSON.stringify(state.place)}`);
-    checkFolded(this.#facts, folded, state, null);
+    checkFolded(this.#facts, run, folded, state, null);
   }
 
   /** Takes note of the row number of a run. */
@@ -210,6 +242,7 @@ export class History {
       () => `row ${seq} was of ${known!.request.id}, and is of another run`,
     );
     this.#runs.set(seq, run);
+    run.seq = seq;
   }
 }
 

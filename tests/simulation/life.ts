@@ -167,7 +167,8 @@ export class Life {
       this.#facts.expect(
         isOver || run.entries.some(({ fact }) => tellsOf(fact, event)),
         "progress",
-        () => `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
+        () =>
+          `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
       );
     });
   }

@@ -22,8 +22,12 @@ export interface SharedStore {
   open(host: Host): Promise<Store>;
   /** Reads what is committed, past everything that can go wrong. */
   truth: Store;
-  /** How many characters of facts its journal keeps; 0: that does not only depend on how many there are. */
+  /** How many characters of facts its journal keeps. */
   journalLength: number;
+  /** Whether it also trims what is old. */
+  trimsByAge: boolean;
+  /** Whether rows of runs and steps are facts: they are gone with their run. */
+  hasRowFacts: boolean;
   /** A number that changes with each change. */
   countChanges(): Promise<number>;
   /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
@@ -52,6 +56,8 @@ export async function makeStore(
     open: () => Promise.resolve(store),
     truth: store,
     journalLength,
+    trimsByAge: false,
+    hasRowFacts: false,
     countChanges: () => store.getVersion(),
     findFault: () => null,
     close: () => store.close(),
@@ -74,6 +80,8 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     open: async ({ ...rest }) => answeringInOrder(await openSqlite(database, { ...rest, now: host.now }, fault)),
     truth,
     journalLength: Infinity,
+    trimsByAge: true,
+    hasRowFacts: true,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     // It is full at the size that it has: what fits in free pages can still be written.
@@ -131,6 +139,8 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
     open: () => Promise.resolve(twin.store),
     truth: twin.store,
     journalLength: Infinity,
+    trimsByAge: false,
+    hasRowFacts: false,
     countChanges: () => twin.countChanges(),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),
