@@ -88,7 +88,7 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     const what: Tail<Fact> = ["step_failed", name, index, attempts, startedAt, error, retry?.at ?? null];
     return [...said, made(run.request.id, what, error === null ? { error: message } : null)];
   },
-  pause: (facts, [lease, { retryAt, reports }]: [Lease, PauseRequest], { parked, pauses }: PauseResult) => {
+  pause: (facts, [lease, { reports }]: [Lease, PauseRequest], { parked, pauses }: PauseResult) => {
     const run = facts.run(lease.runId);
     if (parked && run.heldUnder !== lease.generation) return []; // it has parked before
     const said = reportFacts(run, lease.generation, reports);

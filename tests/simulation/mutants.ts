@@ -56,7 +56,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 86,
+    from: 127,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
@@ -178,6 +178,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run lets go of its key at once",
+    from: 128,
     rule: "a key is kept until its worker has noticed",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) => {
@@ -329,7 +330,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody looks for leases that stand still",
-    from: 108,
+    from: 289,
     rule: "a clock that was set back strands no run",
     client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
   },
@@ -893,7 +894,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 113,
+    from: 137,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },
@@ -922,6 +923,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "facts are kept after a rollback",
+    from: 72,
     rule: "J2: what was not committed is not in the journal",
     isOfSqlite: true,
     code: () => {
@@ -967,28 +969,26 @@ export const MUTANTS: readonly Mutant[] = [
     rule: "J2: what is repeated is told once",
     code: () => {
       const noted = new Map<string, readonly Fact[]>();
-      let journal: MemoryJournal | null = null;
       let last: Fact[] = [];
+      let again: readonly Fact[] = [];
       const undoJournal = replace(MemoryJournal.prototype, (original) => ({
         note(...facts) {
-          journal = this;
           last.push(...facts);
           original.note.call(this, ...facts);
         },
+        commit(now) {
+          original.note.call(this, ...again);
+          original.commit.call(this, now);
+        },
       }));
       const undoStore = replace(MemoryStore.prototype, (original) => ({
-        async saveStep(lease, step, reports) {
+        saveStep(lease, step, reports) {
           const key = JSON.stringify([lease, step.name, step.attempts]);
           last = [];
-          const answer = original.saveStep.call(this, lease, step, reports);
-          const facts = last;
-          const saved = await answer;
-          const before = noted.get(key);
-          noted.set(key, before ?? facts);
-          if (before !== undefined) {
-            journal!.note(...before);
-            journal!.commit(journal!.end.at);
-          }
+          again = noted.get(key) ?? [];
+          const saved = original.saveStep.call(this, lease, step, reports);
+          again = [];
+          if (last.length > 0 && !noted.has(key)) noted.set(key, last);
           return saved;
         },
       }));
@@ -1059,6 +1059,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "the newest row is trimmed if it is large",
+    from: 73,
     rule: "J7: the newest row is kept",
     code: () =>
       replace(MemoryJournal.prototype, (original) => ({
