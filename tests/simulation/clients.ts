@@ -11,6 +11,7 @@ import { WebDoor, type WebManner } from "./web_door.ts";
 const PATIENCE_MS = 1_500;
 const LONG_PATIENCE_MS = 15_000;
 const ATTEMPTS = 5;
+const FRESH_MS = 100;
 
 /** Asks processes for something: impatiently, and again somewhere else when there is no answer. */
 export class Clients {
@@ -253,7 +254,10 @@ export class Clients {
     const { ask, which } = request;
     if (ask === "cancel") return pickAt(facts.open(), which);
     if (ask !== "delete" && ask !== "retrigger") return pickAt(facts.existing(), which);
-    return pickAt(facts.existing().filter(({ hasEnded }) => hasEnded), which);
+    const ended = facts.existing().filter(({ hasEnded }) => hasEnded);
+    // Whoever follows a run that has just ended does not know that yet.
+    const isFresh = ({ entries }: RunFacts) => (entries.at(-1)?.committedAt ?? 0) > this.#deps.world.now - FRESH_MS;
+    return (ask === "delete" ? pickAt(ended.filter(isFresh), which) : undefined) ?? pickAt(ended, which);
   }
 
   /** The wait that a signal is for: right before its deadline, if it is to be. */

@@ -165,7 +165,7 @@ class Connection {
   /** The id with which it resumes; `null`: it begins anew. */
   #cursor: Cursor | null;
   /** How many states and places the process had read when it was asked. */
-  readonly #readBefore: { states: number; places: number };
+  readonly #readBefore: { states: number; places: number; pages: number };
   #paths: Path[] | null = null;
   #sequence = 0;
   #lastId = 0;
@@ -179,11 +179,16 @@ class Connection {
     this.#cursor = cursor;
     this.life = life;
     this.since = life.process.world.now;
-    this.#readBefore = { states: life.states.length, places: life.places.length };
+    const { states, places, partialPages } = life;
+    this.#readBefore = { states: states.length, places: places.length, pages: partialPages.length };
   }
 
   /** Receives an event, and answers the number of its fact. */
   hear(event: RunEvent): number {
+    if (this.#paths === null && this.#cursor !== null) {
+      const isPaged = this.life.partialPages.includes(this.#cursor.position, this.#readBefore.pages);
+      if (isPaged) this.#facts.notice("a stream caught up over several pages");
+    }
     const paths = this.#open();
     const before = this.#sequence;
     this.#sequence = event.sequence;

@@ -44,6 +44,8 @@ export class Life {
   /** The states of runs and the places in the journal that the store has answered it, in that order. */
   readonly states: RunState[] = [];
   readonly places: Cursor[] = [];
+  /** After which positions it has read a part of the journal that did not reach its end. */
+  readonly partialPages: number[] = [];
   readonly #facts: Facts;
   /** The newest lease of each run that an answer has brought. */
   readonly #held = new Map<string, number>();
@@ -88,7 +90,7 @@ export class Life {
       if (call.method === "getRunState") this.states.push(call.outcome.value as RunState);
       if (call.method === "readJournal") {
         const { rows, end } = call.outcome.value as JournalPage;
-        if ((rows.at(-1) ?? end).position < end.position) this.#facts.notice("the journal was read in several pages");
+        if ((rows.at(-1) ?? end).position < end.position) this.partialPages.push(call.parameters[0] as number);
       }
       if (call.method === "findCursor") this.places.push(call.outcome.value as Cursor);
     }

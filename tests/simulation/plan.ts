@@ -72,7 +72,7 @@ export function makePlan(seed: number): Plan {
       maxAbandonments: chance.happens(0.3) ? 1 + chance.int(3) : 1_000,
     },
     journalLength: streams.pick([Infinity, Infinity, 1_000, 4_000]),
-    pageLength: streams.pick([Infinity, Infinity, 500]),
+    pageLength: streams.pick([Infinity, 500]),
     maxStreamMs: streams.pick([Infinity, Infinity, 700]),
     countsEvents: streams.happens(0.5),
     retention: chance.happens(0.2) ? { completed: 500, failed: 1_500 } : {},
@@ -140,7 +140,7 @@ function makeOther(chance: Chance): Request {
     [
       [6, "signal"],
       [1.5, "cancel"],
-      [1, "delete"],
+      [1.5, "delete"],
       [1, "retrigger"],
       [1, "watch"],
       [0.5, "wait"],

@@ -53,7 +53,7 @@ export const SITUATIONS = [
   "a client was told of a gap",
   "a client that had everything was answered 204",
   "a report reached another process before its step ended",
-  "the journal was read in several pages",
+  "a stream caught up over several pages",
   "a run was deleted while it was followed",
   "an answer over HTTP was lost",
   "a client was told to come back",
