@@ -195,7 +195,7 @@ class Connection {
     let number = 0;
     this.#paths = paths.filter((path) => {
       const taken = path.take(event);
-      if (taken === null || !this.#isNumberedSo(event, taken, before, path.leftOut)) return false;
+      if (taken === null || !this.#isNumberedSo(event, taken, before, path.takeLeftOut())) return false;
       number = taken.entry?.number ?? 0;
       return true;
     });
@@ -305,8 +305,6 @@ class Connection {
 
 /** What is expected of a connection that began at a place. */
 class Path {
-  /** How many reports of progress were passed over, and have not come since. */
-  leftOut = 0;
   readonly #history: History;
   readonly #shows: FollowingOptions["shows"];
   readonly #mayHoldBack: boolean;
@@ -316,6 +314,8 @@ class Path {
   #ahead: Expected[] = [];
   /** Progress that was passed over, by run: it may still come. */
   readonly #held = new Map<RunFacts, Expected[]>();
+  /** How many reports of progress were passed over since the last event, or may still come. */
+  #leftOut = 0;
   #isOver = false;
 
   constructor(
@@ -345,7 +345,7 @@ class Path {
       const held = [...this.#held].find(([{ request }]) => request.id === event.runId)?.[1] ?? [];
       const at = held.findIndex((expected) => isSame(expected, event, this.#shows));
       if (at >= 0) {
-        this.leftOut -= 1;
+        this.#leftOut -= 1;
         return held.splice(0, at + 1)[at]!;
       }
     }
@@ -363,6 +363,13 @@ class Path {
       if (!this.#pass(next)) return null;
     }
     return null;
+  }
+
+  /** How many events may have had a number since the last one, and were left out. */
+  takeLeftOut(): number {
+    const leftOut = this.#leftOut;
+    this.#leftOut = [...this.#held.values()].reduce((sum, { length }) => sum + length, 0);
+    return leftOut;
   }
 
   /** Passes to a position, up to which nothing is left that has to come; answers whether that is so. */
@@ -389,7 +396,7 @@ class Path {
     if (!isProgress && !isGone(next)) return false;
     this.#shift();
     if (!isProgress) return true;
-    this.leftOut += 1;
+    this.#leftOut += 1;
     const held = this.#held.get(next.run) ?? [];
     this.#held.set(next.run, [...held, next]);
     // In a process progress is only left out if the next event is progress, too.

@@ -86,13 +86,32 @@ export class History {
     const calls = this.#calls;
     if (calls.length === 0) return;
     this.#calls = [];
+    const before = this.end.position;
     if (calls.some(({ method }) => !isReading(method))) await this.#readOn(now, wallNow);
     for (const { method, parameters, outcome } of calls) {
       if ("error" in outcome) continue;
-      if (method === "readJournal") this.#checkPage(parameters[0] as number, outcome.value as JournalPage | null);
-      if (method === "findCursor") this.#checkFound(parameters[0] as Cursor | null, outcome.value as Cursor | null);
-      if (method === "getRunState") this.#checkState(outcome.value as RunState | null);
+      if (method === "readJournal") {
+        const page = outcome.value as JournalPage | null;
+        this.#checkPage(parameters[0] as number, page);
+        this.#checkEnd(page?.end ?? null, before);
+      }
+      if (method === "findCursor") {
+        const cursor = parameters[0] as Cursor | null;
+        if (cursor === null) this.#checkEnd(outcome.value as Cursor, before);
+        else this.#checkFound(cursor, outcome.value as Cursor | null);
+      }
+      if (method === "getRunState") {
+        const state = outcome.value as RunState | null;
+        this.#checkEnd(state?.place ?? null, before);
+        if (state !== null) this.#checkState(state);
+      }
     }
+  }
+
+  /** What is said to be the end of the journal was it at that moment. */
+  #checkEnd(end: Cursor | null, before: number): void {
+    const isEnd = end === null || (this.isPlace(end) && end.position >= before);
+    this.#facts.expect(isEnd, "J1", () => `the journal is said to end at ${JSON.stringify(end)}, not at ${before}`);
   }
 
   async #readOn(now: number, wallNow: number): Promise<void> {
@@ -200,7 +219,7 @@ export class History {
       );
     }
     const isAtEnd = page.rows.length > 0 || known.every((row) => this.#isRemoved(row));
-    this.#facts.expect(isAtEnd && this.isPlace(page.end), "J1", () => `nothing was read after ${after} of ${end}`);
+    this.#facts.expect(isAtEnd, "J1", () => `nothing was read after ${after} of ${end}`);
   }
 
   #rowsAfter(position: number): JournalRow[] {
@@ -209,11 +228,7 @@ export class History {
     return this.#rows.slice(first);
   }
 
-  #checkFound(cursor: Cursor | null, found: Cursor | null): void {
-    if (cursor === null) {
-      const isEnd = found !== null && this.isPlace(found);
-      return this.#facts.expect(isEnd, "J5", () => `the journal is said to end at ${JSON.stringify(found)}`);
-    }
+  #checkFound(cursor: Cursor, found: Cursor | null): void {
     this.#facts.expect(
       (found !== null) === this.isKept(cursor),
       "J5",
@@ -222,14 +237,12 @@ export class History {
   }
 
   /** What a process reads of a run and of its place belongs together. */
-  #checkState(state: RunState | null): void {
-    if (state === null) return;
+  #checkState(state: RunState): void {
     const { id } = state.run;
     const run = this.#facts.run(id);
     const before = run.entries.filter(({ number }) => number <= state.place.position);
     const folded = newFolded([]);
     for (const { fact } of before) foldIn(folded, fact);
-    this.#facts.expect(this.isPlace(state.place), "J3", () => `${id} was read at ${JSON.stringify(state.place)}`);
     checkFolded(this.#facts, run, folded, state, null);
   }
 
