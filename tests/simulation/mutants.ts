@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { JournalReader } from "../../src/engine/journal_reader.ts";
 import { type Fact, toFact } from "../../src/fact.ts";
+import { latestProgress } from "../../src/report.ts";
 import { MemoryJournal } from "../../src/stores/memory_journal.ts";
 import { MemoryRuns } from "../../src/stores/memory_runs.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
@@ -1006,6 +1007,20 @@ export const MUTANTS: readonly Mutant[] = [
         takeReports(run, reports) {
           original.takeReports.call(this, run, reports);
           return run.lease === null ? [] : [...reports];
+        },
+      })),
+  },
+  {
+    name: "reports that come again set the progress back",
+    from: 100,
+    rule: "J3: the progress of a run is the latest in the journal",
+    code: () =>
+      replace(MemoryRuns.prototype, (original) => ({
+        takeReports(run, reports) {
+          const added = original.takeReports.call(this, run, reports);
+          const progress = latestProgress(reports);
+          if (run.lease !== null && progress !== null) run.progress = JSON.stringify(progress);
+          return added;
         },
       })),
   },
