@@ -284,9 +284,15 @@ class Connection {
       "J5",
       () => `${this.life.label} goes on after ${JSON.stringify(cursor)}, which is no place in this journal`,
     );
-    // It adds the latest progress: the client may have left before it was sent.
-    const states = this.#states().map((state) => ({ ...state, place: cursor }));
-    return [null, ...states].map((state) => new Path(parts, cursor.position, state, true));
+    if ("org" in shows) return [new Path(parts, cursor.position, null, true)];
+    return this.#states().map((state) => {
+      const { position } = state.place;
+      // It adds the latest progress unless there is newer: the client may have left before it was sent.
+      const hasNewer = shows.run.entries.some(({ fact, number }) =>
+        fact[1] === "progressed" && number > cursor.position && number <= position
+      );
+      return new Path(parts, cursor.position, hasNewer ? null : { ...state, place: cursor }, true);
+    });
   }
 
   /** With what the stream may begin, and where. */
@@ -399,10 +405,13 @@ class Path {
     this.#leftOut += 1;
     const held = this.#held.get(next.run) ?? [];
     this.#held.set(next.run, [...held, next]);
-    // In a process progress is only left out if the next event is progress, too.
-    return this.#mayHoldBack || isGone(next) || this.#peek()?.event.type === "run:progress";
+    if (isGone(next)) return true;
+    // In a process progress is only left out if the next event is progress, too; that of a state is never held back.
+    if (!this.#mayHoldBack) return this.#peek()?.event.type === "run:progress";
+    return next.entry !== null || this.#isSuperseded(next.run);
   }
 
+  /** Whether the progress that has not come need not come any more, if there is any. */
   #isSuperseded(run: RunFacts): boolean {
     const held = this.#held.get(run) ?? [];
     if (held.length === 0 || run.isDeleted) return true;
