@@ -1119,6 +1119,17 @@ export const MUTANTS: readonly Mutant[] = [
     },
   },
   {
+    name: "streams that share a channel begin where its first one did",
+    from: 340,
+    rule: "J4: a stream leaves nothing out",
+    code: () =>
+      replace(JournalReader.prototype, () => ({
+        get readPlace() {
+          return null;
+        },
+      })),
+  },
+  {
     name: "a follower is attached too late",
     rule: "J4: a stream leaves nothing out",
     code: () => attachingAt(3),
@@ -1142,12 +1153,11 @@ export const MUTANTS: readonly Mutant[] = [
 function replace<T extends object>(prototype: T, methods: (original: T) => Partial<T> & ThisType<T>): () => void {
   const descriptors = Object.getOwnPropertyDescriptors(prototype);
   const original = Object.create(null, descriptors) as T;
-  const replaced = methods(original);
-  Object.assign(prototype, replaced);
+  const replaced = Object.getOwnPropertyDescriptors(methods(original));
+  const names = Object.keys(replaced) as (keyof T)[];
+  for (const name of names) Object.defineProperty(prototype, name, { ...replaced[name as never], configurable: true });
   return () => {
-    for (const name of Object.keys(replaced)) {
-      Object.defineProperty(prototype, name, descriptors[name as keyof T]!);
-    }
+    for (const name of names) Object.defineProperty(prototype, name, descriptors[name]!);
   };
 }
 

@@ -73,7 +73,7 @@ export function makePlan(seed: number): Plan {
     },
     journalLength: streams.pick([Infinity, Infinity, 1_000, 4_000]),
     pageLength: streams.pick([Infinity, 500]),
-    maxStreamMs: streams.pick([Infinity, Infinity, 700]),
+    maxStreamMs: streams.pick([Infinity, Infinity, 700, 100]),
     countsEvents: streams.happens(0.5),
     retention: chance.happens(0.2) ? { completed: 500, failed: 1_500 } : {},
     hasServerless: chance.happens(0.3),
@@ -126,7 +126,14 @@ function makeRequests(chance: Chance): Plan["requests"] {
   };
   const add = (count: number, make: () => Request) => {
     for (let i = 0; i < count; i++) {
-      requests.push({ at: when(), process: chance.int(PROCESS_NAMES.length), request: make(), manner: manner() });
+      const request = make();
+      const [at, process] = [when(), chance.int(PROCESS_NAMES.length)];
+      requests.push({ at, process, request, manner: manner() });
+      // Whoever follows does not do it alone.
+      const others = request.ask === "watch" || request.ask === "feed" ? chance.int(4) : 0;
+      for (let other = 0; other < others; other++) {
+        requests.push({ at: at + chance.next() * 40, process, request, manner: manner() });
+      }
     }
   };
   add(8 + chance.int(10), trigger);

@@ -33,7 +33,7 @@ export interface Wanted {
 const RECONNECT_MS = 30;
 const CUT_PROBABILITY = 0.4;
 const MOST_MESSAGES = 10;
-const MAX_CONNECTIONS = 60;
+const MAX_CONNECTIONS = 200;
 
 /** Follows runs over HTTP, over as many connections as it takes. */
 export class StreamDoor {
@@ -76,7 +76,7 @@ export class StreamDoor {
         following.disconnect();
         const isAnswer = status !== null && status !== 200 && status !== 503;
         if (isAnswer || !hasIds) return { status: status === 503 ? null : status, of: following };
-        await world.pass(RECONNECT_MS);
+        await world.pass(chance.next() * RECONNECT_MS);
       }
       return { status: leave.aborted ? 200 : null, of: following };
     } finally {
