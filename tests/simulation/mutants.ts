@@ -179,7 +179,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run lets go of its key at once",
-    from: 128,
+    from: 199,
     rule: "a key is kept until its worker has noticed",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) => {
@@ -1012,7 +1012,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "reports that come again set the progress back",
-    from: 100,
+    from: 318,
     rule: "J3: the progress of a run is the latest in the journal",
     code: () =>
       replace(MemoryRuns.prototype, (original) => ({
