@@ -145,7 +145,8 @@ class Simulation {
       trace,
       misfortune,
       countsEvents: plan.countsEvents,
-      streamsEnd: plan.maxStreamMs < Infinity || plan.journalLength < Infinity,
+      streamsEnd: () =>
+        plan.maxStreamMs < Infinity || store.journalLength < Infinity || (store.trimsByAge && facts.jumps > 0),
     });
   }
 

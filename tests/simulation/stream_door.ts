@@ -112,8 +112,7 @@ export class StreamDoor {
       "J5",
       () => `a client that has the end of ${path} was not answered 204`,
     );
-    const mayEnd = "org" in shows || following.isOver || !isCalm || !life.isWorking || this.#deps.streamsEnd ||
-      facts.jumps > 0;
+    const mayEnd = "org" in shows || following.isOver || !isCalm || !life.isWorking || this.#deps.streamsEnd();
     facts.expect(mayEnd || end !== "ended", "I9", () => `${path} of ${life.label} ended before its run`);
     return status;
   }

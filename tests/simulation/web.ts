@@ -21,7 +21,7 @@ export interface WebDeps {
   /** Whether event streams number their events by themselves. */
   countsEvents: boolean;
   /** Whether streams may end before their run, although nothing goes wrong. */
-  streamsEnd: boolean;
+  streamsEnd: () => boolean;
   /** Ends all streams: the clients leave. */
   leave: AbortSignal;
 }
