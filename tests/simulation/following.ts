@@ -195,7 +195,7 @@ class Connection {
     let number = 0;
     this.#paths = paths.filter((path) => {
       const taken = path.take(event);
-      if (taken === null || !this.#isNumberedSo(event, taken, before, path.takeLeftOut())) return false;
+      if (taken === null || !this.#isNumberedSo(event, taken, before, path.takeLeftOut(taken))) return false;
       number = taken.entry?.number ?? 0;
       return true;
     });
@@ -372,8 +372,12 @@ class Path {
   }
 
   /** How many events may have had a number since the last one, and were left out. */
-  takeLeftOut(): number {
-    const leftOut = this.#leftOut;
+  takeLeftOut({ event, run }: Expected): number {
+    let leftOut = this.#leftOut;
+    // While progress of one run is held back, later progress of others is numbered, and may be superseded.
+    for (const later of event.type === "run:progress" ? this.#upcoming() : []) {
+      if (later.event.type === "run:progress" && later.run !== run) leftOut += 1;
+    }
     this.#leftOut = [...this.#held.values()].reduce((sum, { length }) => sum + length, 0);
     return leftOut;
   }
