@@ -43,6 +43,11 @@ export class JournalReader {
     this.#events = new FactEvents(deps);
   }
 
+  /** Up to where it has read: who is attached now receives everything after it. `null` while nobody follows. */
+  get readPlace(): Cursor | null {
+    return this.#reading?.place ?? null;
+  }
+
   /** Up to where its followers have received everything; `null` while nobody follows. */
   get publishedPlace(): Cursor | null {
     return this.#reading?.publishedPlace ?? null;

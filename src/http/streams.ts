@@ -137,7 +137,9 @@ export class Streams {
       detach();
       if (this.#channels.get(runSeq) === channel) this.#channels.delete(runSeq);
     });
-    const detach = this.#internals.reader.attach(channel, place);
+    // Streams that join later may not have come as far as this one: each leaves out what it has already.
+    const { reader } = this.#internals;
+    const detach = reader.attach(channel, reader.readPlace ?? place);
     this.#channels.set(runSeq, channel);
     return channel;
   }

@@ -17,6 +17,12 @@ export class MemoryJournal {
   #trimmed = 0;
   #isWhole = true;
   #open: Fact[] = [];
+  readonly #maxLength: number;
+
+  /** @param maxLength How many characters of facts are kept. Default 4 MiB. */
+  constructor(maxLength = MAX_LENGTH) {
+    this.#maxLength = maxLength;
+  }
 
   /** Notes a fact of the call that is being carried out. */
   note(...facts: readonly Fact[]): void {
@@ -90,7 +96,7 @@ export class MemoryJournal {
 
   /** Cuts the oldest rows off. Never the newest: its number would come back. */
   #trim(): void {
-    while (this.#length > MAX_LENGTH && this.#trimmed < this.#rows.length - 1) {
+    while (this.#length > this.#maxLength && this.#trimmed < this.#rows.length - 1) {
       this.#length -= this.#rows[this.#trimmed]!.length;
       this.#trimmed += 1;
       this.#isWhole = false;

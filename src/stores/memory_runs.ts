@@ -31,9 +31,14 @@ export class MemoryRuns {
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
   /** What happens to them. */
-  readonly journal = new MemoryJournal();
+  readonly journal: MemoryJournal;
   #version = 0;
   #lastSeq = 0;
+
+  /** @param journalLength How many characters of facts the journal keeps. */
+  constructor(journalLength?: number) {
+    this.journal = new MemoryJournal(journalLength);
+  }
 
   /** All runs, oldest first. */
   get all(): KeptRun[] {

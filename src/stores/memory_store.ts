@@ -78,13 +78,17 @@ import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part.ts";
  */
 export class MemoryStore implements Store {
   readonly #host: Host;
-  readonly #runs = new MemoryRuns();
+  readonly #runs: MemoryRuns;
   readonly #waits = new Map<string, { run: KeptRun; wait: KeptPause }>();
   readonly #workers = new Map<string, KnownWorker>();
 
-  /** Makes an empty store; `host` tells it the time. */
-  constructor(options: { host?: Host } = {}) {
+  /**
+   * Makes an empty store; `host` tells it the time, and `journalLength` how many characters of what has happened are kept
+   * for event streams that resume (default 4 MiB).
+   */
+  constructor(options: { host?: Host; journalLength?: number } = {}) {
     this.#host = options.host ?? systemHost;
+    this.#runs = new MemoryRuns(options.journalLength);
   }
 
   /** Does nothing: there are no tables. */

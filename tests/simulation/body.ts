@@ -61,6 +61,10 @@ export class Body implements BodyWitness {
     };
   }
 
+  remark(): string {
+    return this.#life.newValue();
+  }
+
   branches(): void {
     this.#hasBranches = true;
   }

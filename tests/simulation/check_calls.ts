@@ -1,8 +1,9 @@
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { ExecutingStep, SavedStep, StepWrite } from "../../src/step.ts";
+import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type {
+  CancelledExecution,
   Ending,
   Enqueued,
   NewRun,
@@ -160,6 +161,7 @@ function checkRelease(facts: Facts, [{ runId, generation }]: [Lease]): string[] 
   const run = facts.run(runId);
   if (run.generation !== generation) return [runId];
   run.leaseEndsAt = null;
+  run.heldUnder = null;
   // Who gives a run back has not abandoned it.
   if (!run.hasEnded && run.parking === null) run.claimsSinceRecord -= 1;
   return [runId];
@@ -171,7 +173,9 @@ function checkRevoke(facts: Facts, [leases]: [SeenLease[]], outcome: Outcome<voi
     for (const { runId, generation, expiresAt } of leases) {
       const run = facts.run(runId);
       // One that was renewed since it was seen stays.
-      if (run.generation === generation && run.leaseEndsAt === expiresAt) run.leaseEndsAt = null;
+      if (run.generation !== generation || run.leaseEndsAt !== expiresAt) continue;
+      run.leaseEndsAt = null;
+      run.heldUnder = null;
     }
   }
   return "any";
@@ -207,13 +211,14 @@ function checkSaveStep(
   if (earlier === undefined || (!earlier.isOver && earlier.attempts < step.attempts)) {
     const isOver = step.result.status !== "retrying";
     const retryAt = step.result.status === "retrying" ? wallNow + step.result.delayMs : null;
+    const index = earlier?.index ?? step.index;
     facts.expect(
       (outcome.value.retry === null) === isOver,
       "I5",
       () =>
         `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retry?.at}`,
     );
-    run.steps.set(step.name, { attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
+    run.steps.set(step.name, { index, attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
   } else {
     facts.expect(
       earlier.generation === lease.generation && (earlier.attempts > step.attempts || earlier.result === result),
@@ -279,7 +284,8 @@ function checkPause(
   if (parked) {
     run.leaseEndsAt = null;
     run.claimsSinceRecord = 0;
-    run.parks += 1;
+    run.heldUnder = null;
+    run.overPauses = new Set();
     run.parking = { pauses: pauses.map(({ id }) => run.pauses.get(id)!), retryAt: request.retryAt };
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
     if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");
@@ -301,6 +307,7 @@ function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Ou
   run.ending = ending;
   run.hasEnded = true;
   run.leaseEndsAt = null;
+  run.heldUnder = null;
   return [lease.runId];
 }
 
@@ -369,7 +376,11 @@ function checkSignal(
   return [wait.runId];
 }
 
-function checkCancel(facts: Facts, [runId]: [string, string, ExecutingStep[]], outcome: Outcome<Run | null>): string[] {
+function checkCancel(
+  facts: Facts,
+  [runId]: [string, string, CancelledExecution | null],
+  outcome: Outcome<Run | null>,
+): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
   const before = run.state?.run;
@@ -386,6 +397,7 @@ function checkCancel(facts: Facts, [runId]: [string, string, ExecutingStep[]], o
   }
   run.isCancelled = true;
   run.hasEnded = true;
+  run.heldUnder = null;
   return [runId];
 }
 

@@ -65,6 +65,7 @@ function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim
   run.claimIds.set(generation, request.claimId);
   run.claimedGeneration = Math.max(run.claimedGeneration, generation);
   run.generation = Math.max(run.generation, generation);
+  run.heldUnder = generation;
   run.leaseEndsAt = leaseExpiresAt;
 }
 

@@ -4,6 +4,7 @@ import type { Ending, RunState, Store } from "../../src/store.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
 import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
+import { checkFolded } from "./folded.ts";
 
 /** Reads runs as they stand and judges them against what was committed. */
 export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFacts>, wallNow: number): Promise<void> {
@@ -14,7 +15,8 @@ export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFa
       continue;
     }
     const state = await store.getRunState(id);
-    checkRun(facts, run, state, state === null ? [] : await store.getWaits(id), wallNow);
+    if (state === null) facts.violate("I15", `${id} is gone though nobody deleted it`);
+    else checkRun(facts, run, state, await store.getSteps(id), await store.getWaits(id), wallNow);
   }
 }
 
@@ -35,18 +37,25 @@ export async function checkLogs(facts: Facts, store: Store): Promise<void> {
   }
 }
 
-function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: readonly Wait[], wallNow: number): void {
+function checkRun(
+  facts: Facts,
+  run: RunFacts,
+  state: RunState,
+  steps: readonly Step[],
+  waits: readonly Wait[],
+  wallNow: number,
+): void {
   const { id } = run.request;
-  if (state === null) return facts.violate("I15", `${id} is gone though nobody deleted it`);
   checkLinks(facts, run, state);
+  checkFolded(facts, run, run.folded, state, steps);
   // A run that has ended may be retriggered: nothing else in it changes.
-  const text = JSON.stringify([{ ...state, run: { ...state.run, retriggeredAs: null } }, waits]);
+  const text = JSON.stringify([{ ...state, place: null, run: { ...state.run, retriggeredAs: null } }, steps, waits]);
   const before = run.state;
   if (before !== null && isTerminal(before.run.status)) {
     facts.expect(text === run.text, "I3", () => `${id} had ended, and has changed from\n${run.text}\nto\n${text}`);
     return;
   }
-  const { run: now, steps } = state;
+  const { run: now } = state;
   facts.expect(
     now.leaseGeneration >= run.generation,
     "I14",
@@ -82,6 +91,16 @@ function checkRun(facts: Facts, run: RunFacts, state: RunState | null, waits: re
   if (now.status === "failed") checkFailure(facts, run, now.error!);
   run.state = state;
   run.text = text;
+  run.heldUnder = now.status === "running" ? now.leaseGeneration : null;
+  noteOver(run, now.updatedAt);
+}
+
+/** A run that waits is written to only by what ends its pauses: then all that are due by that time are over. */
+function noteOver({ parking, overPauses, waits }: RunFacts, updatedAt: string): void {
+  for (const { id, deadlineAt } of parking?.pauses ?? []) {
+    const isDue = deadlineAt !== null && deadlineAt <= Date.parse(updatedAt);
+    if (isDue || waits.get(id)?.ending != null) overPauses.add(id);
+  }
 }
 
 /** A run names the run of which it is a retry, and its newest retry. */

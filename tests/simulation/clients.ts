@@ -2,28 +2,31 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
+import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
 import type { Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
-import { LAST_EVENTS } from "./story.ts";
 import { WebDoor, type WebManner } from "./web_door.ts";
 
 const PATIENCE_MS = 1_500;
 const LONG_PATIENCE_MS = 15_000;
 const ATTEMPTS = 5;
+const FRESH_MS = 100;
 
 /** Asks processes for something: impatiently, and again somewhere else when there is no answer. */
 export class Clients {
   readonly #nodes: readonly Node[];
   readonly #deps: WebDeps;
   readonly #door: WebDoor;
+  readonly #followings = new Set<Following>();
+  readonly #leaving = new AbortController();
   #waiting = 0;
 
   /** Asks for nothing yet. */
-  constructor(nodes: readonly Node[], deps: WebDeps) {
+  constructor(nodes: readonly Node[], deps: Omit<WebDeps, "followings" | "leave">) {
     this.#nodes = nodes;
-    this.#deps = deps;
-    this.#door = new WebDoor(deps);
+    this.#deps = { ...deps, followings: this.#followings, leave: this.#leaving.signal };
+    this.#door = new WebDoor(this.#deps, nodes);
   }
 
   /** How many requests wait for their answer. */
@@ -46,6 +49,16 @@ export class Clients {
     for (let repeat = 1; repeat <= repeats; repeat++) {
       world.after(chance.next() * 500, null, () => void this.#ask(first + repeat, request, manner));
     }
+  }
+
+  /** When nothing goes wrong: whoever follows has received what was committed. */
+  checkFollowings(): void {
+    for (const following of this.#followings) following.checkLate();
+  }
+
+  /** Nobody follows any more. */
+  leave(): void {
+    this.#leaving.abort();
   }
 
   /** Ends everything that still waits for a signal. */
@@ -73,7 +86,7 @@ export class Clients {
 
   /** Asks one process, and gives up after a while: it may have died. */
   #askOnce(node: Node, request: Request, manner: WebManner | null): Promise<"answered" | "unanswered"> {
-    const { journal, facts, world } = this.#deps;
+    const { trace, facts, world } = this.#deps;
     const { engine, process: { label } } = node;
     if (engine === null) return Promise.resolve("unanswered");
     // A stranger is refused; but a batch cannot be asked for over HTTP.
@@ -85,12 +98,12 @@ export class Clients {
     const asked = performed.then(
       (answer) => {
         if (answer === null) return "unanswered" as const;
-        journal.note(`${label} answers ${request.ask} with ${answer}`);
+        trace.note(`${label} answers ${request.ask} with ${answer}`);
         return "answered" as const;
       },
       (error) => {
         if (!(error instanceof HoldfastError)) facts.violate("error", error.stack);
-        journal.note(`${label} refuses ${request.ask}: ${error.message}`);
+        trace.note(`${label} refuses ${request.ask}: ${error.message}`);
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
@@ -218,17 +231,20 @@ export class Clients {
     const { facts } = this.#deps;
     if (run === undefined) return "nothing to watch";
     const { id } = run.request;
-    let last = "nothing";
-    for await (const event of engine.subscribe(id)) last = event.type;
+    const { history, followings } = this.#deps;
+    const options = { shows: { run }, over: "process", isCounted: false, hasIds: false } as const;
+    const following = new Following(facts, history, options);
+    following.connect(node.life!);
+    followings.add(following);
+    try {
+      for await (const event of engine.subscribe(id)) following.hear(event);
+    } finally {
+      followings.delete(following);
+    }
     if (node.engine !== engine || node.isStopping) return "stopped";
-    const status = run.state!.run.status;
-    facts.expect(
-      run.isDeleted || (run.hasEnded && last === LAST_EVENTS[status]),
-      "I9",
-      () => `the events of ${id}, which is ${status}, ended with ${last}`,
-    );
+    facts.expect(following.isOver, "I9", () => `the events of ${id}, which is ${run.state?.run.status}, ended`);
     if (run.state!.run.startedAt !== null) facts.notice("a run was followed from another process to its end");
-    return `${id} ${last}`;
+    return `${id} ${following.heard} events`;
   }
 
   /** The run that a request is about. */
@@ -237,8 +253,13 @@ export class Clients {
     if (!("which" in request)) return undefined;
     const { ask, which } = request;
     if (ask === "cancel") return pickAt(facts.open(), which);
+    // Several clients follow the same run.
+    if (ask === "watch" && which < 0.5) return pickAt(facts.open().slice(-2), 2 * which);
     if (ask !== "delete" && ask !== "retrigger") return pickAt(facts.existing(), which);
-    return pickAt(facts.existing().filter(({ hasEnded }) => hasEnded), which);
+    const ended = facts.existing().filter(({ hasEnded }) => hasEnded);
+    // Whoever follows a run that has just ended does not know that yet.
+    const isFresh = ({ entries }: RunFacts) => (entries.at(-1)?.committedAt ?? 0) > this.#deps.world.now - FRESH_MS;
+    return (ask === "delete" ? pickAt(ended.filter(isFresh), which) : undefined) ?? pickAt(ended, which);
   }
 
   /** The wait that a signal is for: right before its deadline, if it is to be. */

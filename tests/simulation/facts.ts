@@ -1,6 +1,8 @@
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, NewRun, RunState } from "../../src/store.ts";
 import type { PauseKind } from "../../src/wait.ts";
+import { type Folded, newFolded } from "./folded.ts";
+import type { Entry } from "./history.ts";
 import type { Situation } from "./situations.ts";
 
 /** A promise that was broken. */
@@ -18,6 +20,7 @@ export class Violation extends Error {
 
 /** A step that was recorded, as the first answer to its write said. */
 export interface StepFacts {
+  index: number;
   attempts: number;
   /** Whether its last attempt has ended. */
   isOver: boolean;
@@ -107,8 +110,17 @@ export interface RunFacts {
   sleepsUntil: Map<string, number>;
   /** What it waits for, while it does. */
   parking: Parking | null;
-  /** How often it has parked. */
-  parks: number;
+  /** The ids of those of the pauses that it has parked on that are over. */
+  overPauses: Set<string>;
+  /** The lease under which it is executed, as far as calls have said. */
+  heldUnder: number | null;
+  /** The number of the last report that was kept, by lease. */
+  reportNos: Map<number, number>;
+  /** Its row number: what facts name it by. */
+  seq: number;
+  /** Its facts in the journal, and what they show. */
+  entries: Entry[];
+  folded: Folded;
   /** How often an execution was cut short. */
   interruptions: number;
   /** How often it was claimed since something was last recorded in it. */
@@ -121,7 +133,7 @@ export interface RunFacts {
   permitted: Set<string>;
   /** Whether it has ended. */
   hasEnded: boolean;
-  /** How it was read last, and as text. */
+  /** How it was read last, and with its waits and steps as text. */
   state: RunState | null;
   text: string;
   /** Whether something was committed in it since. */
@@ -260,7 +272,12 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     sleepsUntil: new Map(),
     ending: null,
     parking: null,
-    parks: 0,
+    overPauses: new Set(),
+    heldUnder: null,
+    reportNos: new Map(),
+    seq: 0,
+    entries: [],
+    folded: newFolded(copied),
     interruptions: 0,
     claimsSinceRecord: 0,
     leaseEndsAt: null,
@@ -293,6 +310,6 @@ export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
 }
 
 /** Whether a run that waits still waits for all that it has parked on: what is over once stays so, whatever the clock does. */
-export function isAsleep({ parking, state }: RunFacts): boolean {
-  return parking!.pauses.every((pause) => state?.pauses.some(({ name }) => name === pause.name));
+export function isAsleep({ parking, overPauses }: RunFacts): boolean {
+  return parking!.pauses.every(({ id }) => !overPauses.has(id));
 }

@@ -4,7 +4,9 @@ import type { ClaimResult } from "../../src/store.ts";
 import { type Call, checkCall } from "./check_calls.ts";
 import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
 import type { Facts } from "./facts.ts";
-import type { Journal } from "./journal.ts";
+import { History } from "./history.ts";
+import { isReading } from "./is_reading.ts";
+import type { Trace } from "./trace.ts";
 import type { Life } from "./life.ts";
 import type { SharedStore } from "./stores.ts";
 import type { World } from "./world.ts";
@@ -13,8 +15,10 @@ import type { World } from "./world.ts";
 export class Inspector {
   readonly #facts: Facts;
   readonly #world: World;
-  readonly #journal: Journal;
+  readonly #trace: Trace;
   readonly #store: SharedStore;
+  /** The journal as it has to be. */
+  readonly history: History;
   /** Runs that a call of the current event has touched. */
   #touched = new Set<string>();
   /** Whether one has touched any runs that can change. */
@@ -25,11 +29,12 @@ export class Inspector {
   #calls = 0;
 
   /** Begins with an empty store. */
-  constructor(facts: Facts, world: World, journal: Journal, store: SharedStore) {
+  constructor(facts: Facts, world: World, trace: Trace, store: SharedStore) {
     this.#facts = facts;
     this.#world = world;
-    this.#journal = journal;
+    this.#trace = trace;
     this.#store = store;
+    this.history = new History(facts, store);
   }
 
   /** When something has changed last, on the clock that never jumps. */
@@ -46,11 +51,15 @@ export class Inspector {
   committed(call: Call, life: Life): void {
     this.#calls += 1;
     const { method, parameters, outcome } = call;
-    if (method.startsWith("get")) return this.#journal.count(method);
+    this.history.note(call);
+    if (isReading(method)) {
+      life.noteCommit(call);
+      return this.#trace.count(method);
+    }
     const text = "error" in outcome ? `refused: ${(outcome.error as Error).message}` : JSON.stringify(outcome.value);
     const line = `${life.label} ${method} ${JSON.stringify(parameters)} -> ${text}`;
-    if (isIdleClaim(call)) this.#journal.count(line);
-    else this.#journal.note(line);
+    if (isIdleClaim(call)) this.#trace.count(line);
+    else this.#trace.note(line);
     if ("error" in outcome && !(outcome.error instanceof HoldfastError)) throw outcome.error;
     if (method === "release") life.checkRelease(parameters[0] as Lease);
     life.noteCommit(call);
@@ -62,6 +71,7 @@ export class Inspector {
 
   /** Looks at what the last event may have changed, and whether everybody has told what they have to tell. */
   async look(lives: Iterable<Life>): Promise<void> {
+    await this.history.look(this.#world.now, this.#world.wallNow);
     for (const life of lives) life.checkTold();
     const { jumps } = this.#facts;
     const hasJumped = this.#jumps !== jumps;
@@ -99,7 +109,7 @@ export class Inspector {
   }
 }
 
-/** Most claims find nothing, and would hide in the journal what does happen. */
+/** Most claims find nothing, and would hide in the trace what does happen. */
 function isIdleClaim({ method, outcome }: Call): boolean {
   if (method !== "claim" || "error" in outcome) return false;
   const { claims, failed } = outcome.value as ClaimResult;

@@ -1,7 +1,9 @@
 import type { EngineEvent, RunEvent } from "../../src/event.ts";
+import type { Fact } from "../../src/fact.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type {
+  CancelledExecution,
   ClaimRequest,
   ClaimResult,
   Ending,
@@ -9,7 +11,9 @@ import type {
   NewRun,
   PauseRequest,
   PauseResult,
+  RunState,
 } from "../../src/store.ts";
+import type { Cursor, JournalPage } from "../../src/journal.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
@@ -23,8 +27,8 @@ import type { SimProcess } from "./sim_process.ts";
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
-// How long after it was reported progress is kept, in milliseconds, apart from the way to the store.
-const PROGRESS_KEPT_MS = 110;
+// How long after it was made a report is kept, in milliseconds, apart from the way to the store.
+const REPORT_KEPT_MS = 110;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 
@@ -37,6 +41,11 @@ export class Life {
   readonly label: string;
   /** Which code it executes. */
   readonly version: number;
+  /** The states of runs and the places in the journal that the store has answered it, in that order. */
+  readonly states: RunState[] = [];
+  readonly places: Cursor[] = [];
+  /** After which positions it has read a part of the journal that did not reach its end. */
+  readonly partialPages: number[] = [];
   readonly #facts: Facts;
   /** The newest lease of each run that an answer has brought. */
   readonly #held = new Map<string, number>();
@@ -77,6 +86,14 @@ export class Life {
 
   /** A call of this incarnation was committed. */
   noteCommit(call: Call): void {
+    if ("value" in call.outcome && call.outcome.value !== null) {
+      if (call.method === "getRunState") this.states.push(call.outcome.value as RunState);
+      if (call.method === "readJournal") {
+        const { rows, end } = call.outcome.value as JournalPage;
+        if ((rows.at(-1) ?? end).position < end.position) this.partialPages.push(call.parameters[0] as number);
+      }
+      if (call.method === "findCursor") this.places.push(call.outcome.value as Cursor);
+    }
     for (const token of tokensOf(call)) {
       this.#true.add(token);
       if (call.method === "saveStep") this.#savedUnder.set(token, (call.parameters[0] as Lease).generation);
@@ -112,6 +129,11 @@ export class Life {
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
   }
 
+  /** Whether it lives and nobody has told it to stop. */
+  get isWorking(): boolean {
+    return !this.#isStopping && this.process.label === this.label;
+  }
+
   /** The engine is told to stop. */
   noteStopping(timeout: number): void {
     this.#isStopping = true;
@@ -131,23 +153,24 @@ export class Life {
     }
   }
 
-  /** Notes progress that was reported: when nothing goes wrong, it is kept soon. */
-  #noteProgress(run: RunFacts, generation: number, progress: string): void {
-    const reported = { progress, generation };
-    if ((run.reported?.generation ?? 0) <= generation) run.reported = reported;
+  /** Notes what an execution has reported: when nothing goes wrong, the journal tells it soon. */
+  #noteReport(run: RunFacts, generation: number, event: RunEvent): void {
     const { process, label } = this;
     const { world } = process;
     const at = world.now;
+    if (event.type === "run:progress" && (run.reported?.generation ?? 0) <= generation) {
+      run.reported = { progress: JSON.stringify(event.progress), generation };
+    }
     const { calmSince } = this.#facts;
     if (calmSince === null || at - calmSince < LATE_ANSWERS_MS) return;
-    world.after(PROGRESS_KEPT_MS + this.#facts.latency, null, () => {
-      const isOver = run.reported !== reported || run.state?.run.status !== "running" ||
-        run.state.run.leaseGeneration !== generation || process.label !== label || process.pausedUntil > at;
-      const kept = JSON.stringify(run.state?.run.progress);
+    world.after(REPORT_KEPT_MS + this.#facts.latency, null, () => {
+      const isOver = run.state?.run.status !== "running" || run.state.run.leaseGeneration !== generation ||
+        process.label !== label || process.pausedUntil > at;
       this.#facts.expect(
-        isOver || kept === progress,
+        isOver || run.entries.some(({ fact }) => tellsOf(fact, event)),
         "progress",
-        () => `${run.request.id} has reported ${progress} ${world.now - at} ms ago, kept is ${kept}`,
+        () =>
+          `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
       );
     });
   }
@@ -211,9 +234,7 @@ export class Life {
     if (isOfExecution(event)) {
       const isLost = this.#lost.has(`${runId} ${generation}`);
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
-    }
-    if (type === "run:progress") {
-      this.#noteProgress(this.#facts.run(runId), generation, JSON.stringify(event.progress));
+      this.#noteReport(this.#facts.run(runId), generation, event);
     }
     if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
     const token = this.#tokenOf(event, generation);
@@ -331,6 +352,23 @@ function leaseKey({ runId, generation }: Lease): string {
   return `${runId} ${generation}`;
 }
 
+/** Whether a fact is that of a report; the beginning of an attempt may be told with its end. */
+function tellsOf(fact: Fact, event: RunEvent): boolean {
+  switch (fact[1]) {
+    case "progressed":
+      return event.type === "run:progress" && JSON.stringify(fact[3]) === JSON.stringify(event.progress);
+    case "logged":
+      return event.type === "log:write" && isoTime(fact[2]) === event.timestamp && fact[5] === event.message;
+    case "step_started":
+      return event.type === "step:start" && fact[3] === event.stepName && fact[5] === event.attempt;
+    case "step_completed":
+    case "step_failed":
+      return event.type === "step:start" && fact[2] === event.stepName && fact[4] === event.attempt;
+    default:
+      return false;
+  }
+}
+
 /** Whether an event tells of what an execution does, and not of what was committed. */
 function isOfExecution({ type }: RunEvent): boolean {
   return type === "step:start" || type === "run:progress" || type === "log:write";
@@ -407,7 +445,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     }
     case "cancel": {
       const run = outcome.value as Run | null;
-      const executing = parameters[2] as { name: string }[];
+      const executing = (parameters[2] as CancelledExecution | null)?.steps ?? [];
       if (run === null) return [];
       return [`run:cancel ${run.id}`, ...executing.map(({ name }) => `step:cancel ${run.id} ${name}`)];
     }

@@ -1,4 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
+import { JournalReader } from "../../src/engine/journal_reader.ts";
+import { type Fact, toFact } from "../../src/fact.ts";
+import { latestProgress } from "../../src/report.ts";
+import { MemoryJournal } from "../../src/stores/memory_journal.ts";
+import { MemoryRuns } from "../../src/stores/memory_runs.ts";
+import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
+import { NotedFacts } from "../../src/stores/sqlite_noted_facts.ts";
+import { AUTH } from "./auth.ts";
 import { ConflictError, HoldfastError, LeaseLostError, StoreError, WaitExpiredError } from "../../src/error.ts";
 import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
@@ -29,6 +38,10 @@ export interface Mutant {
   host?: (host: Host) => Host;
   /** Hooks that do not what they should. */
   auth?: Partial<HandlerAuth<string>>;
+  /** Replaces code of the project itself, until the returned function is called. */
+  code?: () => () => void;
+  /** Whether it is looked for over `sqlite`. */
+  isOfSqlite?: boolean;
   /** What serves HTTP, made wrong. */
   fetch?: (fetch: Respond) => Respond;
 }
@@ -44,7 +57,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 86,
+    from: 127,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
@@ -60,9 +73,9 @@ export const MUTANTS: readonly Mutant[] = [
     store: over((store) => ({
       renew: async (renewals, leaseMs) => {
         const leases = await store.getLeases();
-        const newest = renewals.map(({ lease, progress }) => ({
+        const newest = renewals.map(({ lease, reports }) => ({
           lease: leases.find(({ runId }) => runId === lease.runId) ?? lease,
-          progress,
+          reports,
         }));
         return await store.renew(newest, leaseMs);
       },
@@ -72,8 +85,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a refusal is taken for success",
     rule: "a refused write is told",
     store: over((store) => ({
-      saveStep: (lease, step, progress) =>
-        store.saveStep(lease, step, progress).catch((error) => {
+      saveStep: (lease, step, reports) =>
+        store.saveStep(lease, step, reports).catch((error) => {
           if (!(error instanceof LeaseLostError) || step.result.status === "retrying") throw error;
           return { recordedNo: 1, retry: null };
         }),
@@ -83,18 +96,18 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a step is acknowledged and lost",
     rule: "what was acknowledged is kept",
     store: over((store, chance) => ({
-      saveStep: (lease, step, progress) =>
+      saveStep: (lease, step, reports) =>
         step.result.status !== "retrying" && chance.happens(0.05)
           ? Promise.resolve({ recordedNo: 1, retry: null })
-          : store.saveStep(lease, step, progress),
+          : store.saveStep(lease, step, reports),
     })),
   },
   {
     name: "an end is told before it is committed",
     rule: "an event follows its commit",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) => {
-        store.finish(lease, ending, progress).catch(() => {});
+      finish: (lease, ending, reports) => {
+        store.finish(lease, ending, reports).catch(() => {});
         return Promise.resolve();
       },
     })),
@@ -103,8 +116,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an error of the store fails the run",
     rule: "a store that cannot answer says nothing about the run",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) =>
-        store.saveStep(lease, step, progress).catch((error) => {
+      saveStep: (lease, step, reports) =>
+        store.saveStep(lease, step, reports).catch((error) => {
           throw error instanceof StoreError ? new HoldfastError("internal", "database is locked") : error;
         }),
     })),
@@ -166,12 +179,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run lets go of its key at once",
+    from: 199,
     rule: "a key is kept until its worker has noticed",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) => {
         const lease = (await store.getLeases()).find((lease) => lease.runId === runId);
         const run = await store.cancel(runId, requestId, executing);
-        if (run !== null && lease !== undefined) await store.release(lease);
+        if (run !== null && lease !== undefined) await store.release(lease, []);
         return run;
       },
     })),
@@ -249,10 +263,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a retry comes too early",
     rule: "a retry waits for its delay",
     store: over((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
-        if (result.status !== "retrying") return store.saveStep(lease, step, progress);
-        return store.saveStep(lease, { ...step, result: { ...result, delayMs: result.delayMs / 2 } }, progress);
+        if (result.status !== "retrying") return store.saveStep(lease, step, reports);
+        return store.saveStep(lease, { ...step, result: { ...result, delayMs: result.delayMs / 2 } }, reports);
       },
     })),
   },
@@ -317,7 +331,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody looks for leases that stand still",
-    from: 108,
+    from: 289,
     rule: "a clock that was set back strands no run",
     client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
   },
@@ -386,26 +400,26 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an output is not kept",
     rule: "a run ends as its function did",
     store: over((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, progress),
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, reports),
     })),
   },
   {
     name: "an error is worded anew",
     rule: "a run ends as its function did",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, progress),
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, reports),
     })),
   },
   {
     name: "a step is recorded with another result",
     rule: "what is recorded is what the function of the step did",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const changed = result.status === "completed" ? { ...result, output: '"another"' } : result;
-        return store.saveStep(lease, { ...step, result: changed }, progress);
+        return store.saveStep(lease, { ...step, result: changed }, reports);
       },
     })),
   },
@@ -413,12 +427,12 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a last attempt is followed by another",
     rule: "a step has so many attempts, and no more",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const changed = result.status === "failed"
           ? { status: "retrying" as const, failure: result.failure, delayMs: 1 }
           : result;
-        return store.saveStep(lease, { ...step, result: changed }, progress);
+        return store.saveStep(lease, { ...step, result: changed }, reports);
       },
     })),
   },
@@ -498,7 +512,7 @@ export const MUTANTS: readonly Mutant[] = [
         const result = await store.claim(request);
         const resumed = result.claims.filter(({ pauses }) => pauses.length > 0);
         if (resumed.length === 0 || resumed.length === result.claims.length) return result;
-        for (const { lease } of resumed) await store.release(lease);
+        for (const { lease } of resumed) await store.release(lease, []);
         return { ...result, claims: result.claims.filter((claim) => !resumed.includes(claim)) };
       },
     })),
@@ -544,8 +558,8 @@ export const MUTANTS: readonly Mutant[] = [
     rule: "K2: while a key is free the first run of each job is ready",
     database: (store, database) =>
       double(store, {
-        finish: async (lease, ending, progress) => {
-          await store.finish(lease, ending, progress);
+        finish: async (lease, ending, reports) => {
+          await store.finish(lease, ending, reports);
           const key = lease.concurrencyKey;
           database.prepare("UPDATE holdfast_runs SET place = 'B' WHERE place = 'R' AND concurrency_key = ?").run(key);
         },
@@ -669,8 +683,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "what could not be written is told as done",
     rule: "a full disk is no success",
     client: overClient((store) => ({
-      finish: (lease, ending, progress) =>
-        store.finish(lease, ending, progress).catch((error) => {
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending, reports).catch((error) => {
           if (!(error instanceof StoreError)) throw error;
         }),
     })),
@@ -679,10 +693,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a step is known by its position",
     rule: "new code may add and move steps",
     store: over((store) => ({
-      saveStep: async (lease, step, progress) => {
+      saveStep: async (lease, step, reports) => {
         const recorded = await store.getSteps(lease.runId);
         const isMoved = recorded?.some(({ name, index }) => index === step.index && name !== step.name);
-        return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, progress);
+        return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, reports);
       },
       claim: async (request) => {
         const result = await store.claim(request);
@@ -785,10 +799,10 @@ export const MUTANTS: readonly Mutant[] = [
     name: "an engine asks for no delay",
     rule: "a retry waits for its delay",
     client: overClient((store) => ({
-      saveStep: (lease, step, progress) => {
+      saveStep: (lease, step, reports) => {
         const { result } = step;
         const hurried = result.status === "retrying" ? { ...result, delayMs: 0 } : result;
-        return store.saveStep(lease, { ...step, result: hurried }, progress);
+        return store.saveStep(lease, { ...step, result: hurried }, reports);
       },
     })),
   },
@@ -881,7 +895,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 113,
+    from: 137,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },
@@ -899,14 +913,231 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "progress is lost at the end",
     rule: "the last progress is kept",
-    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, null) })),
+    client: overClient((store) => ({ finish: (lease, ending) => store.finish(lease, ending, []) })),
   },
   {
     name: "a renewal forgets the progress",
     rule: "progress is kept soon",
     client: overClient((store) => ({
-      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, progress: null })), leaseMs),
+      renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, reports: [] })), leaseMs),
     })),
+  },
+  {
+    name: "facts are kept after a rollback",
+    from: 72,
+    rule: "J2: what was not committed is not in the journal",
+    isOfSqlite: true,
+    code: () => {
+      let lost: readonly Fact[] = [];
+      const undoFacts = replace(NotedFacts.prototype, (original) => ({
+        clear() {
+          lost = this.all;
+          original.clear.call(this);
+        },
+      }));
+      const undoDatabase = replace(SqliteDatabase.prototype, (original) => ({
+        rollBack() {
+          original.rollBack.call(this);
+          this.facts.note(...lost);
+        },
+      }));
+      return () => {
+        undoFacts();
+        undoDatabase();
+      };
+    },
+  },
+  {
+    name: "facts are kept after a refusal",
+    rule: "J2: a call that is refused notes nothing",
+    code: () => {
+      const undoJournal = replace(MemoryJournal.prototype, () => ({ rollBack() {} }));
+      const undoRuns = replace(MemoryRuns.prototype, (original) => ({
+        getUnder(lease) {
+          const run = this.get(lease.runId);
+          if (run !== undefined && this.findUnder(lease) === undefined) this.journal.note([run.seq, "failed"]);
+          return original.getUnder.call(this, lease);
+        },
+      }));
+      return () => {
+        undoJournal();
+        undoRuns();
+      };
+    },
+  },
+  {
+    name: "facts are noted again when a call is repeated",
+    rule: "J2: what is repeated is told once",
+    code: () => {
+      const noted = new Map<string, readonly Fact[]>();
+      let last: Fact[] = [];
+      let again: readonly Fact[] = [];
+      const undoJournal = replace(MemoryJournal.prototype, (original) => ({
+        note(...facts) {
+          last.push(...facts);
+          original.note.call(this, ...facts);
+        },
+        commit(now) {
+          original.note.call(this, ...again);
+          original.commit.call(this, now);
+        },
+      }));
+      const undoStore = replace(MemoryStore.prototype, (original) => ({
+        saveStep(lease, step, reports) {
+          const key = JSON.stringify([lease, step.name, step.attempts]);
+          last = [];
+          again = noted.get(key) ?? [];
+          const saved = original.saveStep.call(this, lease, step, reports);
+          again = [];
+          if (last.length > 0 && !noted.has(key)) noted.set(key, last);
+          return saved;
+        },
+      }));
+      return () => {
+        undoJournal();
+        undoStore();
+      };
+    },
+  },
+  {
+    name: "reports are kept again when a call is repeated",
+    rule: "J2: a report is told once",
+    code: () =>
+      replace(MemoryRuns.prototype, (original) => ({
+        takeReports(run, reports) {
+          original.takeReports.call(this, run, reports);
+          return run.lease === null ? [] : [...reports];
+        },
+      })),
+  },
+  {
+    name: "reports that come again set the progress back",
+    from: 318,
+    rule: "J3: the progress of a run is the latest in the journal",
+    code: () =>
+      replace(MemoryRuns.prototype, (original) => ({
+        takeReports(run, reports) {
+          const added = original.takeReports.call(this, run, reports);
+          const progress = latestProgress(reports);
+          if (run.lease !== null && progress !== null) run.progress = JSON.stringify(progress);
+          return added;
+        },
+      })),
+  },
+  {
+    name: "a report follows the end of its run",
+    rule: "J2: nothing is reported after the end",
+    code: () => {
+      let held: Fact[] = [];
+      const undoRuns = replace(MemoryRuns.prototype, () => ({
+        noteReports(run, reports) {
+          held = this.takeReports(run, reports).map((report) => toFact(run.seq, report));
+        },
+      }));
+      const undoJournal = replace(MemoryJournal.prototype, (original) => ({
+        commit(now) {
+          this.note(...held);
+          held = [];
+          original.commit.call(this, now);
+        },
+      }));
+      return () => {
+        undoRuns();
+        undoJournal();
+      };
+    },
+  },
+  {
+    name: "the state of a run and its place are read at two moments",
+    rule: "J4: after the state of a run comes what is not in it",
+    client: overClient((store) => ({
+      getRunState: async (runId) => {
+        const state = await store.getRunState(runId);
+        const place = await store.findCursor(null);
+        return state === null ? null : { ...state, place: place! };
+      },
+    })),
+  },
+  {
+    name: "a trim goes unnoticed",
+    rule: "J1: who reads what is gone is told so",
+    code: () =>
+      replace(MemoryJournal.prototype, (original) => ({
+        read(after, maxLength) {
+          let page = original.read.call(this, after, maxLength);
+          for (let from = after + 1; page === null && from <= this.end.position; from++) {
+            page = original.read.call(this, from, maxLength);
+          }
+          return page;
+        },
+      })),
+  },
+  {
+    name: "the newest row is trimmed if it is large",
+    from: 73,
+    rule: "J7: the newest row is kept",
+    code: () =>
+      replace(MemoryJournal.prototype, (original) => ({
+        read(after, maxLength) {
+          const page = original.read.call(this, after, maxLength);
+          const { position, facts } = page?.rows.at(-1) ?? { position: -1, facts: [] };
+          return position === this.end.position && JSON.stringify(facts).length > 1_000 ? null : page;
+        },
+      })),
+  },
+  {
+    name: "a cursor is known by its position alone",
+    rule: "J5: a cursor of another journal is none",
+    code: () =>
+      replace(MemoryJournal.prototype, (original) => ({
+        find(cursor) {
+          const row = cursor === null ? undefined : this.read(cursor.position - 1, 1)?.rows[0];
+          const isRow = row !== undefined && row.position === cursor?.position;
+          return original.find.call(this, isRow ? { position: row.position, at: row.at } : cursor);
+        },
+      })),
+  },
+  {
+    name: "an id comes before its data",
+    rule: "J5: an id covers what came before it",
+    fetch: withStreams((messages) => {
+      const isId = (message: string) => message.startsWith("id:");
+      return [...messages.filter(isId), ...messages.filter((message) => !isId(message))];
+    }),
+  },
+  {
+    name: "a stream that is resumed shows all tenants' runs",
+    rule: "J6: what is replayed passes the same scope",
+    auth: {
+      authenticate: (request) => {
+        const isResumed = request.headers.has("last-event-id") || request.url.includes("lastEventId");
+        return `${request.headers.get("x-org")}${isResumed ? "*" : ""}`;
+      },
+      tenant: (org) => org.replace("*", ""),
+      onRunAccess: (org, run, ...rest) => AUTH.onRunAccess!(org.replace("*", ""), run, ...rest),
+      scopeRuns: (org, filter) => org.endsWith("*") ? filter : { ...filter, labels: { ...filter.labels, org } },
+    },
+  },
+  {
+    name: "streams that share a channel begin where its first one did",
+    from: 340,
+    rule: "J4: a stream leaves nothing out",
+    code: () =>
+      replace(JournalReader.prototype, () => ({
+        get readPlace() {
+          return null;
+        },
+      })),
+  },
+  {
+    name: "a follower is attached too late",
+    rule: "J4: a stream leaves nothing out",
+    code: () => attachingAt(3),
+  },
+  {
+    name: "a follower is attached too early",
+    rule: "J4: a stream tells each fact once",
+    code: () => attachingAt(-3),
   },
   {
     name: "timers are lost",
@@ -917,6 +1148,27 @@ export const MUTANTS: readonly Mutant[] = [
     }),
   },
 ];
+
+/** Replaces methods of a class until the returned function is called. */
+function replace<T extends object>(prototype: T, methods: (original: T) => Partial<T> & ThisType<T>): () => void {
+  const descriptors = Object.getOwnPropertyDescriptors(prototype);
+  const original = Object.create(null, descriptors) as T;
+  const replaced = Object.getOwnPropertyDescriptors(methods(original));
+  const names = Object.keys(replaced) as (keyof T)[];
+  for (const name of names) Object.defineProperty(prototype, name, { ...replaced[name as never], configurable: true });
+  return () => {
+    for (const name of names) Object.defineProperty(prototype, name, descriptors[name]!);
+  };
+}
+
+/** Followers are attached so many facts after their place. */
+function attachingAt(facts: number): () => void {
+  return replace(JournalReader.prototype, (original) => ({
+    attach(follower, { position, at }) {
+      return original.attach.call(this, follower, { position: Math.max(0, position + facts), at });
+    },
+  }));
+}
 
 /** A store with some methods made wrong. */
 function double(store: Store, methods: Partial<Store>): Store {

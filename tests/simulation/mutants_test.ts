@@ -10,7 +10,7 @@ for (const mutant of MUTANTS) {
   Deno.test(`a simulation notices when ${mutant.name}`, async () => {
     for (let tried = 0; tried < SEEDS; tried++) {
       const seed = ((mutant.from ?? 1) - 1 + tried) % SEEDS + 1;
-      const store = mutant.database === undefined ? "memory" : "sqlite";
+      const store = mutant.database === undefined && !mutant.isOfSqlite ? "memory" : "sqlite";
       const { violation } = await simulate({ seed, store, mutant });
       if (violation === null) continue;
       assert.notEqual(violation.invariant, "error", violation.message); // which says that something broke, not what

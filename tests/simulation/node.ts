@@ -10,7 +10,7 @@ import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
 import { anything } from "../support/for_each_store.ts";
 import type { Facts } from "./facts.ts";
-import type { Journal } from "./journal.ts";
+import type { Trace } from "./trace.ts";
 import { Life } from "./life.ts";
 import type { Mutant } from "./mutants.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
@@ -26,7 +26,7 @@ export interface NodeDeps {
   seed: number;
   plan: Plan;
   facts: Facts;
-  journal: Journal;
+  trace: Trace;
   store: SharedStore;
   mutant: Mutant | undefined;
   way: Omit<Way, "die">;
@@ -41,6 +41,7 @@ export class Node {
   #life: Life | null = null;
   #isServerless: boolean;
   #isStopping = false;
+  readonly #downListeners = new Set<() => void>();
   /** The job that its next start does not know. */
   without: string | null = null;
   /** Which code its next start has: the second has changed the jobs. */
@@ -88,7 +89,7 @@ export class Node {
     this.#isStopping = false;
     this.#life = new Life(process, this.#deps.facts, this.version);
     const without = this.without === null ? "" : ` without ${this.without}`;
-    this.#deps.journal.note(`${process.label} starts with version ${this.version}${without}`);
+    this.#deps.trace.note(`${process.label} starts with version ${this.version}${without}`);
     this.#serve(this.#life);
   }
 
@@ -96,7 +97,7 @@ export class Node {
   kill(downMs: number): void {
     const { process } = this;
     if (!process.isAlive) return;
-    this.#deps.journal.note(`${process.label} is killed`);
+    this.#deps.trace.note(`${process.label} is killed`);
     this.#deps.facts.notice("a process was killed");
     this.#goDown(downMs);
   }
@@ -118,7 +119,7 @@ export class Node {
 
   /** Stops its engine. */
   async stop(timeout: number): Promise<void> {
-    this.#deps.journal.note(`${this.process.label} stops within ${timeout} ms`);
+    this.#deps.trace.note(`${this.process.label} stops within ${timeout} ms`);
     this.#isStopping = true;
     this.#life!.noteStopping(timeout);
     await this.#engine!.stop({ timeout: this.#deps.mutant?.stopTimeout?.(timeout) ?? timeout });
@@ -129,8 +130,15 @@ export class Node {
     this.#isServerless = false;
   }
 
+  /** Calls back when it has died, until the returned function is called. */
+  onDown(listener: () => void): () => void {
+    this.#downListeners.add(listener);
+    return () => void this.#downListeners.delete(listener);
+  }
+
   #goDown(downMs: number): void {
     this.process.kill();
+    for (const listener of [...this.#downListeners]) listener();
     this.#engine = null;
     this.#fetch = null;
     this.process.world.after(downMs, null, () => this.start());
@@ -149,8 +157,19 @@ export class Node {
     });
     this.#engine = engine;
     const auth = { ...AUTH, ...mutant?.auth };
-    const handler = createHandler(engine, { basePath: "/jobs", host, auth, onError: this.#hearError.bind(this) });
-    this.#fetch = mutant?.fetch?.(handler.fetch) ?? handler.fetch;
+    const options = {
+      basePath: "/jobs",
+      host,
+      limits: plan.maxStreamMs === Infinity ? {} : { maxStreamMs: plan.maxStreamMs },
+      onError: this.#hearError.bind(this),
+    };
+    const { fetch } = createHandler(engine, { ...options, auth });
+    // Without names of tenants events have the numbers of their facts.
+    const { tenant: _tenant, ...nameless } = auth;
+    const streams = plan.countsEvents ? fetch : createHandler(engine, { ...options, auth: nameless }).fetch;
+    const respond: Respond = (request) =>
+      new URL(request.url).pathname.endsWith("/subscribe") ? streams(request) : fetch(request);
+    this.#fetch = mutant?.fetch?.(respond) ?? respond;
     if (this.#isServerless) await this.#workNowAndThen(engine, life);
     await this.#startEngine(engine);
   }
@@ -193,7 +212,7 @@ export class Node {
   }
 
   #job(name: string, life: Life): Job {
-    const { journal } = this.#deps;
+    const { trace } = this.#deps;
     return defineJob({
       name,
       input: anything,
@@ -202,10 +221,11 @@ export class Node {
         let seen = hashText("");
         const witness: BodyWitness = {
           attempts: (action, tools) => {
-            journal.note(`${life.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
+            trace.note(`${life.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
             return body.attempts(action, tools);
           },
           stepped: (name, answer) => body.stepped(name, answer),
+          remark: () => body.remark(),
           sleeps: (name, ms) => body.sleeps(name, ms),
           waits: (name, timeout) => body.waits(name, timeout),
           idles: (turns) => body.idles(turns),
@@ -213,7 +233,7 @@ export class Node {
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           saw: (what) => {
-            journal.note(`${life.label} ${step.runId} saw ${what}`);
+            trace.note(`${life.label} ${step.runId} saw ${what}`);
             seen = hashText(what, seen);
             body.saw(what);
           },

@@ -42,6 +42,14 @@ export type Blow =
 export interface Plan {
   worker: Required<WorkerOptions>;
   retention: Retention;
+  /** How many characters of facts the journal keeps, if the store can be told. */
+  journalLength: number;
+  /** How many characters of facts processes read at once. */
+  pageLength: number;
+  /** How long an event stream may be open, in milliseconds. */
+  maxStreamMs: number;
+  /** Whether event streams number their events by themselves, so that a tenant learns nothing of others. */
+  countsEvents: boolean;
   /** Whether the last process has no worker of its own, and only works off what is due now and then. */
   hasServerless: boolean;
   reliability: Reliability;
@@ -54,6 +62,7 @@ export interface Plan {
 export function makePlan(seed: number): Plan {
   const chance = new Chance(seed, "plan");
   const staleThreshold = chance.pick([300, 400, 600]);
+  const streams = new Chance(seed, "streams");
   return {
     worker: {
       staleThreshold,
@@ -62,6 +71,10 @@ export function makePlan(seed: number): Plan {
       concurrency: 1 + chance.int(5),
       maxAbandonments: chance.happens(0.3) ? 1 + chance.int(3) : 1_000,
     },
+    journalLength: streams.pick([Infinity, Infinity, 1_000, 4_000]),
+    pageLength: streams.pick([Infinity, 500]),
+    maxStreamMs: streams.pick([Infinity, Infinity, 700, 100]),
+    countsEvents: streams.happens(0.5),
     retention: chance.happens(0.2) ? { completed: 500, failed: 1_500 } : {},
     hasServerless: chance.happens(0.3),
     reliability: {
@@ -104,11 +117,23 @@ function makeRequests(chance: Chance): Plan["requests"] {
   const overWeb = chance.pick([0, 0.5, 1]);
   const manner = (): WebManner | null => {
     if (!chance.happens(overWeb)) return null;
-    return { isStranger: chance.happens(0.1), readMs: chance.pick([0, 0, 20, 200]) };
+    return {
+      isStranger: chance.happens(0.1),
+      readMs: chance.pick([0, 0, 20, 200]),
+      resumesBy: chance.pick(["header", "header", "query", null]),
+      foreignId: chance.happens(0.1) ? { position: 1 + chance.int(40), at: 1 + chance.int(1e9) } : null,
+    };
   };
   const add = (count: number, make: () => Request) => {
     for (let i = 0; i < count; i++) {
-      requests.push({ at: when(), process: chance.int(PROCESS_NAMES.length), request: make(), manner: manner() });
+      const request = make();
+      const [at, process] = [when(), chance.int(PROCESS_NAMES.length)];
+      requests.push({ at, process, request, manner: manner() });
+      // Whoever follows does not do it alone.
+      const others = request.ask === "watch" || request.ask === "feed" ? chance.int(4) : 0;
+      for (let other = 0; other < others; other++) {
+        requests.push({ at: at + chance.next() * 40, process, request, manner: manner() });
+      }
     }
   };
   add(8 + chance.int(10), trigger);
@@ -122,7 +147,7 @@ function makeOther(chance: Chance): Request {
     [
       [6, "signal"],
       [1.5, "cancel"],
-      [1, "delete"],
+      [1.5, "delete"],
       [1, "retrigger"],
       [1, "watch"],
       [0.5, "wait"],

@@ -41,6 +41,8 @@ export interface BodyWitness {
   attempts(action: StepAction, tools: StepTools): Promise<string>;
   /** A step was answered, with its value or the message of its failure. */
   stepped(name: string, answer: { value: string } | { failure: string }): void;
+  /** Something to report that nothing else reports. */
+  remark(): string;
   /** The program is about to sleep. */
   sleeps(name: string, ms: number): void;
   /** The program does something outside of steps, for some turns. */
@@ -152,7 +154,7 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       }
       return;
     case "progress":
-      step.progress(action.current, 100);
+      step.progress(action.current, 100, witness.remark());
       step.log.info("progress", { current: action.current });
       return await witness.idles(action.current % 8);
     case "idle":

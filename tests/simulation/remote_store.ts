@@ -3,6 +3,7 @@ import type { Store } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts } from "./facts.ts";
+import { isReading } from "./is_reading.ts";
 import type { Life } from "./life.ts";
 import type { Misfortune } from "./misfortune.ts";
 
@@ -21,6 +22,8 @@ export interface Way {
   reliability: Reliability;
   misfortune: Misfortune;
   facts: Facts;
+  /** How many characters of the journal are read at once. */
+  pageLength: number;
   /** Whether the store is out of reach now. */
   isOut(): boolean;
   /** Whether there is no room on its disk now. */
@@ -45,6 +48,9 @@ export function remoteStore(store: Store, life: Life, way: Way): Store {
   return new Proxy(store, {
     get(_, method) {
       if (LOCAL.has(method) || typeof method === "symbol") return undefined;
+      if (method === "readJournal") {
+        return (after: number) => send(store, { method, parameters: [after, way.pageLength], no: ++calls }, life, way);
+      }
       return (...parameters: unknown[]) => send(store, { method, parameters, no: ++calls }, life, way);
     },
   });
@@ -71,7 +77,7 @@ function send(
     const arrives = chance.happens(0.5) ? null : process;
     world.after(travel(), arrives, () => {
       if (way.isOut()) return answer(() => reject(new StoreError("The store is out of reach")));
-      if (!way.hasDisk && way.isDiskFull() && !method.startsWith("get")) {
+      if (!way.hasDisk && way.isDiskFull() && !isReading(method)) {
         facts.notice("a full disk refused a write");
         return answer(() => reject(new StoreError("The disk is full")));
       }

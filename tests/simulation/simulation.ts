@@ -1,7 +1,7 @@
 import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
-import { Journal } from "./journal.ts";
+import { Trace } from "./trace.ts";
 import { Misfortune, type Selection } from "./misfortune.ts";
 import type { Mutant } from "./mutants.ts";
 import { Node } from "./node.ts";
@@ -62,8 +62,10 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const store = await makeStore(options.store, world, options.mutant);
-  const simulation = new Simulation(options, world, store);
+  const plan = makePlan(options.seed);
+  const restore = options.mutant?.code?.() ?? (() => {});
+  const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
+  const simulation = new Simulation(options, plan, world, store);
   // A promise that was rejected and that nobody listens to would end a real process.
   const stray = (event: PromiseRejectionEvent) => {
     event.preventDefault();
@@ -76,6 +78,7 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
     simulation.facts.violation ??= error instanceof Violation ? error : new Violation("error", (error as Error).stack!);
   } finally {
     globalThis.removeEventListener("unhandledrejection", stray);
+    restore();
     await store.close();
   }
   return simulation.verdict;
@@ -86,7 +89,7 @@ class Simulation {
   readonly #seed: number;
   readonly #plan: Plan;
   readonly #world: World;
-  readonly #journal: Journal;
+  readonly #trace: Trace;
   readonly #misfortune: Misfortune;
   readonly #store: SharedStore;
   readonly #inspector: Inspector;
@@ -99,20 +102,21 @@ class Simulation {
 
   constructor(
     { seed, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
+    plan: Plan,
     world: World,
     store: SharedStore,
   ) {
-    const plan = makePlan(seed);
     const facts = new Facts(plan.worker.concurrency, plan.reliability.latency);
     this.facts = facts;
-    const journal = new Journal(keptLines, () => world.now);
+    const trace = new Trace(keptLines, () => world.now);
     const misfortune = new Misfortune(selection);
-    const inspector = new Inspector(facts, world, journal, store);
+    const inspector = new Inspector(facts, world, trace, store);
     const way = {
       seed,
       reliability: plan.reliability,
       misfortune,
       facts,
+      pageLength: plan.pageLength,
       isOut: () => this.#outUntil > world.now,
       isDiskFull: () => this.#fullUntil >= world.now,
       hasDisk: store.fillDisk !== undefined,
@@ -121,30 +125,42 @@ class Simulation {
     this.#seed = seed;
     this.#plan = plan;
     this.#world = world;
-    this.#journal = journal;
+    this.#trace = trace;
     this.#misfortune = misfortune;
     this.#store = store;
     this.#inspector = inspector;
     this.#nodes = PROCESS_NAMES.map((name, at) => {
       const isServerless = plan.hasServerless && at === PROCESS_NAMES.length - 1;
       const process = new SimProcess(name, world, seed);
-      return new Node(process, isServerless, { seed, plan, facts, journal, store, mutant, way });
+      return new Node(process, isServerless, { seed, plan, facts, trace, store, mutant, way });
     });
     const { latency } = plan.reliability;
-    this.#clients = new Clients(this.#nodes, { seed, latency, world, facts, journal, misfortune });
+    const { history } = inspector;
+    this.#clients = new Clients(this.#nodes, {
+      seed,
+      latency,
+      world,
+      facts,
+      history,
+      trace,
+      misfortune,
+      countsEvents: plan.countsEvents,
+      streamsEnd: () =>
+        plan.maxStreamMs < Infinity || store.journalLength < Infinity || (store.trimsByAge && facts.jumps > 0),
+    });
   }
 
   get verdict(): Verdict {
     return {
       seed: this.#seed,
       violation: this.facts.violation,
-      hash: this.#journal.hash,
+      hash: this.#trace.hash,
       struck: this.#misfortune.struck,
       situations: this.facts.situations,
       events: this.#world.steps,
       calls: this.#inspector.calls,
       simulatedMs: this.#world.now,
-      lastLines: this.#journal.lastLines,
+      lastLines: this.#trace.lastLines,
     };
   }
 
@@ -161,6 +177,7 @@ class Simulation {
     this.#world.after(TROUBLE_MS, null, () => this.#calmDown());
     await this.#runUntil(() => this.#isAtRest());
     if (this.facts.violation !== null) return;
+    this.#clients.leave();
     await this.#stopAll();
     await this.#inspector.lookAtAll();
   }
@@ -180,7 +197,7 @@ class Simulation {
   }
 
   #strike(blow: Blow): void {
-    this.#journal.note(JSON.stringify(blow));
+    this.#trace.note(JSON.stringify(blow));
     switch (blow.blow) {
       case "kill":
         return this.#nodes[blow.process]!.kill(blow.downMs);
@@ -245,7 +262,7 @@ class Simulation {
 
   /** From now on nothing goes wrong; pauses that have begun end by themselves. */
   #calmDown(): void {
-    this.#journal.note("nothing goes wrong any more");
+    this.#trace.note("nothing goes wrong any more");
     this.#calmSince = this.#world.now;
     this.facts.calmSince = this.#world.now;
     this.#misfortune.end();
@@ -270,6 +287,7 @@ class Simulation {
     if (calmMs > 500) this.#clients.signalAll();
     if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
     for (const run of open) this.#checkLease(run);
+    this.#clients.checkFollowings();
     if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
     const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
     this.facts.expect(calmMs < DRAIN_MS && (stalledMs < STALL_MS || open.length === 0), "I9", () => {

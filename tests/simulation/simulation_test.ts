@@ -5,7 +5,7 @@ import type { StoreKind } from "./stores.ts";
 import { describeFailure, Totals } from "./totals.ts";
 
 // A bounded part of what `deno task simulate` does for as long as one likes.
-const MEMORY_SEEDS = 160;
+const MEMORY_SEEDS = 260;
 const SQLITE_SEEDS = 10;
 const TWIN_SEEDS = 1;
 

@@ -22,6 +22,12 @@ export interface SharedStore {
   open(host: Host): Promise<Store>;
   /** Reads what is committed, past everything that can go wrong. */
   truth: Store;
+  /** How many characters of facts its journal keeps. */
+  journalLength: number;
+  /** Whether it also trims what is old. */
+  trimsByAge: boolean;
+  /** Whether rows of runs and steps are facts: they are gone with their run. */
+  hasRowFacts: boolean;
   /** A number that changes with each change. */
   countChanges(): Promise<number>;
   /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
@@ -35,15 +41,23 @@ export interface SharedStore {
 export type Fault = Pick<Mutant, "store" | "database">;
 
 /** Makes an empty store, with a fault if one is given. */
-export async function makeStore(kind: StoreKind, world: World, fault: Fault = {}): Promise<SharedStore> {
+export async function makeStore(
+  kind: StoreKind,
+  world: World,
+  fault: Fault = {},
+  journalLength = Infinity,
+): Promise<SharedStore> {
   const host = worldHost(world);
   if (kind === "sqlite") return await makeSqlite(host, fault);
   if (kind === "twin") return await makeTwin(host, fault);
-  const make = (host: Host) => new MemoryStore({ host });
+  const make = (host: Host) => new MemoryStore({ host, journalLength });
   const store = fault.store?.(make, host) ?? make(host);
   return {
     open: () => Promise.resolve(store),
     truth: store,
+    journalLength,
+    trimsByAge: false,
+    hasRowFacts: false,
     countChanges: () => store.getVersion(),
     findFault: () => null,
     close: () => store.close(),
@@ -65,6 +79,9 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     // The store has one clock, whatever those of its processes show.
     open: async ({ ...rest }) => answeringInOrder(await openSqlite(database, { ...rest, now: host.now }, fault)),
     truth,
+    journalLength: Infinity,
+    trimsByAge: true,
+    hasRowFacts: true,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     // It is full at the size that it has: what fits in free pages can still be written.
@@ -121,6 +138,9 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
   return {
     open: () => Promise.resolve(twin.store),
     truth: twin.store,
+    journalLength: Infinity,
+    trimsByAge: false,
+    hasRowFacts: false,
     countChanges: () => twin.countChanges(),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),

@@ -1,6 +1,8 @@
 import { Chance } from "../support/chance.ts";
 import type { Facts } from "./facts.ts";
-import type { Journal } from "./journal.ts";
+import type { Following } from "./following.ts";
+import type { History } from "./history.ts";
+import type { Trace } from "./trace.ts";
 import type { Misfortune } from "./misfortune.ts";
 import type { Node } from "./node.ts";
 import type { World } from "./world.ts";
@@ -11,8 +13,17 @@ export interface WebDeps {
   latency: number;
   world: World;
   facts: Facts;
-  journal: Journal;
+  trace: Trace;
   misfortune: Misfortune;
+  history: History;
+  /** What clients follow that read as fast as they can. */
+  followings: Set<Following>;
+  /** Whether event streams number their events by themselves. */
+  countsEvents: boolean;
+  /** Whether streams may end before their run, although nothing goes wrong. */
+  streamsEnd: () => boolean;
+  /** Ends all streams: the clients leave. */
+  leave: AbortSignal;
 }
 
 /** What a client asks for over HTTP. */
@@ -21,12 +32,13 @@ export interface WebRequest {
   path: string;
   /** Which tenant asks. */
   org: string;
+  headers?: Record<string, string>;
   /** Sent as JSON. */
   body?: object;
 }
 
 /** The statuses that a client may be answered that asks for something sensible. */
-const STATUSES = new Set([200, 403, 404, 409, 410, 503]);
+const STATUSES = new Set([200, 204, 403, 404, 409, 410, 503]);
 
 /** The way between clients and the handlers of processes: it takes its time, and answers get lost. */
 export class Web {
@@ -39,7 +51,7 @@ export class Web {
   }
 
   /** Asks a process. The answer is `null` when none comes: the process is down, or the connection breaks. */
-  async send(node: Node, { method, path, org, body }: WebRequest): Promise<Response | null> {
+  async send(node: Node, { method, path, org, headers, body }: WebRequest): Promise<Response | null> {
     const { seed, world, latency, facts, misfortune } = this.#deps;
     const name = `HTTP ${++this.#sent}`;
     const chance = new Chance(seed, name);
@@ -50,7 +62,7 @@ export class Web {
     const response = await node.fetch(
       new Request(`http://localhost/jobs${path}`, {
         method,
-        headers: { "x-org": org },
+        headers: { ...headers, "x-org": org },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       }),
     );

@@ -1,41 +1,35 @@
-import { isLastEvent, type RunEvent } from "../../src/event.ts";
 import type { ClientRun } from "../../src/run.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
-import { readEvents } from "../support/read_events.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
-import { ORGS, type Request, TROUBLE_MS } from "./plan.ts";
-import { LAST_EVENTS, Story } from "./story.ts";
+import { ORGS, type Request } from "./plan.ts";
+import { type FollowManner, StreamDoor } from "./stream_door.ts";
 import { Web, type WebDeps, type WebRequest } from "./web.ts";
 
 /** How a client asks over HTTP. */
-export interface WebManner {
+export interface WebManner extends FollowManner {
   /** Whether it is another tenant than the one whose run it asks for. */
   isStranger: boolean;
-  /** How long it takes to read a piece of a stream, in milliseconds. */
-  readMs: number;
 }
 
 const POLL_MS = 200;
 // How many runs are listed.
 const PAGE = 5;
-// By then a process that answers with a stream of a run has read it.
-const FIRST_READ_MS = 500;
-// So long no process fails to look at the store, or to tell what it has seen.
-const LONG_MS = 2_000;
 
 /** Asks processes over HTTP. Each function answers what came of it, or `null` if there was no answer. */
 export class WebDoor {
   readonly #deps: WebDeps;
   readonly #web: Web;
+  readonly #streams: StreamDoor;
   /** The receipts of accepted signals, as they were first given. */
   readonly #receipts = new Map<string, string>();
 
   /** Has asked for nothing yet. */
-  constructor(deps: WebDeps) {
+  constructor(deps: WebDeps, nodes: readonly Node[]) {
     this.#deps = deps;
     this.#web = new Web(deps);
+    this.#streams = new StreamDoor(deps, this.#web, nodes);
   }
 
   /** Triggers a run. */
@@ -220,85 +214,37 @@ export class WebDoor {
 
   /** Follows a run to its end. */
   async watch(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
-    const { facts, misfortune, world } = this.#deps;
+    const { leave, facts } = this.#deps;
     const { id } = run.request;
-    const { label } = node.process;
     const org = this.#orgFor(run, manner);
-    const isCalm = misfortune.isOver;
-    const response = await this.#web.send(node, { method: "GET", path: `/subscribe?runId=${id}`, org });
-    if (response === null || response.status === 503) return null;
-    if (manner.isStranger) return this.#turnedAway(response.status, 404, "a stream");
-    if (response.status !== 200) return this.#refused(response.status, { 404: run.isDeleted }, `a stream of ${id}`);
-    const story = new Story(facts, run, label);
-    world.after(FIRST_READ_MS, node.process, () => story.begin());
-    for await (const event of this.#read(response, manner)) story.hear(event);
-    if (node.process.label !== label || node.isStopping) return "stopped";
-    const isWhole = story.last !== null && isLastEvent(story.last);
-    if (!isWhole && !isCalm) return null; // the run could not be read: the client comes back
-    const { status } = run.state!.run;
-    facts.expect(
-      run.isDeleted || story.last?.type === LAST_EVENTS[status],
-      "I9",
-      () => `the stream of ${id}, which is ${status}, ended with ${story.last?.type}`,
-    );
-    story.end();
-    facts.notice("a run was followed over HTTP to its end");
-    return `${id} ${story.last?.type}`;
+    const wanted = { shows: { run }, path: `/subscribe?runId=${id}`, org, leave };
+    const { status, of } = await this.#streams.follow(node, wanted, manner);
+    if (status === null) return null;
+    if (manner.isStranger) return this.#turnedAway(status, 404, "a stream");
+    if (status === 200 || status === 204) {
+      if (!of.isOver) return null;
+      facts.notice("a run was followed over HTTP to its end");
+      return `${id} ${of.heard} events`;
+    }
+    return this.#refused(status, { 404: run.isDeleted }, `a stream of ${id}`);
   }
 
   /** Follows all runs of a tenant for a while. */
   async feed(node: Node, ms: number, manner: WebManner): Promise<string | null> {
-    const { facts, world } = this.#deps;
+    const { facts, world, misfortune } = this.#deps;
     const org = ORGS[manner.isStranger ? 1 : 0];
-    const { label } = node.process;
-    const response = await this.#web.send(node, { method: "GET", path: "/runs/subscribe", org });
-    if (response === null || response.status === 503) return null;
-    const stories = new Map<string, Story>();
     const leave = new AbortController();
     world.after(ms, null, () => leave.abort());
-    // What ends in this time, in which nothing goes wrong any more, has to be told before the stream is left.
-    let open: RunFacts[] = [];
-    let ended: RunFacts[] = [];
-    const noteOpen = () => open = facts.open().filter(({ request }) => request.labels.org === org);
-    // What ends before the process has looked for the first time, after it was paused perhaps, is old news.
-    world.after(Math.max(LONG_MS, TROUBLE_MS - world.now), node.process, () => {
-      world.after(FIRST_READ_MS, node.process, noteOpen);
-    });
-    world.after(ms - LONG_MS, null, () => ended = open.filter(({ hasEnded }) => hasEnded));
-    let heard = 0;
-    for await (const event of this.#read(response, manner, leave.signal)) {
-      const run = facts.run(event.runId);
-      const isOwn = run.request.labels.org === org;
-      facts.expect(isOwn, "I8", () => `${org} hears ${event.type} of ${event.runId}, which is not its own`);
-      facts.expect(!("input" in event), "I8", () => `a stream of all runs tells ${JSON.stringify(event)}`);
-      if (ABOUT_WHAT_ENDED.has(event.type)) continue;
-      let story = stories.get(event.runId);
-      if (story === undefined) stories.set(event.runId, story = new Story(facts, run, label));
-      story.hear(event);
-      heard += 1;
-    }
-    if (heard > 0) facts.notice("all runs of a tenant were followed over HTTP");
-    const isWhole = leave.signal.aborted && manner.readMs === 0 && node.process.label === label;
-    for (const { request: { id }, isDeleted } of isWhole ? ended : []) {
-      const last = stories.get(id)?.last ?? null;
-      const isTold = isDeleted || (last !== null && isLastEvent(last));
-      facts.expect(isTold, "I17", () => `the stream of all runs in ${label} told ${last?.type} of ${id} as its last`);
-      facts.notice("a stream of all runs told of all ends");
-    }
-    return `${heard} events`;
-  }
-
-  async *#read(response: Response, { readMs }: WebManner, leave?: AbortSignal): AsyncGenerator<RunEvent> {
-    for await (const event of readEvents(response, leave)) {
-      this.#deps.facts.expect(
-        !("thrown" in event),
-        "promise 10",
-        () => `a client is told what was thrown: ${event.type}`,
-      );
-      this.#deps.journal.note(`a client hears ${JSON.stringify(event)}`);
-      yield event;
-      if (readMs > 0) await this.#deps.world.pass(readMs);
-    }
+    const wanted = {
+      shows: { org },
+      path: "/runs/subscribe",
+      org,
+      leave: AbortSignal.any([leave.signal, this.#deps.leave]),
+    };
+    const { status, of } = await this.#streams.follow(node, wanted, manner);
+    if (of.heard > 0) facts.notice("all runs of a tenant were followed over HTTP");
+    if (of.heard > 0 && misfortune.isOver) facts.notice("all runs of a tenant were followed until nothing went wrong");
+    return status === null ? null : `${of.heard} events`;
   }
 
   async #untilEnded(node: Node, run: RunFacts, org: string): Promise<string | null> {
@@ -360,9 +306,6 @@ const CHANGES = {
   delete: { method: "DELETE", path: "/run" },
   retrigger: { method: "POST", path: "/retrigger" },
 } as const;
-
-// What is told of a run may go on after its end, for whoever follows all runs.
-const ABOUT_WHAT_ENDED = new Set<RunEvent["type"]>(["run:delete", "run:retry", "run:coalesced"]);
 
 function otherThan(own: string): string {
   return ORGS.find((org) => org !== own)!;

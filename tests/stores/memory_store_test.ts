@@ -86,3 +86,17 @@ Deno.test("MemoryStore: await using closes it", async () => {
 
   assert.equal((await store.getRun(run.id))?.status, "pending");
 });
+
+Deno.test("MemoryStore: journalLength bounds how much of the journal is kept, but for the newest row", async () => {
+  const store = new MemoryStore({ journalLength: 1 });
+  await store.enqueue([aRun()]);
+  const first = (await store.findCursor(null))!;
+  await store.enqueue([aRun()]);
+  const second = (await store.findCursor(null))!;
+
+  const all = await store.readJournal(0, 1_000);
+  const newest = await store.readJournal(first.position, 1_000);
+
+  assert.equal(all, null);
+  assert.deepEqual(newest?.rows.map(({ position }) => position), [second.position]);
+});

@@ -4,7 +4,7 @@ import { hashText } from "../support/chance.ts";
 const STACK = /"stack":"(?:[^"\\]|\\.)*",?/g;
 
 /** Writes down what happens, and keeps the end of it. */
-export class Journal {
+export class Trace {
   /** The last things that happened, each in a line. */
   readonly lastLines: string[] = [];
   readonly #keptLines: number;

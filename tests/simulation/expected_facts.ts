@@ -1,0 +1,147 @@
+import type { Fact, FactValue } from "../../src/fact.ts";
+import { coalescedFact, toFact } from "../../src/fact.ts";
+import { failureText } from "../../src/failure.ts";
+import type { Lease } from "../../src/lease.ts";
+import type { Report } from "../../src/report.ts";
+import type { Run, RunIdentity } from "../../src/run.ts";
+import type { SavedStep, StepWrite } from "../../src/step.ts";
+import type {
+  CancelledExecution,
+  ClaimRequest,
+  ClaimResult,
+  Ending,
+  Enqueued,
+  NewRun,
+  PauseRequest,
+  PauseResult,
+  Renewal,
+} from "../../src/store.ts";
+import type { Call } from "./check_calls.ts";
+import type { Facts, RunFacts } from "./facts.ts";
+
+/** A fact that a committed call makes, and the value that it leaves out. */
+export interface ExpectedFact {
+  runId: string;
+  /** The fact without its run. */
+  what: Tail<Fact>;
+  value: FactValue | null;
+}
+
+type Tail<T> = T extends readonly [unknown, ...infer Rest] ? Rest : never;
+
+/**
+ * The facts that a committed call makes, by its true answer and by what was committed before: none if it was refused, or
+ * carried out before.
+ */
+export function factsOf(facts: Facts, { method, parameters, outcome, wallNow }: Call): ExpectedFact[] {
+  if ("error" in outcome) return [];
+  return FACTS_OF[method]?.(facts, parameters, outcome.value, wallNow) ?? [];
+}
+
+// deno-lint-ignore no-explicit-any -- each function knows what its method takes and answers
+const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallNow: number) => ExpectedFact[]> = {
+  enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) => {
+    return enqueued.flatMap(({ run, disposition }, at) => {
+      const { id, payload, labels, retriggerOf } = requests[at]!;
+      if (facts.runs.has(id) || disposition === "idempotent") return [];
+      if (disposition === "coalesced") return [made(run.id, tail(coalescedFact(0, run.status, payload, labels)))];
+      const triggered = made(id, ["triggered"], { json: payload });
+      return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
+    });
+  },
+  claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed }: ClaimResult) => {
+    const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
+    return [
+      ...failed.map(({ run, error }) => made(run.id, ["failed"], { error })),
+      ...claims.filter(({ lease }) => isNew(lease)).map(({ lease: { runId, generation }, leaseExpiresAt, execution }) =>
+        made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution])
+      ),
+    ];
+  },
+  renew: (facts, [renewals]: [Renewal[]], ends: (number | null)[]) => {
+    return renewals.flatMap(({ lease, reports }, at) => {
+      return ends[at] === null ? [] : reportFacts(facts.run(lease.runId), lease.generation, reports);
+    });
+  },
+  release: (facts, [{ runId, generation }, reports]: [Lease, Report[]]) => {
+    const run = facts.run(runId);
+    return run.heldUnder === generation ? reportFacts(run, generation, reports) : [];
+  },
+  saveStep: (facts, [lease, step, reports]: [Lease, StepWrite, Report[]], { retry }: SavedStep, wallNow) => {
+    const run = facts.run(lease.runId);
+    const { name, attempts, index, result } = step;
+    const said = reportFacts(run, lease.generation, reports);
+    const earlier = run.steps.get(name);
+    if (earlier !== undefined && (earlier.isOver || earlier.attempts >= attempts)) return said;
+    const last = said.at(-1)?.what;
+    // Its beginning is told with its end if nothing was said between them.
+    const isWhole = last?.[0] === "step_started" && last[2] === name && last[4] === attempts;
+    if (isWhole) said.pop();
+    const startedAt = isWhole ? wallNow - Math.round(step.startedAgoMs) : null;
+    if (result.status === "completed") {
+      const durationMs = Math.round(step.startedAgoMs);
+      const what: Tail<Fact> = ["step_completed", name, index, attempts, startedAt, durationMs];
+      return [...said, made(run.request.id, what, { json: result.output })];
+    }
+    const { failure: { message } } = result;
+    const error = result.status === "retrying" ? message : null;
+    const what: Tail<Fact> = ["step_failed", name, index, attempts, startedAt, error, retry?.at ?? null];
+    return [...said, made(run.request.id, what, error === null ? { error: message } : null)];
+  },
+  pause: (facts, [lease, { reports }]: [Lease, PauseRequest], { parked, pauses }: PauseResult) => {
+    const run = facts.run(lease.runId);
+    if (parked && run.heldUnder !== lease.generation) return []; // it has parked before
+    const said = reportFacts(run, lease.generation, reports);
+    if (!parked) return said;
+    const retries = [...run.steps].filter(([, { isOver }]) => !isOver)
+      .sort(([, left], [, right]) => left.index - right.index);
+    return [
+      ...said,
+      ...pauses.map(({ id, kind, name, deadlineAt }) =>
+        made(run.request.id, ["waiting", kind === "wait" ? id : null, name, deadlineAt])
+      ),
+      ...retries.map(([name, step]) => made(run.request.id, ["waiting", null, name, step.retryAt])),
+    ];
+  },
+  finish: (facts, [lease, ending, reports]: [Lease, Ending, Report[]]) => {
+    const run = facts.run(lease.runId);
+    if (run.hasEnded) return [];
+    const end = ending.status === "completed"
+      ? made(lease.runId, ["completed", ending.durationMs], { json: ending.output })
+      : made(lease.runId, ["failed"], { error: failureText(ending.failure), failedStepName: ending.failedStepName });
+    return [...reportFacts(run, lease.generation, reports), end];
+  },
+  cancel: (facts, [runId, , execution]: [string, string, CancelledExecution | null], cancelled: Run | null) => {
+    const run = facts.run(runId);
+    if (cancelled === null || run.isCancelled) return [];
+    const isHeld = execution !== null && run.heldUnder === execution.generation;
+    const steps = (execution?.steps ?? []).filter(({ name }) => run.steps.get(name)?.isOver !== true);
+    return [
+      ...(isHeld ? reportFacts(run, execution.generation, execution.reports) : []),
+      ...steps.map(({ name, index }) => made(runId, ["step_cancelled", name, index])),
+      made(runId, ["cancelled"]),
+    ];
+  },
+  delete: (_facts, _parameters, run: RunIdentity | null) => run === null ? [] : [deleted(run)],
+  purge: (_facts, _parameters, runs: RunIdentity[]) => runs.map(deleted),
+};
+
+/** The facts of the reports that are new under a lease. */
+function reportFacts(run: RunFacts, generation: number, reports: readonly Report[]): ExpectedFact[] {
+  const known = run.reportNos.get(generation) ?? 0;
+  run.reportNos.set(generation, Math.max(known, reports.at(-1)?.no ?? 0));
+  return reports.filter(({ no }) => no > known).map((report) => made(run.request.id, tail(toFact(0, report))));
+}
+
+function deleted({ id, jobName, labels }: RunIdentity): ExpectedFact {
+  return made(id, ["deleted", id, jobName, labels]);
+}
+
+function made(runId: string, what: Tail<Fact>, value: Partial<FactValue> | null = null): ExpectedFact {
+  return { runId, what, value: value && { json: null, error: null, failedStepName: null, ...value } };
+}
+
+function tail(fact: Fact): Tail<Fact> {
+  const [, ...what] = fact;
+  return what;
+}

@@ -1,0 +1,168 @@
+import type { RunEvent } from "../../src/event.ts";
+import { type Cursor, formatCursor } from "../../src/journal.ts";
+import { Chance } from "../support/chance.ts";
+import type { RunFacts } from "./facts.ts";
+import { Following } from "./following.ts";
+import type { Node } from "./node.ts";
+import { readParts } from "./read_parts.ts";
+import type { Web, WebDeps } from "./web.ts";
+
+/** How a client follows over HTTP. */
+export interface FollowManner {
+  /** How long it takes to read a piece of a stream, in milliseconds. */
+  readMs: number;
+  /**
+   * How it says that it reads event streams: as an `EventSource` does, or by its query (`query`); `null`: not at all, and
+   * then it gets no ids and cannot resume.
+   */
+  resumesBy: "header" | "query" | null;
+  /** The id that it has before it has received one: of another journal. */
+  foreignId: Cursor | null;
+}
+
+/** What a client wants to follow. */
+export interface Wanted {
+  shows: { run: RunFacts } | { org: string };
+  path: string;
+  org: string;
+  /** Ends it. */
+  leave: AbortSignal;
+}
+
+// After so long a client connects again.
+const RECONNECT_MS = 30;
+const CUT_PROBABILITY = 0.4;
+const MOST_MESSAGES = 10;
+const MAX_CONNECTIONS = 200;
+
+/** Follows runs over HTTP, over as many connections as it takes. */
+export class StreamDoor {
+  readonly #deps: WebDeps;
+  readonly #web: Web;
+  readonly #nodes: readonly Node[];
+  readonly #countsEvents: boolean;
+  readonly #followings: Set<Following>;
+  #streams = 0;
+
+  /** Follows nothing yet. */
+  constructor(deps: WebDeps, web: Web, nodes: readonly Node[]) {
+    this.#deps = deps;
+    this.#web = web;
+    this.#nodes = nodes;
+    this.#countsEvents = deps.countsEvents;
+    this.#followings = deps.followings;
+  }
+
+  /**
+   * Follows until the client has everything, leaves, or is refused, and answers the last status: `null` if it has to ask
+   * again.
+   */
+  async follow(first: Node, wanted: Wanted, manner: FollowManner): Promise<{ status: number | null; of: Following }> {
+    const { facts, history, world, misfortune } = this.#deps;
+    const { shows, leave } = wanted;
+    const { resumesBy, readMs } = manner;
+    const hasIds = resumesBy !== null;
+    const options = { shows, over: "web", isCounted: this.#countsEvents, hasIds } as const;
+    const following = new Following(facts, history, options, hasIds ? manner.foreignId : null);
+    const name = `stream ${++this.#streams}`;
+    if (readMs === 0) this.#followings.add(following);
+    try {
+      for (let connection = 0; connection < MAX_CONNECTIONS && !leave.aborted; connection++) {
+        const node = this.#nodes[(this.#nodes.indexOf(first) + connection) % this.#nodes.length]!;
+        const chance = new Chance(this.#deps.seed, name, connection);
+        const isCut = misfortune.befalls(`${name}:${connection} is cut`, CUT_PROBABILITY, chance);
+        const mostMessages = isCut ? chance.int(MOST_MESSAGES) : Infinity;
+        const status = await this.#connect(node, following, wanted, manner, mostMessages);
+        following.disconnect();
+        const isAnswer = status !== null && status !== 200 && status !== 503;
+        if (isAnswer || !hasIds) return { status: status === 503 ? null : status, of: following };
+        await world.pass(chance.next() * RECONNECT_MS);
+      }
+      return { status: leave.aborted ? 200 : null, of: following };
+    } finally {
+      this.#followings.delete(following);
+    }
+  }
+
+  async #connect(
+    node: Node,
+    following: Following,
+    { path, org, leave, shows }: Wanted,
+    manner: FollowManner,
+    mostMessages: number,
+  ): Promise<number | null> {
+    const { facts, misfortune } = this.#deps;
+    const { life } = node;
+    if (life === null) return null;
+    const wasWhole = following.isWhole;
+    const isCalm = misfortune.isOver;
+    following.connect(life);
+    const response = await this.#web.send(node, { method: "GET", org, ...requestOf(path, following.cursor, manner) });
+    if (response === null || response.status === 503) return null;
+    const { status } = response;
+    if (status === 204) {
+      facts.notice("a client that had everything was answered 204");
+      facts.expect(wasWhole, "J5", () => `a client that does not have the end of ${path} was answered 204`);
+    }
+    if (status !== 200) return status;
+    const mayResume = !wasWhole || !following.isCursorKept || ("run" in shows && shows.run.isDeleted);
+    const end = await this.#receive(response, node, following, manner, { leave, mostMessages });
+    facts.expect(
+      mayResume || following.wasReset || end !== "ended" || !life.isWorking,
+      "J5",
+      () => `a client that has the end of ${path} was not answered 204`,
+    );
+    const mayEnd = "org" in shows || following.isOver || !isCalm || !life.isWorking || this.#deps.streamsEnd();
+    facts.expect(mayEnd || end !== "ended", "I9", () => `${path} of ${life.label} ended before its run`);
+    return status;
+  }
+
+  async #receive(
+    response: Response,
+    node: Node,
+    following: Following,
+    { readMs }: FollowManner,
+    { leave, mostMessages }: { leave: AbortSignal; mostMessages: number },
+  ): Promise<"cut" | "left" | "ended"> {
+    const { facts, world } = this.#deps;
+    const down = new AbortController();
+    const stopListening = node.onDown(() => down.abort());
+    let left = mostMessages;
+    try {
+      for await (const part of readParts(response, AbortSignal.any([leave, down.signal]))) {
+        for (const message of part) {
+          if (left-- <= 0) {
+            facts.notice("a connection was cut");
+            return "cut";
+          }
+          this.#take(message, following, node);
+        }
+        following.endPart(part.length);
+        if (readMs > 0) await world.pass(readMs);
+      }
+    } finally {
+      stopListening();
+    }
+    return leave.aborted || down.signal.aborted ? "left" : "ended";
+  }
+
+  #take(message: string, following: Following, node: Node): void {
+    const { facts, trace } = this.#deps;
+    trace.note(`a client hears ${message}`);
+    const id = /^id: (\d+)-([0-9a-z]+)$/.exec(message);
+    if (id !== null) return following.hearId({ position: Number(id[1]), at: parseInt(id[2]!, 36) });
+    if (message === 'event: gap\ndata: {"type":"gap"}') return following.hearGap();
+    if (message === ": keep-alive") return;
+    if (message === "retry: 1000") return facts.expect(node.isStopping, "I17", () => "a stream ended at once");
+    const data = /^data: ([^\r\n]+)$/.exec(message);
+    if (data === null) return facts.violate("promise 10", `this is no message of an event stream: ${message}`);
+    following.hear(JSON.parse(data[1]!) as RunEvent);
+  }
+}
+
+function requestOf(path: string, cursor: Cursor | null, { resumesBy }: FollowManner) {
+  const id = cursor === null ? null : formatCursor(cursor);
+  if (resumesBy === null) return { path, headers: { accept: "*/*" } };
+  if (resumesBy === "query") return { path: `${path}${path.includes("?") ? "&" : "?"}lastEventId=${id ?? ""}` };
+  return { path, headers: { accept: "text/event-stream", ...(id === null ? {} : { "last-event-id": id }) } };
+}
