@@ -1,5 +1,5 @@
 import type { Fact, FactValue } from "../../src/fact.ts";
-import { coalescedFact, toFact } from "../../src/fact.ts";
+import { coalescedFacts, toFact } from "../../src/fact.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Report } from "../../src/report.ts";
@@ -42,9 +42,11 @@ export function factsOf(facts: Facts, { method, parameters, outcome, wallNow }: 
 const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallNow: number) => ExpectedFact[]> = {
   enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) => {
     return enqueued.flatMap(({ run, disposition }, at) => {
-      const { id, payload, labels, retriggerOf } = requests[at]!;
+      const { id, payload, retriggerOf } = requests[at]!;
       if (facts.runs.has(id) || disposition === "idempotent") return [];
-      if (disposition === "coalesced") return [made(run.id, tail(coalescedFact(0, run.status, payload, labels)))];
+      if (disposition === "coalesced") {
+        return coalescedFacts(0, run, requests[at]!).map((fact) => made(run.id, tail(fact)));
+      }
       const triggered = made(id, ["triggered"], { json: payload });
       return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
     });

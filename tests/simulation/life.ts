@@ -21,7 +21,6 @@ import { isoTime } from "../../src/time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
-import { ORGS } from "./plan.ts";
 import type { SimProcess } from "./sim_process.ts";
 
 // Told by whoever did it, after some more reading.
@@ -67,8 +66,6 @@ export class Life {
   readonly #phases = new Map<string, "leased" | "started" | "over">();
   /** Runs of which an answer has said that they were cancelled from here. */
   readonly #cancelled = new Set<string>();
-  /** What triggers have found last, by the id that their new run would have. */
-  readonly #found = new Map<string, string>();
   /** Attempts that were told and not begun. */
   readonly #starts = new Set<string>();
   readonly #startsTold = new Set<string>();
@@ -123,9 +120,7 @@ export class Life {
       });
     }
     if (method === "pause" && this.#isSuperseded(parameters[0] as Lease)) return;
-    const due = tokensOf(call).filter((token) =>
-      !TOLD_LATER.has(token.split(" ")[0]!) && !this.#mayKeepQuiet(call, token)
-    );
+    const due = tokensOf(call).filter((token) => !TOLD_LATER.has(token.split(" ")[0]!));
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
   }
 
@@ -172,20 +167,6 @@ export class Life {
         () =>
           `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
       );
-    });
-  }
-
-  /**
-   * Whether it need not be published that a trigger found a run to join: over HTTP a hook is asked first, and then the
-   * trigger is sent again.
-   */
-  #mayKeepQuiet({ parameters }: Call, token: string): boolean {
-    const [type, runId] = token.split(" ");
-    if (type !== "run:coalesced") return false;
-    return (parameters[0] as NewRun[]).some((asked) => {
-      const hasAsked = this.#found.get(asked.id) === runId;
-      this.#found.set(asked.id, runId!);
-      return isOverHttp(asked) && !hasAsked;
     });
   }
 
@@ -390,23 +371,17 @@ const PHASES: { [type in RunEvent["type"]]?: ["new" | "leased" | "started", ("le
 
 const RETRY = " for a retry";
 
-/** Whether somebody has asked over HTTP: the tenant comes before the key then. */
-function isOverHttp({ concurrencyKey }: NewRun): boolean {
-  return ORGS.some((org) => concurrencyKey?.startsWith(`${org}/`));
-}
-
 /** The events that a committed call makes true, each as a text. */
 function tokensOf({ method, parameters, outcome }: Call): string[] {
   if ("error" in outcome) return [];
   switch (method) {
     case "enqueue":
-      return (outcome.value as Enqueued[]).flatMap(({ run, disposition }) =>
-        disposition === "created"
-          ? [`run:trigger ${run.id}`]
-          : disposition === "coalesced"
-          ? [`run:coalesced ${run.id}`]
-          : []
-      );
+      return (outcome.value as Enqueued[]).flatMap(({ run, disposition }, at) => {
+        if (disposition === "created") return [`run:trigger ${run.id}`];
+        // Over HTTP a hook is asked first whether the trigger may join the run.
+        const { joinOnly = run.id } = (parameters[0] as NewRun[])[at]!;
+        return disposition === "coalesced" && joinOnly === run.id ? [`run:coalesced ${run.id}`] : [];
+      });
     case "claim": {
       const { claims, failed } = outcome.value as ClaimResult;
       const { workerId } = parameters[0] as ClaimRequest;
