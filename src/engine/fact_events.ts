@@ -45,6 +45,8 @@ interface Wanted {
 // How many characters of values are read at once, and how many values.
 const VALUES_LENGTH = 262_144;
 const MAX_VALUES = 500;
+// About how many characters the events of a fact have, without a value that it leaves out.
+const EVENT_LENGTH = 400;
 // Of how many runs it is known who they are.
 const MAX_IDENTITIES = 1_000;
 
@@ -62,27 +64,26 @@ export class FactEvents {
   /**
    * Publishes the events of rows to those who follow. Of runs that are gone only that they were deleted.
    *
-   * @param breathe Is awaited whenever much has been published.
+   * @param ready Is awaited after each fact, with about how many characters its events have: a row has any number of facts.
    */
   async publish(
     rows: readonly JournalRow[],
     receivers: Receivers,
-    breathe: () => Promise<void>,
+    ready: (length: number) => Promise<void> | undefined,
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
     for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
       const values = await this.#readValues(wanted.slice(from), abortSignal);
-      if (from > 0) await breathe();
-      for (; from < wanted.length; from++) {
+      for (; from < wanted.length && !abortSignal.aborted; from++) {
         const { valueRef, ...item } = wanted[from]!;
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
         if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
         if (item.row !== wanted[from + 1]?.row) reach(wanted, from);
+        await ready(EVENT_LENGTH + (value?.json?.length ?? 0));
       }
     }
-    if (wanted.length > 0) await breathe();
   }
 
   async #findWanted(rows: readonly JournalRow[], receivers: Receivers, abortSignal: AbortSignal): Promise<Wanted[]> {

@@ -23,6 +23,8 @@ interface Attached {
 const LOOK_EVERY_MS = 20;
 // How many characters of facts are read at once.
 const PAGE_LENGTH = 262_144;
+// After so many characters of events their readers can take them: many fewer than may wait for one.
+const BREATHE_LENGTH = 16_384;
 
 /**
  * Reads the journal of the store while somebody follows, once for all followers: after each call of this engine that was
@@ -71,10 +73,11 @@ export class JournalReader {
         if (abortSignal.aborted) return;
         if (page === null) return follower.end(missingError());
         if (page.rows.length === 0 && this.#reading === null) return attach(place);
-        if (page.rows.length === 0) await this.#breathe(); // another follower was attached meanwhile
         const receiver = { follower, after: place.position };
         await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
+        // Nothing of a long journal may be for the follower. If no rows came, another one was attached meanwhile.
+        if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
       if (!abortSignal.aborted) follower.end(error as Error);
@@ -144,7 +147,14 @@ export class JournalReader {
       // A follower that catches up meanwhile reads these rows, too, before it is attached.
       reading.place = toPlace(last);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
-      await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
+      let length = 0;
+      const ready = (published: number) => {
+        length += published;
+        if (length < BREATHE_LENGTH) return;
+        length = 0;
+        return this.#breathe();
+      };
+      await this.#events.publish(page.rows, receivers, ready, abortSignal);
       if (abortSignal.aborted) return;
       reading.publishedPlace = toPlace(last);
       if (last.position >= page.end.position) return;

@@ -140,9 +140,9 @@ export class FollowedStream implements Follower {
     this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
-  /** Resolves when its reader has taken what was sent. */
+  /** Resolves when little of what was sent waits for its reader. */
   ready(): Promise<void> {
-    return this.#events.drained();
+    return this.#events.ready();
   }
 
   /** Ends the stream when everything was read. */

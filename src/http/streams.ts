@@ -125,7 +125,10 @@ export class Streams {
       return known;
     }
     if (cursor !== null) stream.sendGap();
-    for (const event of standing(state)) stream.next(event);
+    for (const event of standing(state)) {
+      stream.next(event);
+      await stream.ready(); // a run can wait for any number of signals
+    }
     stream.reach(state.place);
     return state.place;
   }
