@@ -116,11 +116,12 @@ export class FactEvents {
     if (this.#identities.size + unknown.length > MAX_IDENTITIES) {
       this.#identities = new Map([...this.#identities].filter(([seq]) => seqs.has(seq)));
     }
+    const identities = this.#identities; // others may forget some of them meanwhile
     const found = unknown.length === 0
       ? []
       : await persist(() => this.#deps.store.getRunIdentities(unknown), this.#deps, abortSignal);
-    for (const [at, identity] of found.entries()) if (identity !== null) this.#identities.set(unknown[at]!, identity);
-    return this.#identities;
+    for (const [at, identity] of found.entries()) if (identity !== null) identities.set(unknown[at]!, identity);
+    return identities;
   }
 
   /** The next values, in their order: as many as are read at once. */

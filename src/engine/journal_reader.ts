@@ -93,7 +93,7 @@ export class JournalReader {
     siblings.add(attached);
     if (this.#reading === null) this.#begin(place);
     return () => {
-      siblings.delete(attached);
+      if (!siblings.delete(attached)) return;
       if (follower.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(follower.runSeq);
       if (this.#ofRuns.size + this.#ofLists.size === 0) this.#stop();
     };
