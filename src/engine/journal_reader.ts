@@ -54,7 +54,8 @@ export class JournalReader {
    * Publishes to a follower what comes after a place, and then lets it be attached: what is committed from then on is for
    * {@linkcode JournalReader.attach}. A journal in which some of it is missing ends the follower, and so does an error.
    *
-   * @param begin Publishes the state with which the follower begins, and answers its place in the journal.
+   * @param begin Publishes the state with which the follower begins, and answers its place in the journal. Is called again
+   * if the store did not answer it: so it publishes after it has asked.
    * @param attach Is called with where the follower has come; in the same moment everything after that is new.
    */
   async catchUp(
@@ -66,7 +67,7 @@ export class JournalReader {
     this.#catchingUp.add(follower);
     try {
       await this.#deps.migrate();
-      let place = await begin();
+      let place = await persist(begin, this.#deps, abortSignal);
       while (!abortSignal.aborted) {
         if (this.#reading !== null && place.position >= this.#reading.place.position) return attach(place);
         const page = await this.#read(place, abortSignal);

@@ -107,11 +107,11 @@ export class FollowedStream implements Follower {
   /** Sends the client its place, if an event was sent since the last one. */
   reach(place: Cursor): void {
     if (this.#hasNew) this.#sendPlace(place);
+    this.#hasNew = false;
     if (this.#isOver) this.endWhenRead();
   }
 
   #sendPlace(place: Cursor): void {
-    this.#hasNew = false;
     this.#place = place;
     if (!this.#options.hasIds) return;
     // A message of its own, after the data: who reads only blocks that begin with "data: " passes over it.
@@ -122,6 +122,7 @@ export class FollowedStream implements Follower {
   noteUpToDate(place: Cursor): void {
     this.#throttle?.flush();
     this.#throttle = null;
+    this.#hasNew = false;
     this.#after = 2 * place.position;
     // A client that is cut off before the first event goes on from here.
     if (place.position !== this.#place?.position) this.#sendPlace(place);

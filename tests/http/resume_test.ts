@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { StoreError } from "../../src/error.ts";
+import { hasWholeRun } from "../../src/http/resume.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
 import { formatCursor } from "../../src/journal.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
@@ -331,4 +333,57 @@ Deno.test("a stream that resumes far back leaves the event loop free while it re
 
   assert.ok(pages > 10 && pages <= 101, `${pages} pages were read in 100 macrotasks`);
   assert.equal(reader.gaps, 0);
+});
+
+forEachStore("a stream begins though the store does not answer at first", async (context) => {
+  const { store } = context;
+  let failures = 0;
+  const failOnce = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => {
+    let isBroken = true;
+    return async (...args: A): Promise<T> => {
+      if (!isBroken) return await call(...args);
+      isBroken = false;
+      failures += 1;
+      throw new StoreError("The disk is busy");
+    };
+  };
+  const broken = withCalls(store, {
+    getRunState: failOnce((id) => store.getRunState(id)),
+    findCursor: failOnce((cursor) => store.findCursor(cursor)),
+  });
+  await using service = aService({}, { ...context, store: broken });
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`);
+  await using ofList = await follow(service, "/runs/subscribe");
+  await pass(context.host, 100, 10);
+  await service.engine.cancel(id);
+  await pass(context.host, 100, 10);
+
+  assert.deepEqual([ofRun.types, ofList.types], [["run:waiting", "run:cancel"], ["run:cancel"]]);
+  assert.equal(failures, 2);
+});
+
+Deno.test("an old id of a run that has ended leaves the event loop free while the journal is searched for the end", async () => {
+  const store = new MemoryStore();
+  await using service = aService({}, { store, host: aService().host });
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  const { seq, place } = (await store.getRunState(id))!;
+  let pages = 0;
+  const long = withCalls(store, {
+    getRunState: async (runId) => ({ ...(await store.getRunState(runId))!, place: { ...place, position: 1_000 } }),
+    readJournal: (after) => {
+      pages += 1;
+      const rows = [{ position: after + 1, at: 0, facts: [[seq + 1, "failed"] as const] }];
+      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+    },
+  });
+
+  const answer = hasWholeRun(id, { position: 0, at: 0 }, { store: long, host: service.host });
+  await service.host.settle(100);
+  const pagesSoon = pages;
+  assert.equal(await answer, true);
+  assert.ok(pagesSoon <= 101 && pages === 1_000, `${pagesSoon} pages were read in 100 macrotasks`);
 });
