@@ -23,8 +23,6 @@ interface Attached {
 const LOOK_EVERY_MS = 20;
 // How many characters of facts are read at once.
 const PAGE_LENGTH = 262_144;
-// After so many characters of events their readers can take them: many fewer than may wait for one.
-const BREATHE_LENGTH = 16_384;
 
 /**
  * Reads the journal of the store while somebody follows, once for all followers: after each call of this engine that was
@@ -148,14 +146,7 @@ export class JournalReader {
       // A follower that catches up meanwhile reads these rows, too, before it is attached.
       reading.place = toPlace(last);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
-      let length = 0;
-      const ready = (published: number) => {
-        length += published;
-        if (length < BREATHE_LENGTH) return;
-        length = 0;
-        return this.#breathe();
-      };
-      await this.#events.publish(page.rows, receivers, ready, abortSignal);
+      await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
       if (abortSignal.aborted) return;
       reading.publishedPlace = toPlace(last);
       if (last.position >= page.end.position) return;

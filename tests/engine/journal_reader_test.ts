@@ -47,7 +47,7 @@ Deno.test("FactEvents knows all runs of a page, though another page is read mean
   const countEvents = async (from: number, to: number) => {
     const follower = new AFollower();
     const receivers = { ofRun: () => [], ofLists: [{ follower, after: 0 }] };
-    await events.publish(rows.slice(from, to), receivers, () => undefined, follower.abortSignal);
+    await events.publish(rows.slice(from, to), receivers, () => Promise.resolve(), follower.abortSignal);
     return follower.events.length;
   };
   await countEvents(0, 1);
