@@ -122,10 +122,10 @@ export class FollowedStream implements Follower {
   noteUpToDate(place: Cursor): void {
     this.#throttle?.flush();
     this.#throttle = null;
-    this.#hasNew = false;
     this.#after = 2 * place.position;
     // A client that is cut off before the first event goes on from here.
-    if (place.position !== this.#place?.position) this.#sendPlace(place);
+    if (this.#hasNew || place.position !== this.#place?.position) this.#sendPlace(place);
+    this.#hasNew = false;
   }
 
   /**
