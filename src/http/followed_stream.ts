@@ -141,6 +141,11 @@ export class FollowedStream implements Follower {
     this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
+  /** Whether much of what was sent waits for its reader. */
+  get isSlow(): boolean {
+    return this.#events.isSlow;
+  }
+
   /** Resolves when little of what was sent waits for its reader. */
   ready(): Promise<void> {
     return this.#events.ready();

@@ -133,7 +133,7 @@ export class Streams {
     if (cursor !== null) stream.sendGap();
     for (const event of standing(state)) {
       stream.next(event);
-      await stream.ready(); // a run can wait for any number of signals
+      if (stream.isSlow) await stream.ready(); // a run can wait for any number of signals
     }
     stream.reach(state.place);
     return state.place;
