@@ -45,6 +45,10 @@ interface Wanted {
 // How many characters of values are read at once, and how many values.
 const VALUES_LENGTH = 262_144;
 const MAX_VALUES = 500;
+// After so many characters of events their readers can take them: many fewer than may wait for one.
+const BREATHE_LENGTH = 16_384;
+// About how many of them the events of a fact have, without labels and a value that it leaves out.
+const EVENT_LENGTH = 400;
 // Of how many runs it is known who they are.
 const MAX_IDENTITIES = 1_000;
 
@@ -62,7 +66,7 @@ export class FactEvents {
   /**
    * Publishes the events of rows to those who follow. Of runs that are gone only that they were deleted.
    *
-   * @param breathe Is awaited whenever much has been published.
+   * @param breathe Is awaited whenever much has been published, in the middle of a row too: it has any number of facts.
    */
   async publish(
     rows: readonly JournalRow[],
@@ -71,18 +75,22 @@ export class FactEvents {
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
+    let length = 0;
     for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
       const values = await this.#readValues(wanted.slice(from), abortSignal);
-      if (from > 0) await breathe();
-      for (; from < wanted.length; from++) {
+      for (; from < wanted.length && !abortSignal.aborted; from++) {
         const { valueRef, ...item } = wanted[from]!;
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
         if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
         if (item.row !== wanted[from + 1]?.row) reach(wanted, from);
+        length += lengthOf(item.run, value);
+        if (length < BREATHE_LENGTH) continue;
+        await breathe();
+        length = 0;
       }
     }
-    if (wanted.length > 0) await breathe();
+    if (length > 0) await breathe();
   }
 
   async #findWanted(rows: readonly JournalRow[], receivers: Receivers, abortSignal: AbortSignal): Promise<Wanted[]> {
@@ -115,11 +123,12 @@ export class FactEvents {
     if (this.#identities.size + unknown.length > MAX_IDENTITIES) {
       this.#identities = new Map([...this.#identities].filter(([seq]) => seqs.has(seq)));
     }
+    const identities = this.#identities; // others may forget some of them meanwhile
     const found = unknown.length === 0
       ? []
       : await persist(() => this.#deps.store.getRunIdentities(unknown), this.#deps, abortSignal);
-    for (const [at, identity] of found.entries()) if (identity !== null) this.#identities.set(unknown[at]!, identity);
-    return this.#identities;
+    for (const [at, identity] of found.entries()) if (identity !== null) identities.set(unknown[at]!, identity);
+    return identities;
   }
 
   /** The next values, in their order: as many as are read at once. */
@@ -131,6 +140,11 @@ export class FactEvents {
     if (refs.length === 0) return [];
     return await persist(() => this.#deps.store.readFactValues(refs, VALUES_LENGTH), this.#deps, abortSignal);
   }
+}
+
+function lengthOf({ labels }: RunIdentity, value: FactValue | null | undefined): number {
+  const labelLengths = Object.entries(labels).map(([key, label]) => key.length + label.length);
+  return labelLengths.reduce((sum, length) => sum + length, EVENT_LENGTH + (value?.json?.length ?? 0));
 }
 
 function publishTo({ followers }: { followers: readonly Follower[] }, events: readonly RunEvent[]): void {

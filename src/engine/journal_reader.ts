@@ -57,7 +57,8 @@ export class JournalReader {
    * Publishes to a follower what comes after a place, and then lets it be attached: what is committed from then on is for
    * {@linkcode JournalReader.attach}. A journal in which some of it is missing ends the follower, and so does an error.
    *
-   * @param begin Publishes the state with which the follower begins, and answers its place in the journal.
+   * @param begin Publishes the state with which the follower begins, and answers its place in the journal. Is called again
+   * if the store did not answer it: so it publishes after it has asked.
    * @param attach Is called with where the follower has come; in the same moment everything after that is new.
    */
   async catchUp(
@@ -69,17 +70,18 @@ export class JournalReader {
     this.#catchingUp.add(follower);
     try {
       await this.#deps.migrate();
-      let place = await begin();
+      let place = await persist(begin, this.#deps, abortSignal);
       while (!abortSignal.aborted) {
         if (this.#reading !== null && place.position >= this.#reading.place.position) return attach(place);
         const page = await this.#read(place, abortSignal);
         if (abortSignal.aborted) return;
         if (page === null) return follower.end(missingError());
         if (page.rows.length === 0 && this.#reading === null) return attach(place);
-        if (page.rows.length === 0) await this.#breathe(); // another follower was attached meanwhile
         const receiver = { follower, after: place.position };
         await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
+        // Nothing of a long journal may be for the follower. If no rows came, another one was attached meanwhile.
+        if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
       if (!abortSignal.aborted) follower.end(error as Error);
@@ -95,7 +97,7 @@ export class JournalReader {
     siblings.add(attached);
     if (this.#reading === null) this.#begin(place);
     return () => {
-      siblings.delete(attached);
+      if (!siblings.delete(attached)) return;
       if (follower.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(follower.runSeq);
       if (this.#ofRuns.size + this.#ofLists.size === 0) this.#stop();
     };

@@ -16,6 +16,8 @@ export interface LeaseTiming {
 // renewal takes it, and after it the next one not before a longer time: ten commits a second at most.
 const REPORT_DELAY_MS = 20;
 const REPORT_REST_MS = 100;
+// How long it waits after a renewal that failed.
+const REPORT_RETRY_MS = 500;
 
 /**
  * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
@@ -91,6 +93,7 @@ export class LeaseKeeper {
       await this.#renewSome(reporting);
     } catch (error) {
       this.#deps.hub.publishError(error);
+      this.#nextReportAt = this.#deps.host.monotonic() + REPORT_RETRY_MS;
       this.sendReportsSoon();
     }
   }

@@ -72,9 +72,14 @@ export class EventStream {
     else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
   }
 
-  /** Resolves when everything was taken by the reader, or the stream has ended. */
-  drained(): Promise<void> {
-    if (this.#isClosed || this.#queue.size === 0) return Promise.resolve();
+  /** Whether much waits for the reader. */
+  get isSlow(): boolean {
+    return this.#queuedBytes >= MANY_QUEUED_BYTES;
+  }
+
+  /** Resolves when the reader is not slow, or has taken everything, or the stream has ended. */
+  ready(): Promise<void> {
+    if (this.#isClosed || !this.isSlow) return Promise.resolve();
     this.#drained ??= Promise.withResolvers();
     return this.#drained.promise;
   }

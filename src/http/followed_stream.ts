@@ -107,11 +107,11 @@ export class FollowedStream implements Follower {
   /** Sends the client its place, if an event was sent since the last one. */
   reach(place: Cursor): void {
     if (this.#hasNew) this.#sendPlace(place);
+    this.#hasNew = false;
     if (this.#isOver) this.endWhenRead();
   }
 
   #sendPlace(place: Cursor): void {
-    this.#hasNew = false;
     this.#place = place;
     if (!this.#options.hasIds) return;
     // A message of its own, after the data: who reads only blocks that begin with "data: " passes over it.
@@ -124,7 +124,8 @@ export class FollowedStream implements Follower {
     this.#throttle = null;
     this.#after = 2 * place.position;
     // A client that is cut off before the first event goes on from here.
-    if (place.position !== this.#place?.position) this.#sendPlace(place);
+    if (this.#hasNew || place.position !== this.#place?.position) this.#sendPlace(place);
+    this.#hasNew = false;
   }
 
   /**
@@ -140,9 +141,14 @@ export class FollowedStream implements Follower {
     this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
-  /** Resolves when its reader has taken what was sent. */
+  /** Whether much of what was sent waits for its reader. */
+  get isSlow(): boolean {
+    return this.#events.isSlow;
+  }
+
+  /** Resolves when little of what was sent waits for its reader. */
   ready(): Promise<void> {
-    return this.#events.drained();
+    return this.#events.ready();
   }
 
   /** Ends the stream when everything was read. */

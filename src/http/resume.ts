@@ -1,3 +1,4 @@
+import type { Host } from "../host.ts";
 import type { Fact } from "../fact.ts";
 import { type Cursor, parseCursor } from "../journal.ts";
 import { isTerminal } from "../run.ts";
@@ -21,20 +22,28 @@ export function readResume(request: Request, query: URLSearchParams): Resume {
   return { cursor: parseCursor(id), hasIds: readsEvents || id !== null };
 }
 
+/** What is needed to look into the journal. */
+export interface ResumeDeps {
+  /** Keeps the journal. */
+  store: Store;
+  /** Time. */
+  host: Host;
+}
+
 /** Whether somebody who has come to a place has received the last event of a run. */
-export async function hasWholeRun(runId: string, cursor: Cursor, store: Store): Promise<boolean> {
+export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
   const state = await store.getRunState(runId);
   if (state === null || !isTerminal(state.run.status) || await store.findCursor(cursor) === null) return false;
   const isEnd = ([run, kind]: Fact) => run === state.seq && ENDS.has(kind);
-  return !await someFactAfter(cursor, isEnd, { store, until: state.place.position });
+  return !await someFactAfter(cursor, isEnd, { store, host, until: state.place.position });
 }
 
 const ENDS: ReadonlySet<Fact[1]> = new Set<Fact[1]>(["completed", "failed", "cancelled"]);
 
 /** Whether a run has reported progress after a place. */
-export function hasProgressAfter(cursor: Cursor, { seq, place }: RunState, store: Store): Promise<boolean> {
+export function hasProgressAfter(cursor: Cursor, { seq, place }: RunState, deps: ResumeDeps): Promise<boolean> {
   const isProgress = ([run, kind]: Fact) => run === seq && kind === "progressed";
-  return someFactAfter(cursor, isProgress, { store, until: place.position });
+  return someFactAfter(cursor, isProgress, { ...deps, until: place.position });
 }
 
 const PAGE_LENGTH = 262_144;
@@ -42,7 +51,7 @@ const PAGE_LENGTH = 262_144;
 async function someFactAfter(
   { position }: Cursor,
   predicate: (fact: Fact) => boolean,
-  { store, until }: { store: Store; until: number },
+  { store, host, until }: ResumeDeps & { until: number },
 ): Promise<boolean> {
   for (let after = position; after < until;) {
     const page = await store.readJournal(after, PAGE_LENGTH);
@@ -51,6 +60,7 @@ async function someFactAfter(
     if (page === null || last === undefined) return true;
     if (page.rows.some(({ facts }) => facts.some(predicate))) return true;
     after = last.position;
+    if (after < until) await new Promise<void>((resolve) => host.defer(resolve));
   }
   return false;
 }

@@ -9,7 +9,7 @@ import { deepFreeze } from "./deep_freeze.ts";
 import { endedStream } from "./event_stream.ts";
 import { FollowedStream } from "./followed_stream.ts";
 import { noMoreEvents } from "./response.ts";
-import { hasProgressAfter, hasWholeRun, type Resume } from "./resume.ts";
+import { hasProgressAfter, hasWholeRun, type Resume, type ResumeDeps } from "./resume.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 
@@ -85,7 +85,7 @@ export class Streams {
       const { tenant, ...shown } = await authorise();
       const { cursor } = resume;
       const mayBeOver = shown.runId !== null && cursor !== null;
-      if (mayBeOver && await hasWholeRun(shown.runId!, cursor, await this.#internals.store())) return noMoreEvents();
+      if (mayBeOver && await hasWholeRun(shown.runId!, cursor, await this.#resumeDeps())) return noMoreEvents();
       if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
       const filter = shown.runId === null ? deepFreeze(shown.filter ?? {}) : null;
       const stream = this.#newStream({ ...shown, filter }, tenant, resume);
@@ -105,15 +105,21 @@ export class Streams {
     });
   }
 
+  async #resumeDeps(): Promise<ResumeDeps> {
+    return { store: await this.#internals.store(), host: this.#settings.host };
+  }
+
   async #beginList(stream: FollowedStream, cursor: Cursor | null): Promise<Cursor> {
     const store = await this.#internals.store();
     const known = cursor === null ? null : await store.findCursor(cursor);
+    const place = known ?? (await store.findCursor(null))!; // the end is always known
     if (known === null && cursor !== null) stream.sendGap();
-    return known ?? (await store.findCursor(null))!; // the end is always known
+    return place;
   }
 
   async #beginRun(stream: FollowedStream, runId: string, cursor: Cursor | null): Promise<Cursor> {
-    const store = await this.#internals.store();
+    const deps = await this.#resumeDeps();
+    const { store } = deps;
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     stream.runSeq = state.seq;
@@ -121,11 +127,14 @@ export class Streams {
     if (known !== null) {
       // Progress that was held back when the client left may be older than its place.
       const latest = standing({ ...state, place: known }).find(({ type }) => type === "run:progress");
-      if (latest !== undefined && !await hasProgressAfter(known, state, store)) stream.next(latest);
+      if (latest !== undefined && !await hasProgressAfter(known, state, deps)) stream.next(latest);
       return known;
     }
     if (cursor !== null) stream.sendGap();
-    for (const event of standing(state)) stream.next(event);
+    for (const event of standing(state)) {
+      stream.next(event);
+      if (stream.isSlow) await stream.ready(); // a run can wait for any number of signals
+    }
     stream.reach(state.place);
     return state.place;
   }

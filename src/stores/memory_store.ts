@@ -315,8 +315,9 @@ export class MemoryStore implements Store {
       if (run === undefined) return null;
       if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
       run.cancelledBy = requestId;
-      if (run.generation === execution?.generation) this.#runs.noteReports(run, execution.reports);
-      cancelSteps(run, execution?.steps ?? [], this.#runs.journal, now);
+      const current = run.generation === execution?.generation ? execution : null;
+      this.#runs.noteReports(run, current?.reports ?? []);
+      cancelSteps(run, current?.steps ?? [], this.#runs.journal, now);
       this.#runs.end(run, { status: "cancelled" }, now);
       return toRun(run);
     });

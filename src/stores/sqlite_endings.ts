@@ -102,7 +102,7 @@ export function cancelRun(
   )!;
   moveRun(db, before.job as string, status, "cancelled");
   db.facts.note(...reports.map((report) => toFact(runSeq, report)));
-  for (const step of execution?.steps ?? []) recordCancelledStep(db, runSeq, step, now);
+  for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, runSeq, step, now);
   db.run(
     "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
     now,

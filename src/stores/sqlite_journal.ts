@@ -77,14 +77,17 @@ function trimBySize(db: SqliteDatabase, maxSize: number): void {
   );
 }
 
-/** Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. */
+/**
+ * Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. The newest of these
+ * stays: whoever has read up to it has missed nothing.
+ */
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;
   if (oldest.at === null || Number(oldest.at) > now - MAX_AGE_MS) return;
   db.run(
     `WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED + 1})
-     DELETE FROM holdfast_journal WHERE position <
-       coalesce((SELECT min(position) FROM oldest WHERE at > ?), (SELECT max(position) FROM oldest))`,
+     DELETE FROM holdfast_journal WHERE position < (SELECT max(position) FROM oldest WHERE position <
+       coalesce((SELECT min(position) FROM oldest WHERE at > ?), (SELECT max(position) + 1 FROM oldest)))`,
     now - MAX_AGE_MS,
   );
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Reports } from "../../src/engine/reports.ts";
+import { toFact } from "../../src/fact.ts";
 import { latestProgress, type Report } from "../../src/report.ts";
 
 function someReports() {
@@ -94,4 +95,16 @@ Deno.test("Reports takes log lines again when earlier ones were kept, while othe
 
   const kinds = reports.send().map((report) => describe(report)[0]);
   assert.deepEqual(kinds, ["L", "z"]);
+});
+
+Deno.test("Reports keeps 256 KiB of short lines, too, and takes no longer for each of many", () => {
+  const { reports, log } = someReports();
+  const startedAt = performance.now();
+
+  for (let n = 0; n < 100_000; n++) log("x");
+
+  const sent = reports.send();
+  assert.ok(performance.now() - startedAt < 2_000);
+  assert.ok(JSON.stringify(sent.map((report) => toFact(1_000, report))).length < 300_000, `${sent.length} lines`);
+  assert.deepEqual(sent.at(-1)!.kind === "log" && sent.at(-1)!.no, 100_000);
 });

@@ -19,6 +19,7 @@ import {
   recordEvents,
 } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
+import { withCalls } from "../support/with_calls.ts";
 
 function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
   return defineJob({ name, input: anything, run });
@@ -1272,3 +1273,37 @@ Deno.test("a job that has blocked the event loop beyond its lease goes on, and d
   assert.deepEqual((await engine.getSteps(id)).map(({ name }) => name), ["before", "after"]);
   assert.equal((await engine.getRun(id))!.leaseGeneration, 1);
 });
+
+forEachStore(
+  "reports that the store does not take are sent again twice a second, not at each moment",
+  async ({ store, host }) => {
+    let calls = 0;
+    const broken = withCalls(store, {
+      renew: () => {
+        calls += 1;
+        return Promise.reject(new StoreError("The disk is full"));
+      },
+    });
+    const ending = Promise.withResolvers<void>();
+    const job = defineJob({
+      name: "talk",
+      input: anything,
+      run: (step) => {
+        step.log.info("line");
+        return ending.promise;
+      },
+    });
+    await using engine = createEngine({ store: broken, host, jobs: { job } });
+    await engine.trigger("talk", 1);
+    const idle = engine.runUntilIdle();
+    await host.settle();
+
+    await pass(host, 4_000, 20);
+    const failed = calls;
+    ending.resolve();
+    await pass(host, 100, 20);
+    await idle;
+
+    assert.ok(failed >= 6 && failed <= 10, `${failed} calls in 4 s`);
+  },
+);

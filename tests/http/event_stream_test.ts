@@ -60,22 +60,25 @@ Deno.test("EventStream sends tiny messages however much waits, and of these the 
   stream.close();
 });
 
-Deno.test("EventStream.drained() resolves when its reader has taken everything, or it has ended", async () => {
+Deno.test("EventStream.ready() resolves while little waits, when its reader has taken it, or when it has ended", async () => {
   const { stream, take } = aStream();
-  const drained: string[] = [];
+  const large = "x".repeat(20_000);
+  const resolved: string[] = [];
 
-  await stream.drained();
+  await stream.ready();
   stream.send(aMessage("a"));
-  const read = stream.drained().then(() => drained.push("read"));
-  const before = [...drained];
+  await stream.ready();
+  stream.send(aMessage(large));
+  const read = stream.ready().then(() => resolved.push("read"));
+  const before = [...resolved];
   await take();
   await read;
-  stream.send(aMessage("b"));
-  const closed = stream.drained().then(() => drained.push("closed"));
+  stream.send(aMessage(large));
+  const closed = stream.ready().then(() => resolved.push("closed"));
   stream.close();
   await closed;
 
-  assert.deepEqual([before, drained], [[], ["read", "closed"]]);
+  assert.deepEqual([before, resolved], [[], ["read", "closed"]]);
 });
 
 Deno.test("EventStream leaves out what is superseded when much waits, and puts what supersedes it in its own place", async () => {

@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import { StoreError } from "../../src/error.ts";
+import { hasWholeRun } from "../../src/http/resume.ts";
 import { MemoryStore } from "../../src/stores/memory_store.ts";
-import { aStart } from "../support/fixtures.ts";
+import { formatCursor } from "../../src/journal.ts";
+import { defineJob, type StepContext } from "../../src/job.ts";
+import { aLogged, aStart } from "../support/fixtures.ts";
 import { EventReader } from "../support/event_reader.ts";
-import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
+import { anything, claimOne, forEachStore, pass } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
 import { withCalls } from "../support/with_calls.ts";
 
@@ -268,4 +272,118 @@ Deno.test("event streams end when the journal was trimmed before they read it, a
   await reader.ended;
 
   assert.deepEqual(reader.types, []);
+});
+
+forEachStore(
+  "a client that reads is sent any number of events of one commit, live and when it resumes",
+  async (context) => {
+    await using service = aService({}, context);
+    const labels = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`key${n}`, "v".repeat(255)]));
+    const { id } = await service.engine.trigger("echo", 1);
+    const { id: labelled } = await service.engine.trigger("echo", 2, { labels });
+    const leases = [(await claimOne(context.store, "echo")).lease, (await claimOne(context.store, "echo")).lease];
+    const [place] = [await context.store.findCursor(null)];
+    const readers = await Promise.all([id, labelled].map((runId) => follow(service, `/subscribe?runId=${runId}`)));
+    await context.host.settle();
+
+    const lines = Array.from({ length: 3_000 }, (_, n) => aLogged({ message: `line ${n}`, no: n + 1 }));
+    await context.store.renew(leases.map((lease) => ({ lease, reports: lines })), 30_000);
+    await pass(context.host, 40, 20);
+    await context.host.settle(1_000);
+    const resumed = await Promise.all(
+      [id, labelled].map((runId) => follow(service, `/subscribe?runId=${runId}`, formatCursor(place!))),
+    );
+    await context.host.settle(1_000);
+
+    assert.deepEqual(readers[0]!.events.length, 2 + 3_000);
+    assert.deepEqual(resumed.map(({ events }) => events.length), [3_000, 3_000]);
+    for (const reader of [...readers, ...resumed]) await reader.leave();
+  },
+);
+
+forEachStore("a run that waits for any number of signals is shown to a client that reads", async (context) => {
+  const fanOut = defineJob({
+    name: "fan-out",
+    input: anything,
+    run: (step: StepContext) => Promise.all(Array.from({ length: 3_000 }, (_, n) => step.wait(`wait ${n}`))),
+  });
+  await using service = aService({}, context, { fanOut });
+  const { id } = await service.engine.trigger("fan-out", 1);
+  await service.engine.runUntilIdle();
+
+  await using reader = await follow(service, `/subscribe?runId=${id}`);
+  await context.host.settle(500);
+
+  assert.deepEqual([reader.events.length, reader.isEnded], [3_000, false]);
+});
+
+Deno.test("a stream that resumes far back leaves the event loop free while it reads what is not for it", async () => {
+  const store = new MemoryStore();
+  let pages = 0;
+  const long = withCalls(store, {
+    readJournal: (after) => {
+      pages += 1;
+      const rows = after === 1_000 ? [] : [{ position: after + 1, at: 0, facts: [[1, "failed"] as const] }];
+      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+    },
+  });
+  await using service = aService({}, { store: long, host: aService().host });
+  await using reader = await follow(service, "/runs/subscribe?label.org=nobody", "0-0");
+  await service.host.settle(100);
+
+  assert.ok(pages > 10 && pages <= 101, `${pages} pages were read in 100 macrotasks`);
+  assert.equal(reader.gaps, 0);
+});
+
+forEachStore("a stream begins though the store does not answer at first", async (context) => {
+  const { store } = context;
+  let failures = 0;
+  const failOnce = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => {
+    let isBroken = true;
+    return async (...args: A): Promise<T> => {
+      if (!isBroken) return await call(...args);
+      isBroken = false;
+      failures += 1;
+      throw new StoreError("The disk is busy");
+    };
+  };
+  const broken = withCalls(store, {
+    getRunState: failOnce((id) => store.getRunState(id)),
+    findCursor: failOnce((cursor) => store.findCursor(cursor)),
+  });
+  await using service = aService({}, { ...context, store: broken });
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`);
+  await using ofList = await follow(service, "/runs/subscribe");
+  await pass(context.host, 100, 10);
+  await service.engine.cancel(id);
+  await pass(context.host, 100, 10);
+
+  assert.deepEqual([ofRun.types, ofList.types], [["run:waiting", "run:cancel"], ["run:cancel"]]);
+  assert.equal(failures, 2);
+});
+
+Deno.test("an old id of a run that has ended leaves the event loop free while the journal is searched for the end", async () => {
+  const store = new MemoryStore();
+  await using service = aService({}, { store, host: aService().host });
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  const { seq, place } = (await store.getRunState(id))!;
+  let pages = 0;
+  const long = withCalls(store, {
+    getRunState: async (runId) => ({ ...(await store.getRunState(runId))!, place: { ...place, position: 1_000 } }),
+    readJournal: (after) => {
+      pages += 1;
+      const rows = [{ position: after + 1, at: 0, facts: [[seq + 1, "failed"] as const] }];
+      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+    },
+  });
+
+  const answer = hasWholeRun(id, { position: 0, at: 0 }, { store: long, host: service.host });
+  await service.host.settle(100);
+  const pagesSoon = pages;
+  assert.equal(await answer, true);
+  assert.ok(pagesSoon <= 101 && pages === 1_000, `${pagesSoon} pages were read in 100 macrotasks`);
 });

@@ -352,18 +352,20 @@ test("cancel() notes the steps that it records as cancelled, and itself, once", 
   ]);
 });
 
-test("cancel() leaves out what was said under a lease that is lost", async ({ store }) => {
+test("cancel() leaves out what was said and executed under a lease that is lost", async ({ store }) => {
   const { run, lease } = await startRun(store);
   await store.release(lease, []);
   await claimOne(store);
   const reports = [aProgress({ current: 1 })];
+  const steps = [{ name: "stale", index: 0, attempts: 1, startedAgoMs: 0 }];
 
   const facts = await factsOf(
     store,
-    () => store.cancel(run.id, "c1", { generation: lease.generation, steps: [], reports }),
+    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports }),
   );
 
   assert.deepEqual(facts, [[run.id, "cancelled"]]);
+  assert.deepEqual(await store.getSteps(run.id), []);
   assert.equal((await store.getRun(run.id))!.progress, null);
 });
 
