@@ -106,7 +106,7 @@ export class FollowedStream implements Follower {
 
   /** Tells the client how far it has come, if something was sent since. */
   reach(place: Cursor): void {
-    if (this.#hasNew) this.#sendPlace(place);
+    if (this.#hasNew) this.#sendPlace(this.#furtherOf(place));
     if (this.#isOver) this.endWhenRead();
   }
 
@@ -135,8 +135,12 @@ export class FollowedStream implements Follower {
     this.#events.keepAlive();
     const isUpToDate = this.#throttle === null && this.#place !== null;
     if (!isUpToDate || this.abortSignal.aborted) return;
-    const isFurther = toldPlace !== null && toldPlace.position > this.#place!.position;
-    this.#sendPlace(isFurther ? toldPlace : this.#place!);
+    this.#sendPlace(toldPlace === null ? this.#place! : this.#furtherOf(toldPlace));
+  }
+
+  /** Its channel may be behind where the stream was when it came up to date: a client is never sent back. */
+  #furtherOf(place: Cursor): Cursor {
+    return this.#place !== null && this.#place.position > place.position ? this.#place : place;
   }
 
   /** Resolves when its reader has taken what was sent. */
