@@ -200,11 +200,12 @@ export class KnownJournal {
 
   /** Whether a cursor may have been no place, or cannot have been one, at some time between two instants. */
   placeOf(cursor: Cursor, from: number, until: number): { mayBeGone: boolean; mustBeGone: boolean } {
-    const trims = this.#trims.filter(({ keptFrom }) => keptFrom > cursor.position);
+    // A place whose own row is gone cannot be told from one in another journal.
+    const trims = this.#trims.filter(({ keptFrom }) => keptFrom >= cursor.position);
     const row = this.#rows.get(cursor.position);
     return {
       mayBeGone: row?.run?.isDeleted === true || trims.some(({ beganAt }) => beganAt < until),
-      mustBeGone: trims.some(({ endedAt }) => endedAt < from),
+      mustBeGone: trims.some(({ keptFrom, endedAt }) => keptFrom > cursor.position && endedAt < from),
     };
   }
 

@@ -197,7 +197,7 @@ class ConnectionCheck {
     };
     if (event.type === "run:progress") return this.#expected.findLast(isSame) ?? null;
     const from = indexOf(this.#expected, event.sequence - mostAbove);
-    return this.#expected.slice(from, indexOf(this.#expected, event.sequence + 1)).find(isSame) ?? null;
+    return this.#expected.slice(from, indexOf(this.#expected, event.sequence + 1)).findLast(isSame) ?? null;
   }
 
   #takeEvent(event: RunEvent, heardAt: number): void {
