@@ -106,7 +106,7 @@ export class FollowedStream implements Follower {
 
   /** Sends the client its place, if an event was sent since the last one. */
   reach(place: Cursor): void {
-    if (this.#hasNew) this.#sendPlace(place);
+    if (this.#hasNew) this.#sendPlace(this.#furtherOf(place));
     this.#hasNew = false;
     if (this.#isOver) this.endWhenRead();
   }
@@ -137,8 +137,12 @@ export class FollowedStream implements Follower {
     this.#events.keepAlive();
     const isUpToDate = this.#throttle === null && this.#place !== null;
     if (!isUpToDate || this.abortSignal.aborted) return;
-    const isFurther = publishedPlace !== null && publishedPlace.position > this.#place!.position;
-    this.#sendPlace(isFurther ? publishedPlace : this.#place!);
+    this.#sendPlace(publishedPlace === null ? this.#place! : this.#furtherOf(publishedPlace));
+  }
+
+  /** Its channel may be behind where the stream was when it came up to date: a client is never sent back. */
+  #furtherOf(place: Cursor): Cursor {
+    return this.#place !== null && this.#place.position > place.position ? this.#place : place;
   }
 
   /** Whether much of what was sent waits for its reader. */

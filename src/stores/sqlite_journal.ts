@@ -66,8 +66,12 @@ function appendRow(db: SqliteDatabase, now: number): void {
 // Only the oldest rows are removed, so that no reader meets a gap that it does not notice; and never the newest one, or
 // its number would come back.
 
-/** Removes rows that are followed by all the facts that are kept. */
-function trimBySize(db: SqliteDatabase, maxSize: number): void {
+/**
+ * Removes rows that are followed by all the facts that are kept.
+ *
+ * @param maxSize The `size` of the last row to remove, at most.
+ */
+export function trimBySize(db: SqliteDatabase, maxSize: number): void {
   const oldest = db.get("SELECT min(position), size FROM holdfast_journal")!;
   if (Number(oldest.size) > maxSize) return;
   db.run(

@@ -1,14 +1,18 @@
 import assert from "node:assert/strict";
 import type { RunEvent } from "../../src/event.ts";
+import { toEvents } from "../../src/fact.ts";
+import type { JournalRow } from "../../src/journal.ts";
+import { type Chain, checkChain, type Connection, type Message } from "./checks/check_chain.ts";
+import { checkFacts } from "./checks/check_facts.ts";
 import { checkRecovery } from "./checks/check_recovery.ts";
 import { checkReceipts, noReceipts, type RunReceipts } from "./checks/check_receipts.ts";
 import { checkSignalAnswer, type SignalHistory } from "./checks/check_signal_answer.ts";
 import { checkState } from "./checks/check_state.ts";
 import { checkSteps } from "./checks/check_steps.ts";
-import { checkStream, type HeardStream } from "./checks/check_stream.ts";
 import { checkTenures, findStaleWrites, findTenures } from "./checks/check_tenures.ts";
 import { checkValues } from "./checks/check_values.ts";
 import type { Fact, Placed } from "./fact.ts";
+import { KnownJournal } from "./known_journal.ts";
 import type { PauseRow, RunRows, StepRow } from "./rows.ts";
 
 // A test of the tests: each check has nothing to say about a history that can be, and finds what was done to one.
@@ -33,7 +37,7 @@ function placed(...facts: Fact[]): Placed[] {
 }
 
 function aStep(row: Partial<StepRow> = {}): StepRow {
-  return { name: "a", status: "completed", attempts: 1, value: '"x"', recordedNo: 1, ...row };
+  return { name: "a", status: "completed", attempts: 1, value: '"x"', recordedNo: 1, isCopied: false, ...row };
 }
 
 function aWait(row: Partial<PauseRow> = {}): PauseRow {
@@ -301,24 +305,115 @@ Deno.test("checkSignalAnswer() finds receipts that contradict each other", () =>
   assert.match(told([500, ""])!, /answered 500/);
 });
 
-Deno.test("checkStream() finds what is told twice, too late, or wrongly", () => {
-  const stream = (types: (string | Record<string, unknown>)[], ended: Partial<HeardStream> = {}) => {
-    const events = types.map((type) => typeof type === "string" ? { type } : type) as unknown as RunEvent[];
-    return checkStream({ run: "run", events, isEnded: true, isServerGone: false, ...ended }, aRun()).join();
-  };
-  const step = { type: "step:complete", stepName: "a", output: "x" };
-  const complete = { type: "run:complete", output: aRun().output };
+const IDENTITY = { id: "run", jobName: "straight", labels: {} };
+const OUTPUT = { json: '"x"', error: null, failedStepName: null };
+/** A run of one step, and another run that was triggered after it. Fact 3 and 4 are of one commit. */
+const ROWS: JournalRow[] = [
+  { position: 1, at: 10, facts: [[1, "triggered"]] },
+  { position: 2, at: 20, facts: [[1, "claimed", 1, "worker", 90, 1]] },
+  { position: 4, at: 40, facts: [[1, "progressed", 30, { current: 1 }], [1, "progressed", 40, { current: 2 }]] },
+  { position: 5, at: 50, facts: [[1, "step_completed", "a", 0, 1, null, 5]] },
+  { position: 6, at: 60, facts: [[1, "completed", 40]] },
+  { position: 7, at: 70, facts: [[7, "triggered"]] },
+];
+const ID = (position: number): Message => ({ kind: "id", id: `${position}-${(position * 10).toString(36)}` });
 
-  assert.equal(stream(["run:leased", "run:start", step, "run:leased", "run:start", complete]), "");
-  assert.equal(stream(["run:leased"], { isEnded: false }), "");
-  assert.equal(stream(["run:leased"], { isServerGone: true }), "");
-  assert.match(stream(["run:leased"]), /ended before the run/);
-  assert.match(stream(["run:start", complete]), /came before run:leased/);
-  assert.match(stream(["run:leased", "run:start", "run:start", complete]), /came twice under one lease/);
-  assert.match(stream([step, step, complete]), /step:complete of "a" was told twice/);
-  assert.match(stream([complete, complete]), /run:complete came after run:complete/);
-  assert.match(stream([complete, step]), /step:complete came after run:complete/);
-  assert.match(stream(["run:cancel"]), /ended with run:cancel, and the run is completed/);
-  assert.match(stream([{ type: "run:complete", output: 1 }]), /another output/);
-  assert.match(stream([{ ...step, output: "y" }, complete]), /step:complete told "y"/);
+/** The events of a fact, as a client receives them. */
+function told(number: number, more: Partial<RunEvent> = {}): Message[] {
+  const row = ROWS.find(({ position }) => position >= number)!;
+  const fact = row.facts[number - 1 - (row.position - row.facts.length)]!;
+  const run = fact[0] === 1 ? IDENTITY : { ...IDENTITY, id: "other" };
+  return toEvents(fact, { number, at: row.at }, run, OUTPUT).map((event): Message => {
+    return { kind: "event", event: { ...event, ...more } as RunEvent, heardAt: 1_000 };
+  });
+}
+
+function aConnection(messages: Message[], more: Partial<Connection> = {}): Connection {
+  const times = { askedAt: 100, readAt: Infinity, openedAt: 0 };
+  return { lastId: null, status: 200, messages, pid: 1, owner: null, ...times, ...more };
+}
+
+/** What is wrong with some connections of somebody who follows the run, or the list. */
+function chain(connections: Connection[], more: Partial<Chain> = {}, journal = aJournal()): string {
+  return checkChain({ runId: "run", filter: {}, hasIds: true, connections, ...more }, journal).join();
+}
+
+function aJournal(rows = ROWS): KnownJournal {
+  const journal = new KnownJournal();
+  journal.take(rows, {
+    identify: (runs) => runs.map((run) => run === 1 ? IDENTITY : { ...IDENTITY, id: "other" }),
+    readValue: () => OUTPUT,
+  });
+  return journal;
+}
+
+Deno.test("checkChain() has nothing to say about a stream that equals the journal", () => {
+  const all = [told(1), ID(1), told(2), ID(2), told(3), told(4), ID(4), told(5), ID(5), told(6), ID(6)].flat();
+
+  assert.equal(chain([aConnection(all)]), "");
+  assert.equal(chain([aConnection(all.slice(0, 5)), aConnection([...told(3), ...told(4)], { lastId: "2-k" })]), "");
+  assert.equal(chain([aConnection(all.slice(0, 4)), aConnection(told(2), { lastId: "1-a" })]), ""); // before its id
+  assert.equal(chain([aConnection([...told(2), ...told(4), ...told(5), ...told(6), ID(6)])]), ""); // thinned
+  assert.equal(chain([aConnection([], { status: 204, lastId: "6-1o" })]), "");
+  assert.equal(chain([aConnection([...told(6, { sequence: 14 }), ID(7)])]), ""); // the state
+  const held = [...told(2), ID(2), ...told(5), ...told(4, { sequence: 11 }), ...told(6), ID(6)];
+  assert.equal(chain([aConnection(held)]), "");
+  const list = [...told(2), ...told(4), ID(4), ...told(6), ID(6), ...told(7, { input: undefined }), ID(7)];
+  assert.equal(chain([aConnection(list)], { runId: null }), "");
+});
+
+Deno.test("checkChain() finds what is missing, told twice, in another order, or otherwise", () => {
+  const after2 = (...messages: Message[][]) => chain([aConnection(messages.flat(), { lastId: "2-k" })]);
+
+  assert.match(after2(told(4), told(6)), /step:complete of fact 5, run run, is missing/);
+  assert.match(after2(told(4), [ID(5)]), /step:complete of fact 5, run run, is missing/);
+  assert.match(after2(told(5), told(5)), /came twice, or too late/);
+  assert.match(after2(told(2)), /run:leased of fact 2 came twice, or too late/);
+  assert.match(after2(told(4), told(3)), /came twice, or too late/);
+  assert.match(after2(told(3), told(4), told(5, { sequence: 11 })), /has the number 11, not 10/);
+  assert.match(after2(told(4), told(5, { timestamp: "" })), /the journal has no/);
+  assert.match(chain([aConnection([...told(6), ...told(7)])], { runId: null, filter: { jobName: "x" } }), /has no/);
+  assert.match(chain([aConnection(told(1))], { runId: null }), /run:trigger shows an input/);
+});
+
+Deno.test("checkChain() finds ids that are no places, or come too early or uncalled for", () => {
+  const wrong = { kind: "id", id: "5-1" } as const;
+
+  assert.match(chain([aConnection([...told(5), wrong])]), /the id 5-1 is no place/);
+  assert.match(chain([aConnection([...told(5), ID(4)])]), /came after an event of fact 5/);
+  assert.match(chain([aConnection([...told(5), ID(5)])], { hasIds: false }), /had not asked for any/);
+  assert.match(chain([aConnection([], { status: 204, lastId: "5-1e" })]), /204 was answered to 5-1e/);
+});
+
+Deno.test("checkChain() knows which gaps there are, and in which states a stream may begin", () => {
+  const gap: Message = { kind: "gap" };
+  const trimmed = aJournal();
+  trimmed.noteTrim()(4);
+  const deleted = aJournal([...ROWS, { position: 8, at: 80, facts: [[7, "deleted", "other", "straight", {}]] }]);
+  const running = told(2).map((message, at) => {
+    return { ...message, event: { ...(message as { event: RunEvent }).event, sequence: 7 + at } } as Message;
+  });
+
+  assert.match(chain([aConnection([gap], { lastId: "2-k" })]), /a gap was told after 2-k, and nothing is missing/);
+  assert.equal(chain([aConnection([gap], { lastId: "2-k" })], {}, trimmed), "");
+  assert.match(chain([aConnection(told(5), { lastId: "2-k", askedAt: Infinity })], {}, trimmed), /no gap was told/);
+  assert.equal(chain([aConnection([gap], { lastId: "7-1y" })], { runId: null }, deleted), "");
+  assert.match(chain([aConnection([...told(5), gap])]), /a gap came within/);
+  assert.match(chain([aConnection(running)]), /the state of the run at 4 is not/); // without its progress
+  assert.match(chain([aConnection(told(6, { sequence: 8 }))]), /the state of the run at 4 is not/);
+});
+
+Deno.test("checkFacts() finds facts that are not recorded, and what is recorded without a fact", () => {
+  const facts = ROWS.flatMap(({ facts }) => facts).filter(([run]) => run === 1);
+  const wrong = (rows: Partial<RunRows>, told = facts) => checkFacts(aRun(rows), told).join();
+
+  assert.equal(wrong({}), "");
+  assert.match(wrong({}, facts.slice(1)), /it was triggered 0 times/);
+  assert.match(wrong({}, facts.slice(0, -1)), /it is completed, and its ends are/);
+  assert.match(wrong({ status: "failed" }), /it is failed, and its ends are completed/);
+  assert.match(wrong({}, [...facts, facts[2]!]), /something came after its end/);
+  assert.match(wrong({ steps: [] }), /a fact says a completed after 1/);
+  assert.match(wrong({}, facts.filter(([, kind]) => kind !== "step_completed")), /no fact says a completed after 1/);
+  assert.match(wrong({ steps: [aStep({ attempts: 2 })] }), /no fact says a retrying after 1/);
+  assert.match(wrong({ generation: 0 }), /its lease is number 0/);
 });

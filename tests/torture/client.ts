@@ -1,13 +1,12 @@
 import type { Chance } from "../support/chance.ts";
-import { EventReader } from "../support/event_reader.ts";
 import { type Answer, type Asker, NobodyLeft } from "./asker.ts";
 import type { Book, TriggerRequest } from "./book.ts";
-import type { HeardStream } from "./checks/check_stream.ts";
+import type { Chain } from "./checks/check_chain.ts";
 import { outcomeOf } from "./fact.ts";
-import type { Member } from "./fleet.ts";
 import { FAILING_JOB, JOB_NAMES } from "./jobs.ts";
 import { nap } from "./nap.ts";
 import type { Sights } from "./sights.ts";
+import { RETURNS, Subscriber } from "./subscriber.ts";
 import type { Tally } from "./tally.ts";
 
 /** What the clients share. */
@@ -19,8 +18,8 @@ export interface ClientDeps {
   tally: Tally;
   /** Hears of answers that cannot be, and of which run. */
   onProblem: (message: string, run: string | null) => void;
-  /** Hears of streams that have come to their end. */
-  onStream: (stream: HeardStream) => void;
+  /** Hears of what was received by following. */
+  onChain: (chain: Chain) => void;
 }
 
 interface Signal {
@@ -34,9 +33,12 @@ interface Signal {
 const KEYS = ["red", "green", "blue", "grey"];
 const SIGNAL_IDS = ["first", "second", "third"];
 const PAYLOADS = [{ isApproved: true, by: ["ä", 1, null] }, null];
+/** Values of the label `lane` of all runs. */
+export const LANES = ["left", "middle", "right"];
 const PATIENT_RUNS = 40;
 const REMEMBERED = 100;
 const BREATH_MS = 40;
+const MAX_FOLLOWED = 3;
 
 /** A user of the service: asks for this and that, remembers what was answered, and asks once more. */
 export class Client {
@@ -68,7 +70,7 @@ export class Client {
 
   async #act(): Promise<void> {
     const { chance } = this.#deps;
-    const act = chance.weighted([
+    const act = chance.weighted<() => void | Promise<void>>([
       [10, () => this.#trigger()],
       [2, () => this.#triggerAgain()],
       [6, () => this.#signalSomebody()],
@@ -77,7 +79,7 @@ export class Client {
       [0.7, () => this.#retrigger()],
       [1.5, () => this.#delete()],
       [1, () => this.#list()],
-      [1.5, () => this.#subscribe()],
+      [3, () => this.#subscribe()],
     ]);
     await act();
   }
@@ -116,7 +118,7 @@ export class Client {
       ...(idempotencyKey === null ? {} : { idempotencyKey }),
       ...(key === null ? {} : { concurrencyKey: key }),
       ...(coalesce === null ? {} : { coalesce }),
-      labels: { token, storm: "yes" },
+      labels: { token, storm: "yes", lane: LANES[seed % LANES.length]! },
     };
     const answer = await asker.ask("POST", "/trigger", { body, onSend: () => book.noteTrigger(request) });
     if (answer.status !== 200) return this.#complain(`POST /trigger with token ${token}`, null, answer);
@@ -221,44 +223,31 @@ export class Client {
     if (isWrong) this.#complain(`GET ${path}`, null, answer);
   }
 
-  /** Follows a run in the background, until it ends or its server does. */
-  async #subscribe(): Promise<void> {
-    if (this.#runs.length === 0) return;
-    const run = this.#deps.chance.pick(this.#runs.slice(-10));
-    const member = await this.#deps.asker.findMember();
-    const following = this.#follow(run, member).finally(() => this.#following.delete(following));
+  /** Follows a run in the background, until it ends. */
+  #subscribe(): void {
+    const { book, chance, onProblem } = this.#deps;
+    if (this.#runs.length === 0 || this.#following.size >= MAX_FOLLOWED) return;
+    const runId = chance.pick(this.#runs.slice(chance.happens(0.7) ? -1 : -10));
+    const mayBeGone = (run: string) => book.of(run).deletesAsked > 0;
+    const subscriber = new Subscriber({ runId, filter: {}, returns: chance.pick(RETURNS) }, {
+      ...this.#deps,
+      mayBeGone,
+    });
+    const following = subscriber.follow(this.#leaving.signal)
+      .catch((error) => onProblem(`a subscriber broke: ${error.stack}`, runId))
+      .finally(() => this.#following.delete(following));
     this.#following.add(following);
   }
 
-  async #follow(run: string, member: Member): Promise<void> {
-    const { book, onProblem, onStream, tally } = this.#deps;
-    const url = `http://127.0.0.1:${member.port}/subscribe?runId=${run}`;
-    const response = await fetch(url, { signal: this.#leaving.signal }).catch(() => null);
-    if (response === null) return; // nobody answered, or this client has left
-    if (response.status !== 200) {
-      const text = await response.text().catch(() => "");
-      const mayBeGone = response.status === 404 && book.of(run).deletesAsked > 0;
-      if (response.status === 503 || mayBeGone) return;
-      return this.#complain("GET /subscribe", run, { status: response.status, text });
-    }
-    tally.add("streams read");
-    const reader = new EventReader(response);
-    const isEnded = await reader.ended.then(() => true, (error) => {
-      // What reading itself throws. All else says that what was read is no stream.
-      const isCutOff = error instanceof TypeError || error instanceof DOMException;
-      const isExcused = isCutOff && (member.isGoing || this.#leaving.signal.aborted);
-      if (!isExcused) {
-        onProblem(`a stream was ${isCutOff ? "cut off by a server that goes on" : "none"}: ${error}`, run);
-      }
-      return false;
-    });
-    onStream({ run, events: reader.events, isEnded, isServerGone: member.isGoing });
+  /** Resolves when all runs that it follows have ended. */
+  async followed(): Promise<void> {
+    await Promise.all(this.#following);
   }
 
   /** Closes all streams. */
   async leave(): Promise<void> {
     this.#leaving.abort();
-    await Promise.all(this.#following);
+    await this.followed();
   }
 
   #complain(what: string, run: string | null, { status, text }: Answer): void {

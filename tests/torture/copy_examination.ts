@@ -2,7 +2,9 @@ import { DatabaseSync } from "node:sqlite";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import { checkEnding } from "./checks/check_values.ts";
+import { checkFacts } from "./checks/check_facts.ts";
 import { checkState } from "./checks/check_state.ts";
+import { readKeptFrom, readRows } from "./known_journal.ts";
 import { readRuns, type RunRows } from "./rows.ts";
 
 /** What a copy has to contain, since somebody was told of it before the copy was made. */
@@ -46,6 +48,7 @@ export function examineCopy(path: string, expected: Expected | null): string[] {
     const runs = readRuns(database, latest, LATEST_RUNS);
     return [
       ...runs.flatMap((run) => [...checkState(run), ...checkEnding(run).map((problem) => `run ${run.id}: ${problem}`)]),
+      ...findWrongFacts(database, runs),
       ...[findWrongCount(database), findBrokenLine(database)].filter((problem) => problem !== null),
       ...(expected === null ? [] : findMissing(database, expected)),
     ];
@@ -54,6 +57,15 @@ export function examineCopy(path: string, expected: Expected | null): string[] {
   } finally {
     database.close();
   }
+}
+
+/** Compares the journal with the runs of which it has everything. */
+function findWrongFacts(database: DatabaseSync, runs: readonly RunRows[]): string[] {
+  const keptFrom = readKeptFrom(database);
+  const rows = readRows(database, keptFrom);
+  if (rows === null) return [`its journal has a hole after ${keptFrom}`];
+  const facts = Map.groupBy(rows.flatMap(({ facts }) => facts), ([seq]) => seq);
+  return runs.filter(({ seq }) => seq > keptFrom).flatMap((run) => checkFacts(run, facts.get(run.seq) ?? []));
 }
 
 /** What SQLite finds wrong with a file, and rows that belong to nobody. */

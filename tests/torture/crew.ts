@@ -1,17 +1,25 @@
-import { inTime } from "../processes/deadline.ts";
+import type { ListFilter } from "../../src/run.ts";
+import { inTime, until } from "../processes/deadline.ts";
 import { Chance } from "../support/chance.ts";
 import { Asker } from "./asker.ts";
 import { Book } from "./book.ts";
-import { Client } from "./client.ts";
+import { Calm } from "./calm.ts";
+import { Client, LANES } from "./client.ts";
 import { CopyThread } from "./copy_thread.ts";
 import { Examiner } from "./examiner.ts";
 import { Fleet } from "./fleet.ts";
 import { History } from "./history.ts";
+import { JOB_NAMES } from "./jobs.ts";
 import { LedgerReader } from "./ledger.ts";
 import type { Sights } from "./sights.ts";
 import { Sizes } from "./sizes.ts";
+import { RETURNS, Subscriber } from "./subscriber.ts";
 import { Tally } from "./tally.ts";
 import { Violations } from "./violations.ts";
+
+// How many follow lists, and each list for how long.
+const LISTS = 6;
+const LIST_MS = [3_000, 20_000] as const;
 
 /** What a crew is made of. */
 export interface CrewOptions {
@@ -34,6 +42,7 @@ export class Crew implements AsyncDisposable {
   readonly sights: Sights = { unfinished: 0, triggered: 0, ended: [] };
   readonly book = new Book((message, run) => this.violations.add(message, run));
   readonly longest = { backupMs: 0 };
+  readonly calm = new Calm();
   readonly copies = new CopyThread();
   readonly database: string;
   readonly sizes: Sizes;
@@ -43,6 +52,9 @@ export class Crew implements AsyncDisposable {
   readonly fleet: Fleet;
   readonly #over = new AbortController();
   readonly #clients: Client[];
+  readonly #asker: Asker;
+  readonly #seed: number;
+  readonly #subscribers = new Map<Subscriber, ListFilter>();
   #visits: Promise<void>[] = [];
 
   /** Gathers everybody; nobody begins. */
@@ -61,6 +73,8 @@ export class Crew implements AsyncDisposable {
     const onSuspension = (pid: number) => this.history.noteSuspension(pid);
     this.fleet = new Fleet({ database, ledgerPath, leaseMs, size: workers, onSuspension, onTrouble });
     const asker = new Asker(this.fleet, new Chance(seed, "asker"), tally, this.#over.signal);
+    this.#asker = asker;
+    this.#seed = seed;
     this.#clients = Array.from({ length: clients }, (_, number) =>
       new Client({
         asker,
@@ -69,7 +83,7 @@ export class Crew implements AsyncDisposable {
         sights,
         tally,
         onProblem: (message, run) => violations.add(message, run),
-        onStream: (stream) => this.examiner.hear(stream),
+        onChain: (chain) => this.examiner.hear(chain),
       }));
   }
 
@@ -85,12 +99,52 @@ export class Crew implements AsyncDisposable {
         this.violations.add(`a client broke: ${error instanceof Error ? error.stack : error}`);
       })
     );
+    for (let number = 0; number < LISTS; number++) this.#visits.push(this.#followLists(number, quiet));
+  }
+
+  /** Follows one list after another; the last one until everything is over. */
+  async #followLists(number: number, quiet: AbortSignal): Promise<void> {
+    const { tally, violations, examiner } = this;
+    const chance = new Chance(this.#seed, "list", number);
+    while (!this.#over.signal.aborted) {
+      const leaving = new AbortController();
+      const timer = setTimeout(() => quiet.aborted || leaving.abort(), chance.between(...LIST_MS));
+      const filter = chance.pick<ListFilter>([
+        {},
+        { labels: { lane: chance.pick(LANES) } },
+        { jobName: chance.pick(JOB_NAMES), labels: { storm: "yes" } },
+      ]);
+      const subscriber = new Subscriber({ runId: null, filter, returns: chance.pick(RETURNS) }, {
+        asker: this.#asker,
+        chance,
+        tally,
+        mayBeGone: () => false,
+        onProblem: (message, run) => violations.add(message, run),
+        onChain: (chain) => examiner.hear(chain),
+      });
+      this.#subscribers.set(subscriber, filter);
+      await subscriber.follow(AbortSignal.any([leaving.signal, this.#over.signal]));
+      this.#subscribers.delete(subscriber);
+      clearTimeout(timer);
+    }
   }
 
   /** Ends clients and workers as they end when nobody does harm. */
   async end(): Promise<void> {
+    await this.#seeTheEnd().catch((error) => this.violations.add(String(error)));
     await inTime(this.#endClients(), "the clients were to end");
     await this.fleet.retire();
+  }
+
+  /** Every run has ended: whoever follows has to receive that. */
+  async #seeTheEnd(): Promise<void> {
+    const followed = Promise.all(this.#clients.map((client) => client.followed()));
+    await inTime(followed, "those who follow runs were to receive their ends");
+    this.examiner.look();
+    const { journal } = this.examiner;
+    const isUpToDate = () =>
+      [...this.#subscribers].every(([subscriber, filter]) => subscriber.hasComeTo(journal.lastNumber(filter)));
+    await until(isUpToDate, "those who follow lists were to receive everything");
   }
 
   async #endClients(): Promise<void> {

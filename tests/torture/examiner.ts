@@ -1,18 +1,25 @@
 import { DatabaseSync } from "node:sqlite";
+import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
+import { trimBySize } from "../../src/stores/sqlite_journal.ts";
 import { Chance } from "../support/chance.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import type { Book } from "./book.ts";
+import type { Calm } from "./calm.ts";
+import { type Chain, checkChain } from "./checks/check_chain.ts";
+import { checkFacts } from "./checks/check_facts.ts";
 import { checkReceipts } from "./checks/check_receipts.ts";
 import { checkState } from "./checks/check_state.ts";
 import { checkSteps } from "./checks/check_steps.ts";
-import { checkStream, type HeardStream } from "./checks/check_stream.ts";
 import { checkTenures, findStaleWrites, findTenures, type Tenure } from "./checks/check_tenures.ts";
 import { checkValues } from "./checks/check_values.ts";
 import { type Expected, findDamage } from "./copy_examination.ts";
 import { expectedOf } from "./expected_of.ts";
 import type { Placed } from "./fact.ts";
 import type { History } from "./history.ts";
+import { readJournalOfCopy } from "./journal_of_copy.ts";
+import { KnownJournal, readKeptFrom } from "./known_journal.ts";
+import { Latencies } from "./latencies.ts";
 import type { LedgerReader } from "./ledger.ts";
 import { readHashes, readRuns, type RunRows } from "./rows.ts";
 import type { Sights } from "./sights.ts";
@@ -25,6 +32,7 @@ export interface ExaminerDeps {
   ledger: LedgerReader;
   history: History;
   book: Book;
+  calm: Calm;
   sights: Sights;
   tally: Tally;
   violations: Violations;
@@ -35,13 +43,19 @@ const KEPT_SIGHTS = 200;
 const SLICE = 2_000;
 const EXPECTED_RUNS = 500;
 const KEPT_TENURES = 1_000;
+const UNBLOCKED_MS = 500;
+const TRIM_TIMEOUT_MS = 100;
 
 /** Compares what the workers have written down and what the clients were told with what is recorded. */
 export class Examiner {
+  /** All that the journal has ever told. */
+  readonly journal = new KnownJournal();
+  /** How fast events reached other processes. */
+  readonly latencies: Latencies;
   readonly #deps: ExaminerDeps;
   readonly #tenures = new Map<string, Tenure[]>();
   readonly #chance = new Chance(1);
-  #streams: HeardStream[] = [];
+  #chains: Chain[] = [];
   #settledIds: string[] = [];
   readonly #runsByToken = new Map<string, number>();
   /** All older runs have ended, and were checked. */
@@ -50,17 +64,21 @@ export class Examiner {
   /** Begins with nothing seen. */
   constructor(deps: ExaminerDeps) {
     this.#deps = deps;
+    this.latencies = new Latencies((at, pid) => {
+      return deps.calm.isCalm(at) && !deps.history.wasBlocked(pid, at, at + UNBLOCKED_MS);
+    });
   }
 
-  /** Takes in a stream that somebody has read. */
-  hear(stream: HeardStream): void {
-    this.#streams.push(stream);
+  /** Takes in what somebody has received. */
+  hear(chain: Chain): void {
+    this.#chains.push(chain);
   }
 
   /** Checks every run that has ended since the last look, and some older ones once more. */
   look(): void {
     const { history, ledger, sights, tally, violations } = this.#deps;
     const ended = this.#withDatabase((database) => {
+      this.#readJournal(database);
       const oldest = "SELECT min(seq) AS seq, count(*) AS runs FROM holdfast_runs WHERE completed_at IS NULL";
       const { seq, runs } = database.prepare(oldest).get() as { seq: number | null; runs: number };
       sights.unfinished = runs;
@@ -71,11 +89,12 @@ export class Examiner {
       const ended = readRuns(database, "seq IN (SELECT value FROM json_each(?))", JSON.stringify(news));
       this.#nextSeq = seq ?? over.reduce((next, { seq }) => Math.max(next, seq + 1), this.#nextSeq);
       this.#compareAgain(database);
-      this.#checkStreams(database);
+      for (const run of ended) this.#judge(run, [], checkFacts(run, this.journal.runOf(run.id)?.facts ?? []));
       return ended;
     });
     // After the rows: so all that led to them is there, and what comes later is known to have come later.
     history.take(ledger.readNew());
+    this.#checkChains();
     for (const run of ended) this.#settle(run);
     for (const key of new Set(ended.map(({ key }) => key))) {
       for (const problem of checkTenures(this.#tenures.get(key ?? "") ?? [])) violations.add(problem);
@@ -96,7 +115,8 @@ export class Examiner {
           seen.add(run.id);
           const hash = history.settled.get(run.id)?.hash;
           if (hash !== run.hash) this.#report(run, `the run ${hash === undefined ? "never ended" : "has changed"}`);
-          this.#judge(run, [], [...checkState(run), ...checkReceipts(book.of(run.id), run)]);
+          const facts = this.journal.runOf(run.id)?.facts ?? [];
+          this.#judge(run, [], [...checkState(run), ...checkReceipts(book.of(run.id), run), ...checkFacts(run, facts)]);
         }
       }
       for (const [id, receipts] of book.runs) {
@@ -110,7 +130,6 @@ export class Examiner {
         const problem = find(database);
         if (problem !== null) violations.add(problem);
       }
-      this.#checkStreams(database, { isLast: true });
     });
   }
 
@@ -180,22 +199,57 @@ export class Examiner {
     }
   }
 
-  #checkStreams(database: DatabaseSync, { isLast = false } = {}): void {
-    const { history, tally } = this.#deps;
-    const ready = this.#streams.filter(({ run }) => isLast || history.settled.has(run));
-    if (ready.length === 0) return;
-    this.#streams = this.#streams.filter((stream) => !ready.includes(stream));
-    const ids = JSON.stringify(ready.map(({ run }) => run));
-    const runs = new Map(
-      readRuns(database, "id IN (SELECT value FROM json_each(?))", ids).map((run) => [run.id, run]),
-    );
-    for (const stream of ready) {
-      if (stream.isEnded && !stream.isServerGone) tally.add("streams read to the end of the run");
-      const evidence = stream.events.map((event) => JSON.stringify(event));
-      for (const problem of checkStream(stream, runs.get(stream.run) ?? null)) {
-        this.#deps.violations.add(`a stream is wrong: ${problem}`, stream.run, evidence);
+  #readJournal(database: DatabaseSync): void {
+    const before = this.journal.position;
+    this.journal.read(database);
+    this.#deps.tally.add("facts in the journal", this.journal.position - before);
+  }
+
+  /** Everything that was received was committed before: so the journal is known as far as that. */
+  #checkChains(): void {
+    const { tally, violations } = this.#deps;
+    for (const chain of this.#chains.splice(0)) {
+      const problems = checkChain(chain, this.journal, (known, heardAt, connection) => {
+        tally.add("events compared with the journal");
+        this.latencies.note(known, heardAt, connection);
+      });
+      if (problems.length === 0) continue;
+      const evidence = chain.connections.map((connection) => JSON.stringify(connection));
+      const facts = chain.runId === null ? [] : this.journal.runOf(chain.runId)?.facts ?? [];
+      for (const problem of problems) {
+        const what = `what was received differs from the journal: ${problem}`;
+        violations.add(what, chain.runId, [...facts.map((fact) => JSON.stringify(fact)), ...evidence]);
       }
     }
+  }
+
+  /**
+   * Trims the journal as a writer does that finds too much in it, but for the last bytes, once all of it is known. Not if
+   * somebody else writes, perhaps one who is suspended.
+   */
+  trim(keptBytes: number): void {
+    try {
+      this.#withDatabase((database) => {
+        this.#readJournal(database);
+        const db = new SqliteDatabase(database);
+        const [{ size } = { size: 0 }] = db.all("SELECT size FROM holdfast_journal ORDER BY position DESC LIMIT 1");
+        const noteTrimmed = this.journal.noteTrim();
+        trimBySize(db, Number(size) - keptBytes);
+        const keptFrom = readKeptFrom(database);
+        database.exec("COMMIT");
+        noteTrimmed(keptFrom);
+      }, { begin: "BEGIN IMMEDIATE", timeout: TRIM_TIMEOUT_MS });
+      this.#deps.tally.add("trims of the journal");
+    } catch (error) {
+      if (!String(error).includes("database is locked")) throw error;
+    }
+  }
+
+  /** Compares the journal of a copy, and answers the ids of what was committed since. */
+  lostCursors(path: string): string[] {
+    const rows = readJournalOfCopy(path);
+    for (const problem of this.journal.compare(rows)) this.#deps.violations.add(`${path}: ${problem}`);
+    return this.journal.cursorsAfter(rows.at(-1)?.position ?? 0);
   }
 
   #judge(run: RunRows, facts: readonly Placed[], problems: string[]): void {
@@ -207,10 +261,10 @@ export class Examiner {
   }
 
   /** Never in parallel with another connection of this process: closing one would drop the locks of both. */
-  #withDatabase<T>(work: (database: DatabaseSync) => T): T {
-    const database = new DatabaseSync(this.#deps.database, { timeout: 10_000 });
+  #withDatabase<T>(work: (database: DatabaseSync) => T, { begin = "BEGIN", timeout = 10_000 } = {}): T {
+    const database = new DatabaseSync(this.#deps.database, { timeout });
     try {
-      database.exec("BEGIN");
+      database.exec(begin);
       return work(database);
     } finally {
       database.close();

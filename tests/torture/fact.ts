@@ -23,6 +23,8 @@ export type Fact =
   | { is: "refused"; pid: number; run: string; generation: number; call: string }
   /** The event loop stood still for longer than ever before in this process, and not on purpose. */
   | { is: "gap"; pid: number; wallMs: number; cpuMs: number }
+  /** The event loop is about to stand still, on purpose. `from`: an instant, in milliseconds. */
+  | { is: "block"; pid: number; from: number; ms: number }
   /** The worker itself had something to complain about; `isMisfortune`: as it may in a storm. */
   | { is: "error"; pid: number; message: string; isMisfortune: boolean };
 

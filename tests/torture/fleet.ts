@@ -10,6 +10,8 @@ export interface Member {
   port: number;
   /** Whether it is suspended by a SIGSTOP. */
   isStopped: boolean;
+  /** The id of its engine's worker, once it has claimed a run. */
+  owner: string | null;
   /** Whether it must live on for now, since it is doing something that takes longer. */
   isSpared: boolean;
   /** Whether it was told to end, or killed. */
@@ -174,7 +176,14 @@ export class Fleet implements AsyncDisposable {
     await child.tell("begin");
     const { port } = await child.hear("serving");
     await this.thawed();
-    this.members.push({ child, port: Number(port), isStopped: false, isSpared: false, isGoing: false });
+    const member = { child, port: Number(port), isStopped: false, owner: null, isSpared: false, isGoing: false };
+    this.members.push(member);
+    this.#learnOwner(member);
+  }
+
+  async #learnOwner(member: Member): Promise<void> {
+    const said = await member.child.hear("claimed").catch(() => null); // it may end before
+    if (said !== null) member.owner = String(said.owner);
   }
 
   async #spawn(): Promise<Child> {

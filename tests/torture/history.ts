@@ -22,6 +22,7 @@ export class History {
   readonly #tally: Tally;
   readonly #onProblem: (message: string, run: string | null, facts: Placed[]) => void;
   readonly #suspended = new Set<number>();
+  readonly #blocks = new Map<number, { from: number; until: number }[]>();
   #longestGap = { wallMs: 0, cpuMs: 0 };
 
   /** @param onProblem Hears of what came after the end of a run and cannot be, and of what no worker may complain of. */
@@ -53,6 +54,11 @@ export class History {
     return this.#longestGap;
   }
 
+  /** Whether a process blocked its event loop on purpose at some time between two instants. */
+  wasBlocked(pid: number, from: number, until: number): boolean {
+    return (this.#blocks.get(pid) ?? []).some((block) => block.from < until && from < block.until);
+  }
+
   /** The values that a run may have been given by an older one of the same token. */
   inheritedBy(run: RunRows): ReadonlySet<string> {
     return this.#inheritable.get(run.input.token) ?? new Set();
@@ -66,6 +72,9 @@ export class History {
         if (!this.#suspended.has(fact.pid) && fact.wallMs > this.#longestGap.wallMs) {
           this.#longestGap = { wallMs: fact.wallMs, cpuMs: fact.cpuMs };
         }
+      } else if (fact.is === "block") {
+        const blocks = this.#blocks.get(fact.pid) ?? [];
+        this.#blocks.set(fact.pid, [...blocks, { from: fact.from, until: fact.from + fact.ms }]);
       } else if (fact.is === "error") {
         if (!fact.isMisfortune) this.#onProblem(`a worker complained of ${fact.message}`, null, [fact]);
       } else {

@@ -1,4 +1,5 @@
 import type { Chance } from "../support/chance.ts";
+import type { Calm } from "./calm.ts";
 import type { Fleet, Member } from "./fleet.ts";
 import { nap } from "./nap.ts";
 import type { Tally } from "./tally.ts";
@@ -13,12 +14,14 @@ const DISMISS_AFTER_MS = [2_000, 7_000] as const;
 export class Nemesis {
   readonly #fleet: Fleet;
   readonly #chance: (path: string) => Chance;
+  readonly #calm: Calm;
   readonly #tally: Tally;
 
   /** Does nothing yet. */
-  constructor(fleet: Fleet, chance: (path: string) => Chance, tally: Tally) {
+  constructor(fleet: Fleet, chance: (path: string) => Chance, calm: Calm, tally: Tally) {
     this.#fleet = fleet;
     this.#chance = chance;
+    this.#calm = calm;
     this.#tally = tally;
   }
 
@@ -29,43 +32,47 @@ export class Nemesis {
 
   async #kill(abortSignal: AbortSignal): Promise<void> {
     const chance = this.#chance("kill");
-    while (await this.#mayStrike(chance.between(...KILL_AFTER_MS), abortSignal)) {
+    await this.#strike(() => chance.between(...KILL_AFTER_MS), abortSignal, () => {
       // The eldest is spared more often, so that something that takes longer comes to its end now and then.
       const victim = this.#pick(chance, (place) => place === 0 ? 1 : 3);
-      if (victim === null) continue;
+      if (victim === null) return;
       this.#fleet.kill(victim);
       this.#tally.add("kills");
-    }
+    });
   }
 
   async #suspend(abortSignal: AbortSignal): Promise<void> {
     const chance = this.#chance("suspend");
-    while (await this.#mayStrike(chance.between(...SUSPEND_AFTER_MS), abortSignal)) {
+    await this.#strike(() => chance.between(...SUSPEND_AFTER_MS), abortSignal, async () => {
       const victim = this.#pick(chance, () => 1);
-      if (victim === null) continue;
+      if (victim === null) return;
       await this.#fleet.suspend(victim);
       this.#tally.add("suspensions");
       await nap(chance.between(...SUSPENDED_MS), abortSignal);
       await this.#fleet.thawed();
       this.#fleet.resume(victim);
-    }
+    });
   }
 
   async #dismiss(abortSignal: AbortSignal): Promise<void> {
     const chance = this.#chance("dismiss");
-    while (await this.#mayStrike(chance.between(...DISMISS_AFTER_MS), abortSignal)) {
+    await this.#strike(() => chance.between(...DISMISS_AFTER_MS), abortSignal, async () => {
       const victim = this.#pick(chance, () => 1);
-      if (victim === null || victim.isStopped) continue;
+      if (victim === null || victim.isStopped) return;
       await this.#fleet.dismiss(victim);
       this.#tally.add("graceful stops");
-    }
+    });
   }
 
-  /** Waits. Answers whether there is still harm to be done. */
-  async #mayStrike(afterMs: number, abortSignal: AbortSignal): Promise<boolean> {
-    await nap(afterMs, abortSignal);
-    await this.#fleet.thawed();
-    return !abortSignal.aborted;
+  /** Does harm again and again, each time after a while. */
+  async #strike(afterMs: () => number, abortSignal: AbortSignal, harm: () => void | Promise<void>): Promise<void> {
+    while (!abortSignal.aborted) {
+      await nap(afterMs(), abortSignal);
+      await this.#calm.disturb(async () => {
+        await this.#fleet.thawed();
+        if (!abortSignal.aborted) await harm();
+      });
+    }
   }
 
   #pick(chance: Chance, weigh: (place: number) => number): Member | null {

@@ -1,10 +1,12 @@
 import type { Chance } from "../support/chance.ts";
+import type { Calm } from "./calm.ts";
 import type { CopyThread } from "./copy_thread.ts";
 import { drainCopy } from "./drain_copy.ts";
 import type { Examiner } from "./examiner.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Tally } from "./tally.ts";
 import type { Violations } from "./violations.ts";
+import { findKnown } from "./journal_of_copy.ts";
 import { DAMAGES, damageWal, findWalTail } from "./wal_damage.ts";
 
 /** What a power loss needs. */
@@ -13,6 +15,7 @@ export interface PowerLossDeps {
   /** A folder for copies. */
   folder: string;
   leaseMs: number;
+  calm: Calm;
   fleet: Fleet;
   examiner: Examiner;
   copies: CopyThread;
@@ -29,13 +32,15 @@ export interface PowerLossDeps {
  * @param number Which power loss it is, for names.
  */
 export async function losePower(number: number, deps: PowerLossDeps): Promise<void> {
-  const { folder, fleet, examiner, copies, chance, tally, violations } = deps;
+  const { folder, calm, fleet, examiner, copies, chance, tally, violations } = deps;
   const place = `${folder}/power-loss-${number}`;
   await Deno.mkdir(place);
-  const expected = await fleet.freeze(async () => {
-    await copyFiles(deps.database, place);
-    return examiner.expected();
-  });
+  const expected = await calm.disturb(() =>
+    fleet.freeze(async () => {
+      await copyFiles(deps.database, place);
+      return examiner.expected();
+    })
+  );
   tally.add("power losses");
   const original = `${place}/jobs.db`;
   const wal = await readFile(`${original}-wal`);
@@ -56,8 +61,11 @@ export async function losePower(number: number, deps: PowerLossDeps): Promise<vo
     for (const problem of problems) violations.add(`${path}: ${problem}`);
   }
   const drained = chance.pick(damaged);
+  const lost = examiner.lostCursors(drained);
   const { bodies, problems } = await drainCopy(drained, deps.leaseMs, copies);
   for (const problem of problems) violations.add(`${drained}, drained: ${problem}`);
+  // Its journal goes on where it was cut off, so it uses the lost numbers again: an id must not name two places.
+  for (const id of findKnown(drained, lost)) violations.add(`${drained}: the id ${id} was lost, and is a place again`);
   tally.add(bodies > 0 ? "damaged copies drained" : "copies opened with nothing to drain");
   if (violations.found.length === 0) await Deno.remove(place, { recursive: true });
 }

@@ -11,6 +11,8 @@ export interface StepRow {
   /** As in the ledger; `null` if it was cancelled. */
   value: string | null;
   recordedNo: number;
+  /** Whether it was copied from the run of which this one is a retry. */
+  isCopied: boolean;
 }
 
 /** A pause as it stands in the database. */
@@ -94,14 +96,14 @@ function toRunRows(run: Row, steps: Row[], pauses: Row[]): RunRows {
     error: run.error as string | null,
     failedStep: run.failed_step as string | null,
     input: JSON.parse(run.payload as string),
-    steps: steps.map(toStepRow),
+    steps: steps.map((step) => toStepRow(step, run)),
     pauses: pauses.map(toPauseRow),
     // A run that has ended may be retriggered: nothing else in it changes.
     hash: hashText(JSON.stringify([{ ...run, retriggered_as: null }, steps, pauses])),
   };
 }
 
-function toStepRow(row: Row): StepRow {
+function toStepRow(row: Row, run: Row): StepRow {
   const value = row.status === "completed"
     ? valueOf({ output: row.output === null ? null : JSON.parse(row.output as string) })
     : row.status === "cancelled"
@@ -113,6 +115,8 @@ function toStepRow(row: Row): StepRow {
     attempts: Number(row.attempts),
     value,
     recordedNo: Number(row.recorded_no),
+    isCopied: run.retrigger_of !== null && row.told === 0 && row.status === "completed" &&
+      Number(row.completed_at) <= Number(run.created_at),
   };
 }
 

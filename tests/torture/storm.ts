@@ -3,6 +3,7 @@ import { allEnded } from "./all_ended.ts";
 import { backUp } from "./back_up.ts";
 import { Crew } from "./crew.ts";
 import { nap } from "./nap.ts";
+import type { Latencies } from "./latencies.ts";
 import { Nemesis } from "./nemesis.ts";
 import { losePower } from "./power_loss.ts";
 import type { Sights } from "./sights.ts";
@@ -52,6 +53,8 @@ export interface StormResult extends StormProgress {
   drainMs: number;
   /** How long the slowest backup took, in milliseconds. */
   longestBackupMs: number;
+  /** How fast events reached other processes. */
+  latencies: Latencies;
   /** How many lines of the ledger were cut off. */
   tornLines: number;
 }
@@ -61,6 +64,11 @@ const CLIENTS = 12;
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_AT_THE_END = 100;
 // Only reached when something is broken, and even then not by a slow machine: there are some dozens of runs left.
+const TRIM_EVERY_MS = 5_000;
+// Everything but the newest row, or all but the older ones.
+const KEPT_BYTES = [1, 4_096, 32_768];
+const LULL_EVERY_MS = 10_000;
+const LULL_MS = 2_000;
 const DRAIN_MS = 180_000;
 
 /** Why there can be no storm on this machine; `null` if there can. */
@@ -100,6 +108,7 @@ export async function storm(options: StormOptions): Promise<StormResult> {
     longestGap: history.longestGap,
     drainMs,
     longestBackupMs: crew.longest.backupMs,
+    latencies: crew.examiner.latencies,
     tornLines: ledger.tornLines,
   };
 }
@@ -112,11 +121,18 @@ async function makeTrouble(
   giveUp: () => void,
 ): Promise<void> {
   const powerLoss = { ...crew, folder, leaseMs: LEASE_MS, chance: new Chance(seed, "power loss") };
+  const { calm, examiner } = crew;
+  const chance = new Chance(seed, "trim");
+  const disturb = (everyMs: number, work: (number: number) => void | Promise<void>) => {
+    return repeat(everyMs, isEnough, (number) => calm.disturb(() => work(number)));
+  };
   const troubles = [
-    new Nemesis(crew.fleet, (path) => new Chance(seed, path), crew.tally).rage(isEnough),
-    repeat(LOOK_EVERY_MS, isEnough, look),
+    new Nemesis(crew.fleet, (path) => new Chance(seed, path), calm, crew.tally).rage(isEnough),
+    disturb(LOOK_EVERY_MS, look),
+    disturb(TRIM_EVERY_MS, () => examiner.trim(chance.pick(KEPT_BYTES))),
     repeat(powerLossEveryMs, isEnough, (number) => losePower(number, powerLoss)),
-    repeat(backupEveryMs, isEnough, (number) => backUp(number, { ...crew, folder })),
+    disturb(backupEveryMs, (number) => backUp(number, { ...crew, folder })),
+    repeat(LULL_EVERY_MS, isEnough, () => calm.lull(LULL_MS, isEnough)),
   ];
   for (const trouble of troubles) trouble.catch(giveUp);
   await allEnded(troubles);

@@ -13,7 +13,7 @@ export function describeProgress({ ms, tally, sights, sizes }: StormProgress): s
 
 /** All that was counted and measured in a storm, in a table. */
 export function describeTotals(result: StormResult): string {
-  const { ms, tally, sizes, violations, longestGap, drainMs, longestBackupMs, tornLines } = result;
+  const { ms, tally, sizes, latencies, violations, longestGap, drainMs, longestBackupMs, tornLines } = result;
   const started = tally.get("steps started");
   const percent = (100 * tally.get("steps started again") / Math.max(1, started)).toFixed(1);
   const lines: [string, string][] = [
@@ -26,6 +26,7 @@ export function describeTotals(result: StormResult): string {
       `${longestGap.wallMs} ms (on a processor: ${longestGap.cpuMs} ms)`,
     ],
     ["longest backup", `${Math.round(longestBackupMs)} ms`],
+    ...latencies.describe(),
     ["size of the file", sizes.describe()],
     ["time until every run had ended", `${(drainMs / 1_000).toFixed(1)} s`],
     ["VIOLATIONS", String(violations.found.length)],

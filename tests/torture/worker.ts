@@ -26,13 +26,17 @@ const complain = (error: unknown) => {
   ledger.write({ is: "error", pid, message: String(error), isMisfortune: isMisfortune(error) });
 };
 const gaps = new GapWatch((gap) => ledger.write({ is: "gap", pid, ...gap }));
+const block = (ms: number) => {
+  ledger.write({ is: "block", pid, from: Date.now(), ms });
+  gaps.block(ms);
+};
 const store = await SqliteStore.open(path);
 const engine = createEngine({
   logger: null,
   store: knownStore(store, ({ runId, generation }, call) => {
     ledger.write({ is: "refused", pid, run: runId, generation, call });
   }),
-  jobs: tortureJobs({ write: (fact) => ledger.write(fact), block: (ms) => gaps.block(ms), leaseMs }),
+  jobs: tortureJobs({ write: (fact) => ledger.write(fact), block, leaseMs }),
   worker: {
     staleThreshold: leaseMs,
     heartbeatInterval: Math.floor(leaseMs / 4),
@@ -42,6 +46,10 @@ const engine = createEngine({
   },
 });
 engine.use(persistLogs());
+const stopHearing = engine.on("run:leased", ({ leaseOwner }) => {
+  stopHearing();
+  say({ type: "claimed", owner: leaseOwner });
+});
 engine.on("step:complete", ({ runId, stepName, output }) => {
   ledger.write({ is: "ack", pid, run: runId, step: stepName, attempt: 0, value: valueOf({ output }), isLast: true });
 });
@@ -53,7 +61,7 @@ engine.on("run:complete", ({ runId }) => ledger.write({ is: "over", pid, run: ru
 engine.on("run:fail", ({ runId }) => ledger.write({ is: "over", pid, run: runId, status: "failed" }));
 engine.on("worker:error", ({ error }) => complain(error));
 await engine.start();
-const { fetch } = createHandler(engine, { onError: complain });
+const { fetch } = createHandler(engine, { onError: complain, limits: { maxStreamMs: 2_500 } });
 
 // Before it says that it serves: whoever hears that may stop it at once.
 Deno.addSignalListener("SIGTERM", async () => {

@@ -1,0 +1,30 @@
+import { DatabaseSync } from "node:sqlite";
+import { type JournalRow, parseCursor } from "../../src/journal.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
+import { findCursor } from "../../src/stores/sqlite_journal_pages.ts";
+import { readKeptFrom, readRows } from "./known_journal.ts";
+
+/** All that the journal of a copy has. A copy may be as old as a file without tables. */
+export function readJournalOfCopy(path: string): JournalRow[] {
+  return withDatabase(path, (database) => {
+    const tables = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'").all();
+    return tables.length === 0 ? [] : readRows(database, readKeptFrom(database))!;
+  });
+}
+
+/** Those of some ids that are places in the journal of a copy. */
+export function findKnown(path: string, ids: readonly string[]): string[] {
+  return withDatabase(path, (database) => {
+    const db = new SqliteDatabase(database);
+    return ids.filter((id) => findCursor(db, parseCursor(id)) !== null);
+  });
+}
+
+function withDatabase<T>(path: string, work: (database: DatabaseSync) => T): T {
+  const database = new DatabaseSync(path, { timeout: 10_000 });
+  try {
+    return work(database);
+  } finally {
+    database.close();
+  }
+}
