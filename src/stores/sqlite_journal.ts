@@ -33,12 +33,17 @@ export function drawNumbers(db: SqliteDatabase, count: number): number {
   return db.facts.drawNumbers(count, () => readLastNumber(db));
 }
 
+const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
+  coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
+
+/**
+ * The next number, for a statement that adds a row whose number need not be known. Its parameter is that of
+ * {@linkcode NotedFacts.drawKnown}: a statement of its own to read the number takes longer than one that adds a step.
+ */
+export const NEXT_NUMBER = `coalesce(?, ${LAST_NUMBER} + 1)`;
+
 function readLastNumber(db: SqliteDatabase): number {
-  const row = db.get(
-    `SELECT max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
-       coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0)) AS number`,
-  );
-  return Number(row!.number);
+  return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);
 }
 
 /** Writes what was noted in the open transaction, as one row of the journal. */

@@ -43,6 +43,11 @@ export class NotedFacts {
     return this.#lastNumber;
   }
 
+  /** Draws the next number if the last one is known, and answers `null` otherwise. */
+  drawKnown(): number | null {
+    return this.#lastNumber === null ? null : ++this.#lastNumber;
+  }
+
   /** Keeps only the first so many: the write that noted the others was refused. */
   cutBackTo(length: number): void {
     if (length === this.#facts.length) return;

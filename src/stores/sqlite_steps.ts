@@ -5,7 +5,7 @@ import type { Report } from "../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { HeldRun } from "./sqlite_held.ts";
-import { drawNumber, Told } from "./sqlite_journal.ts";
+import { drawNumber, NEXT_NUMBER, Told } from "./sqlite_journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./sqlite_reports.ts";
 import { toHeldRun } from "./sqlite_rows.ts";
 
@@ -26,12 +26,12 @@ export function recordStep(
   const isRecorded = db.run(
     `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
        retry_at, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     VALUES (${NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
        failure = excluded.failure, attempts = excluded.attempts,
        retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
      WHERE status = 'retrying' AND excluded.attempts > attempts`,
-    drawNumber(db),
+    db.facts.drawKnown(),
     told,
     run.seq,
     step.name,
@@ -73,10 +73,10 @@ function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: re
   const { name, attempts, result } = step;
   // A step that was tried before has its row already.
   if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return Told.no;
-  const [start, ...others] = reports;
+  const start = reports[0];
   if (start === undefined) return Told.end;
   const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;
-  return isOwn && others.length === 0 ? Told.whole : Told.no;
+  return isOwn && reports.length === 1 ? Told.whole : Told.no;
 }
 
 /** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
