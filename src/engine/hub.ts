@@ -64,7 +64,9 @@ export class Hub {
   /** Publishes what happened to a run, after it was committed. An event that nobody listens to is not built. */
   publish(run: RunIdentity, happening: RunHappening): void {
     if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening));
-    for (const listener of [...this.#runListeners.get(run.id) ?? [], ...this.#activityListeners]) listener();
+    const ofRun = this.#runListeners.get(run.id);
+    if (ofRun === undefined && this.#activityListeners.size === 0) return;
+    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
   }
 
   /** Tells that something went wrong in the engine itself. */

@@ -33,12 +33,22 @@ export class Reports {
     return this.#pending.length === 0;
   }
 
+  /** When the oldest was made; `null`: there is none. */
+  get oldestAt(): number | null {
+    return this.#pending[0]?.report.at ?? null;
+  }
+
   /** Adds one. */
   add(said: Said): void {
+    if (said.kind === "log") return this.#addLine(said);
     if (said.kind === "progress") this.#makeRoomForProgress();
-    const logBytes = said.kind === "log" ? byteLength(said.message) + byteLength(JSON.stringify(said.data)) : 0;
+    this.#push(said, 0);
+  }
+
+  #addLine(said: Said & { kind: "log" }): void {
+    const logBytes = byteLength(said.message) + byteLength(JSON.stringify(said.data));
     const pendingBytes = this.#pending.reduce((sum, { logBytes }) => sum + logBytes, 0);
-    if (logBytes > 0 && pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut();
+    if (pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut();
     else this.#push(said, logBytes);
   }
 
