@@ -36,11 +36,13 @@ export function drawNumbers(db: SqliteDatabase, count: number): number {
 const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
   coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
 
-/**
- * The next number, for a statement that adds a row whose number need not be known. Its parameter is that of
- * {@linkcode NotedFacts.drawKnown}: a statement of its own to read the number takes longer than one that adds a step.
- */
-export const NEXT_NUMBER = `coalesce(?, ${LAST_NUMBER} + 1)`;
+/** The next number, as a statement that adds a row can draw it itself: sooner than a statement of its own reads it. */
+export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
+
+/** Draws a number, unless it is the first one of the transaction, which may be its only one: that is {@linkcode NEXT_NUMBER}. */
+export function drawUnlessFirst(db: SqliteDatabase): number | null {
+  return db.facts.isFirstDraw() ? null : drawNumber(db);
+}
 
 function readLastNumber(db: SqliteDatabase): number {
   return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);

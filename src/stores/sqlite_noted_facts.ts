@@ -8,6 +8,7 @@ export class NotedFacts {
   #facts: Fact[] = [];
   #runs = new Set<number>();
   #lastNumber: number | null = null;
+  #hasBegun = false;
 
   /** Those that were noted, in their order. */
   get all(): readonly Fact[] {
@@ -43,9 +44,11 @@ export class NotedFacts {
     return this.#lastNumber;
   }
 
-  /** Draws the next number if the last one is known, and answers `null` otherwise. */
-  drawKnown(): number | null {
-    return this.#lastNumber === null ? null : ++this.#lastNumber;
+  /** Whether no number was drawn or asked for before. */
+  isFirstDraw(): boolean {
+    const isFirst = this.#lastNumber === null && !this.#hasBegun;
+    this.#hasBegun = true;
+    return isFirst;
   }
 
   /** Keeps only the first so many: the write that noted the others was refused. */
@@ -60,5 +63,6 @@ export class NotedFacts {
     this.#facts = [];
     this.#runs.clear();
     this.#lastNumber = null;
+    this.#hasBegun = false;
   }
 }

@@ -5,7 +5,7 @@ import type { Report } from "../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { HeldRun } from "./sqlite_held.ts";
-import { drawNumber, NEXT_NUMBER, Told } from "./sqlite_journal.ts";
+import { drawNumber, drawUnlessFirst, NEXT_NUMBER, Told } from "./sqlite_journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./sqlite_reports.ts";
 import { toHeldRun } from "./sqlite_rows.ts";
 
@@ -22,16 +22,10 @@ export function recordStep(
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   const told = toldOf(db, run.seq, step, added.reports);
-  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  const number = drawUnlessFirst(db);
   const isRecorded = db.run(
-    `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
-       retry_at, recorded_no, started_at, completed_at)
-     VALUES (${NEXT_NUMBER}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
-       failure = excluded.failure, attempts = excluded.attempts,
-       retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
-     WHERE status = 'retrying' AND excluded.attempts > attempts`,
-    db.facts.drawKnown(),
+    number === null ? INSERT_WITH_NEXT_NUMBER : INSERT_STEP,
+    ...(number === null ? [] : [number]),
     told,
     run.seq,
     step.name,
@@ -63,6 +57,20 @@ export function recordStep(
     recordedNo: Number(earlier.recorded_no),
     retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
   };
+}
+
+const INSERT_STEP = insertStep("?");
+const INSERT_WITH_NEXT_NUMBER = insertStep(NEXT_NUMBER);
+
+function insertStep(number: string): string {
+  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  return `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
+     retry_at, recorded_no, started_at, completed_at)
+   VALUES (${number}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+   ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
+     failure = excluded.failure, attempts = excluded.attempts,
+     retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
+   WHERE status = 'retrying' AND excluded.attempts > attempts`;
 }
 
 /**
