@@ -56,7 +56,7 @@ export function writeJournal(db: SqliteDatabase, clock: () => number): void {
 
 function appendRow(db: SqliteDatabase, now: number): void {
   const last = db.get(
-    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM holdfast_journal ORDER BY position DESC LIMIT 1) AS size`,
+    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
   )!;
   const text = JSON.stringify(db.facts.all);
   const size = Number(last.size ?? 0);
