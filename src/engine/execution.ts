@@ -76,6 +76,8 @@ export class Execution {
   #leaving = 0;
   #isLostUnlessLeft = false;
   readonly #reports = new Reports();
+  /** Writes under way that take reports along. */
+  #writing = 0;
 
   /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
@@ -309,7 +311,12 @@ export class Execution {
     return !this.#reports.isEmpty;
   }
 
-  /** What is reported with a cancel. */
+  /** Since when something reported waits for a write; `null`: nothing does, or a write is under way. */
+  get reportsWaitSince(): number | null {
+    return this.#writing > 0 ? null : this.#reports.oldestAt;
+  }
+
+  /** What was reported, for a write that is no part of the execution. */
   sendReports(): readonly Report[] {
     return this.#reports.send();
   }
@@ -317,9 +324,15 @@ export class Execution {
   /** Makes a write that keeps what was reported. */
   async writeWithReports<T>(write: (reports: readonly Report[]) => Promise<T>): Promise<T> {
     const reports = this.#reports.send();
-    const answer = await write(reports);
-    this.noteKeptReports(reports);
-    return answer;
+    this.#writing += 1;
+    try {
+      const answer = await write(reports);
+      this.#reports.noteKept(reports);
+      return answer;
+    } finally {
+      this.#writing -= 1;
+      if (this.hasReports && !this.isOver) this.#onReport();
+    }
   }
 
   /** Notes that a write has kept what it was sent with: what was reported meanwhile follows. */

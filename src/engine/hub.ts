@@ -68,7 +68,9 @@ export class Hub {
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
     if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening, at));
-    for (const listener of [...this.#runListeners.get(run.id) ?? [], ...this.#activityListeners]) listener();
+    const ofRun = this.#runListeners.get(run.id);
+    if (ofRun === undefined && this.#activityListeners.size === 0) return;
+    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
   }
 
   /** Tells that something went wrong in the engine itself. */

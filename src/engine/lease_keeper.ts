@@ -85,12 +85,18 @@ export class LeaseKeeper {
     });
   }
 
+  /** Sends what has waited long enough. What was reported since, most steps take along. */
   async #sendReports(): Promise<void> {
-    const reporting = [...this.#kept.values()].filter(({ hasReports }) => hasReports);
-    if (reporting.length === 0) return;
-    this.#nextReportAt = this.#deps.host.monotonic() + REPORT_REST_MS;
+    const { host } = this.#deps;
+    const now = host.now();
+    const waiting = [...this.#kept.values()].filter(({ reportsWaitSince }) => reportsWaitSince !== null);
+    // The wall clock may have been set back.
+    const due = waiting.filter(({ reportsWaitSince }) => Math.abs(now - reportsWaitSince!) >= REPORT_DELAY_MS);
+    if (due.length > 0) this.#nextReportAt = host.monotonic() + REPORT_REST_MS;
+    if (due.length < waiting.length) this.sendReportsSoon();
+    if (due.length === 0) return;
     try {
-      await this.#renewSome(reporting);
+      await this.#renewSome(due);
     } catch (error) {
       this.#deps.hub.publishError(error);
       this.#nextReportAt = this.#deps.host.monotonic() + REPORT_RETRY_MS;

@@ -11,18 +11,15 @@ const LINE_BYTES = 60;
 /** What a report says, without its number and its time. */
 export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
 
-interface Pending {
-  report: Report;
-  /** How many bytes it takes if it is a log line; 0: it is none. */
-  logBytes: number;
-}
+const NONE: readonly Report[] = [];
 
 /** The reports of an execution that no write has kept yet. */
 export class Reports {
-  #pending: Pending[] = [];
-  /** How many bytes the log lines among them take, and how many are of progress. */
-  #logBytes = 0;
+  #pending: Report[] = [];
+  /** How many of them are of progress, and how many bytes their log lines take, together and by number. */
   #progress = 0;
+  #logBytes = 0;
+  readonly #bytesOfLine = new Map<number, number>();
   /** The pending ones as they were last sent: many writes may be under way with the same. */
   #sent: readonly Report[] | null = null;
   #lastNo = 0;
@@ -37,41 +34,52 @@ export class Reports {
     return this.#pending.length === 0;
   }
 
+  /** When the oldest was made; `null`: there is none. */
+  get oldestAt(): number | null {
+    return this.#pending[0]?.at ?? null;
+  }
+
   /** Adds one, made at an instant of the worker's clock. */
   add(said: Said, at: number): void {
+    if (said.kind === "log") return this.#addLine(said, at);
     if (said.kind === "progress") this.#makeRoomForProgress();
-    const logBytes = said.kind === "log" ? lineBytes(said) : 0;
-    if (logBytes > 0 && this.#logBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut(at);
-    else this.#push({ ...said, at }, logBytes);
+    this.#push(said, at);
+  }
+
+  #addLine(said: Said & { kind: "log" }, at: number): void {
+    const bytes = LINE_BYTES + byteLength(JSON.stringify(said.message)) + byteLength(JSON.stringify(said.data));
+    if (this.#logBytes + bytes > MAX_LOG_BYTES) return this.#countLeftOut(at);
+    this.#push(said, at);
+    this.#bytesOfLine.set(this.#lastNo, bytes);
+    this.#logBytes += bytes;
   }
 
   /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
   send(): readonly Report[] {
+    if (this.isEmpty) return NONE;
     this.#sentNo = this.#lastNo;
-    this.#sent ??= this.#pending.map(({ report }) => report);
+    this.#sent ??= [...this.#pending];
     return this.#sent;
   }
 
   /** Notes that a write has kept what it was sent with. */
   noteKept(kept: readonly Report[]): void {
     const keptNo = kept.at(-1)?.no ?? 0;
-    const first = this.#pending.findIndex(({ report }) => report.no > keptNo);
+    const first = this.#pending.findIndex(({ no }) => no > keptNo);
     this.#remove(0, first === -1 ? this.#pending.length : first);
     if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
   }
 
-  #push(said: Said & { at: number }, logBytes: number): void {
+  #push(said: Said, at: number): void {
     this.#lastNo += 1;
     this.#sent = null;
-    this.#pending.push({ report: { ...said, no: this.#lastNo }, logBytes });
-    this.#logBytes += logBytes;
+    this.#pending.push({ ...said, no: this.#lastNo, at });
     if (said.kind === "progress") this.#progress += 1;
   }
 
   /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
   #makeRoomForProgress(): void {
-    if (this.#progress < MAX_PROGRESS) return;
-    this.#drop(({ kind }) => kind === "progress");
+    if (this.#progress >= MAX_PROGRESS) this.#drop(({ kind }) => kind === "progress");
   }
 
   /** One line says how many lines were left out. */
@@ -79,26 +87,23 @@ export class Reports {
     this.#leftOut += 1;
     this.#drop(({ no }) => no === this.#leftOutNo);
     const message = `Log lines were left out of the event streams: ${this.#leftOut}`;
-    this.#push({ kind: "log", at, stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, 0);
+    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, at);
     this.#leftOutNo = this.#lastNo;
   }
 
   /** Drops the last one of a kind, unless a write was sent with it. */
   #drop(isOfKind: (report: Report) => boolean): void {
-    const last = this.#pending.findLastIndex(({ report }) => report.no <= this.#sentNo || isOfKind(report));
-    if (last !== -1 && this.#pending[last]!.report.no > this.#sentNo) this.#remove(last, 1);
+    const last = this.#pending.findLastIndex((report) => report.no <= this.#sentNo || isOfKind(report));
+    if (last !== -1 && this.#pending[last]!.no > this.#sentNo) this.#remove(last, 1);
   }
 
   #remove(from: number, count: number): void {
     if (count === 0) return;
-    for (const { report, logBytes } of this.#pending.splice(from, count)) {
-      this.#logBytes -= logBytes;
-      if (report.kind === "progress") this.#progress -= 1;
+    for (const { no, kind } of this.#pending.splice(from, count)) {
+      if (kind === "progress") this.#progress -= 1;
+      this.#logBytes -= this.#bytesOfLine.get(no) ?? 0;
+      this.#bytesOfLine.delete(no);
     }
     this.#sent = null;
   }
-}
-
-function lineBytes({ message, data }: Said & { kind: "log" }): number {
-  return LINE_BYTES + byteLength(message) + byteLength(JSON.stringify(data));
 }

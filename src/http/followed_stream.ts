@@ -104,18 +104,23 @@ export class FollowedStream implements Follower {
     this.#events.send(event.numbered(this.#number));
   }
 
-  /** Sends the client its place, if an event was sent since the last one. */
-  reach(place: Cursor): void {
-    if (this.#hasNew) this.#sendPlace(this.#furtherOf(place));
+  /**
+   * Sends the client its place, if an event was sent since the last one.
+   *
+   * @param message The place as it is sent: it is encoded once for all streams that receive it.
+   */
+  reach(place: Cursor, message: Message = placeMessage(place)): void {
+    const isBehind = this.#place !== null && this.#place.position > place.position;
+    // Its channel may be behind where the stream was when it came up to date: a client is never sent back.
+    if (this.#hasNew && isBehind) this.#sendPlace(this.#place!);
+    else if (this.#hasNew) this.#sendPlace(place, message);
     this.#hasNew = false;
     if (this.#isOver) this.endWhenRead();
   }
 
-  #sendPlace(place: Cursor): void {
+  #sendPlace(place: Cursor, message = placeMessage(place)): void {
     this.#place = place;
-    if (!this.#options.hasIds) return;
-    // A message of its own, after the data: who reads only blocks that begin with "data: " passes over it.
-    this.#events.send({ bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true });
+    if (this.#options.hasIds) this.#events.send(message);
   }
 
   /** Has come up to date: from now on it receives only what is committed after this place. */
@@ -137,12 +142,8 @@ export class FollowedStream implements Follower {
     this.#events.keepAlive();
     const isUpToDate = this.#throttle === null && this.#place !== null;
     if (!isUpToDate || this.abortSignal.aborted) return;
-    this.#sendPlace(publishedPlace === null ? this.#place! : this.#furtherOf(publishedPlace));
-  }
-
-  /** Its channel may be behind where the stream was when it came up to date: a client is never sent back. */
-  #furtherOf(place: Cursor): Cursor {
-    return this.#place !== null && this.#place.position > place.position ? this.#place : place;
+    const isFurther = publishedPlace !== null && publishedPlace.position > this.#place!.position;
+    this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
   /** Whether much of what was sent waits for its reader. */
@@ -181,4 +182,9 @@ export class FollowedStream implements Follower {
     this.#isClosed = true;
     for (const listener of this.#closeListeners) listener();
   }
+}
+
+/** Tells clients how far they have come: a message of its own, which who reads only blocks of "data: " passes over. */
+export function placeMessage(place: Cursor): Message {
+  return { bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true };
 }

@@ -33,12 +33,19 @@ export function drawNumbers(db: SqliteDatabase, count: number): number {
   return db.facts.drawNumbers(count, () => readLastNumber(db));
 }
 
+const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
+  coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
+
+/** The next number, as a statement that adds a row can draw it itself: sooner than a statement of its own reads it. */
+export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
+
+/** Draws a number, unless it is the first one of the transaction, which may be its only one: that is {@linkcode NEXT_NUMBER}. */
+export function drawUnlessFirst(db: SqliteDatabase): number | null {
+  return db.facts.isFirstDraw() ? null : drawNumber(db);
+}
+
 function readLastNumber(db: SqliteDatabase): number {
-  const row = db.get(
-    `SELECT max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
-       coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0)) AS number`,
-  );
-  return Number(row!.number);
+  return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);
 }
 
 /** Writes what was noted in the open transaction, as one row of the journal. */
@@ -48,13 +55,15 @@ export function writeJournal(db: SqliteDatabase, clock: () => number): void {
 }
 
 function appendRow(db: SqliteDatabase, now: number): void {
-  const last = db.get("SELECT max(position), size FROM holdfast_journal")!;
+  const last = db.get(
+    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
+  )!;
   const text = JSON.stringify(db.facts.all);
   const size = Number(last.size ?? 0);
   db.run(
     `INSERT INTO holdfast_journal (position, at, size, facts)
      SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
-    drawNumbers(db, db.facts.length),
+    db.facts.drawNumbers(db.facts.length, () => Number(last.number)),
     now,
     size,
     text,

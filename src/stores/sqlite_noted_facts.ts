@@ -8,6 +8,7 @@ export class NotedFacts {
   #facts: Fact[] = [];
   #runs = new Set<number>();
   #lastNumber: number | null = null;
+  #hasBegun = false;
 
   /** Those that were noted, in their order. */
   get all(): readonly Fact[] {
@@ -43,6 +44,13 @@ export class NotedFacts {
     return this.#lastNumber;
   }
 
+  /** Whether no number was drawn or asked for before. */
+  isFirstDraw(): boolean {
+    const isFirst = this.#lastNumber === null && !this.#hasBegun;
+    this.#hasBegun = true;
+    return isFirst;
+  }
+
   /** Keeps only the first so many: the write that noted the others was refused. */
   cutBackTo(length: number): void {
     if (length === this.#facts.length) return;
@@ -55,5 +63,6 @@ export class NotedFacts {
     this.#facts = [];
     this.#runs.clear();
     this.#lastNumber = null;
+    this.#hasBegun = false;
   }
 }

@@ -5,7 +5,7 @@ import type { Report } from "../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../step.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { HeldRun } from "./sqlite_held.ts";
-import { drawNumber, Told } from "./sqlite_journal.ts";
+import { drawNumber, drawUnlessFirst, NEXT_NUMBER, Told } from "./sqlite_journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./sqlite_reports.ts";
 import { toHeldRun } from "./sqlite_rows.ts";
 
@@ -22,16 +22,10 @@ export function recordStep(
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   const told = toldOf(db, run.seq, step, added.reports);
-  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  const number = drawUnlessFirst(db);
   const isRecorded = db.run(
-    `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
-       retry_at, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
-       failure = excluded.failure, attempts = excluded.attempts,
-       retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
-     WHERE status = 'retrying' AND excluded.attempts > attempts`,
-    drawNumber(db),
+    number === null ? INSERT_WITH_NEXT_NUMBER : INSERT_STEP,
+    ...(number === null ? [] : [number]),
     told,
     run.seq,
     step.name,
@@ -65,6 +59,20 @@ export function recordStep(
   };
 }
 
+const INSERT_STEP = insertStep("?");
+const INSERT_WITH_NEXT_NUMBER = insertStep(NEXT_NUMBER);
+
+function insertStep(number: string): string {
+  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  return `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
+     retry_at, recorded_no, started_at, completed_at)
+   VALUES (${number}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+   ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
+     failure = excluded.failure, attempts = excluded.attempts,
+     retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
+   WHERE status = 'retrying' AND excluded.attempts > attempts`;
+}
+
 /**
  * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of this
  * step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
@@ -73,10 +81,10 @@ function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: re
   const { name, attempts, result } = step;
   // A step that was tried before has its row already.
   if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return Told.no;
-  const [start, ...others] = reports;
+  const start = reports[0];
   if (start === undefined) return Told.end;
   const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;
-  return isOwn && others.length === 0 ? Told.whole : Told.no;
+  return isOwn && reports.length === 1 ? Told.whole : Told.no;
 }
 
 /** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
