@@ -49,14 +49,10 @@ const MAX_VALUES = 500;
 const BREATHE_LENGTH = 16_384;
 // About how many of them the events of a fact have, without labels and a value that it leaves out.
 const EVENT_LENGTH = 400;
-// Of how many runs it is known who they are.
-const MAX_IDENTITIES = 1_000;
 
 /** Makes the events of facts: reads what facts leave out, if somebody wants to know, and builds each event once. */
 export class FactEvents {
   readonly #deps: PersistDeps & { store: Store };
-  /** Who runs are, by row number: that never changes. */
-  #identities = new Map<number, RunIdentity>();
 
   /** Has made none yet. */
   constructor(deps: PersistDeps & { store: Store }) {
@@ -117,18 +113,12 @@ export class FactEvents {
     });
   }
 
+  /** Who the runs of facts are, by row number, as far as they still exist. */
   async #identify(facts: readonly Fact[], abortSignal: AbortSignal): Promise<ReadonlyMap<number, RunIdentity>> {
-    const seqs = new Set(facts.map(([seq]) => seq));
-    const unknown = [...seqs].filter((seq) => !this.#identities.has(seq));
-    if (this.#identities.size + unknown.length > MAX_IDENTITIES) {
-      this.#identities = new Map([...this.#identities].filter(([seq]) => seqs.has(seq)));
-    }
-    const identities = this.#identities; // others may forget some of them meanwhile
-    const found = unknown.length === 0
-      ? []
-      : await persist(() => this.#deps.store.getRunIdentities(unknown), this.#deps, abortSignal);
-    for (const [at, identity] of found.entries()) if (identity !== null) identities.set(unknown[at]!, identity);
-    return identities;
+    const seqs = [...new Set(facts.map(([seq]) => seq))];
+    if (seqs.length === 0) return new Map();
+    const found = await persist(() => this.#deps.store.getRunIdentities(seqs), this.#deps, abortSignal);
+    return new Map(found.flatMap((identity, at) => identity === null ? [] : [[seqs[at]!, identity] as const]));
   }
 
   /** The next values, in their order: as many as are read at once. */

@@ -184,7 +184,7 @@ export class FollowedStream implements Follower {
   }
 }
 
-/** Tells clients how far they have come: a message of its own, which who reads only blocks of "data: " passes over. */
+/** A client's place as it is sent: a message of its own, which readers skip that look for blocks of "data: ". */
 export function placeMessage(place: Cursor): Message {
   return { bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true };
 }

@@ -16,10 +16,10 @@ Deno.test("FollowedStream.reach() never sends an id that lies before what the cl
   stream.next(aProgress(3));
   stream.reach({ position: 3, at: 1 });
   stream.next(aProgress(4)); // is held back
-  stream.noteUpToDate({ position: 8, at: 1 }); // is told
+  stream.noteUpToDate({ position: 8, at: 1 }); // is sent
   stream.reach({ position: 6, at: 1 }); // by a channel that has not come as far
   stream.endWhenRead();
 
   const ids = (await stream.toResponse().text()).split("\n\n").filter((block) => block.startsWith("id:"));
-  assert.deepEqual(ids, ["id: 8-1"]); // of those that wait to be read only the last one is sent
+  assert.deepEqual(ids, ["id: 3-1", "id: 8-1"]);
 });

@@ -117,7 +117,7 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     const run = facts.run(runId);
     if (cancelled === null || run.isCancelled) return [];
     const isHeld = execution !== null && run.heldUnder === execution.generation;
-    const steps = (execution?.steps ?? []).filter(({ name }) => run.steps.get(name)?.isOver !== true);
+    const steps = (isHeld ? execution.steps : []).filter(({ name }) => run.steps.get(name)?.isOver !== true);
     return [
       ...(isHeld ? reportFacts(run, execution.generation, execution.reports) : []),
       ...steps.map(({ name, index }) => made(runId, ["step_cancelled", name, index])),
