@@ -368,6 +368,7 @@ forEachStore(
     await engine.runUntilIdle();
     await ask("POST", `/cancel?runId=${approval}`);
     await ask("POST", `/retrigger?runId=${approval}`);
+    await context.host.settle(); // of a run that is gone only its end would be shown
     await ask("DELETE", `/run?runId=${approval}`);
     const failed = await trigger({ jobName: "fail", input: {} });
     await engine.runUntilIdle();
