@@ -64,7 +64,7 @@ const CLIENTS = 12;
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_AT_THE_END = 100;
 // Only reached when something is broken, and even then not by a slow machine: there are some dozens of runs left.
-const TRIM_EVERY_MS = 5_000;
+const TRIM_EVERY_MS = 2_000;
 // Everything but the newest row, or all but the older ones.
 const KEPT_BYTES = [1, 4_096, 32_768];
 const LULL_EVERY_MS = 10_000;
