@@ -55,13 +55,15 @@ export function writeJournal(db: SqliteDatabase, clock: () => number): void {
 }
 
 function appendRow(db: SqliteDatabase, now: number): void {
-  const last = db.get("SELECT max(position), size FROM holdfast_journal")!;
+  const last = db.get(
+    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
+  )!;
   const text = JSON.stringify(db.facts.all);
   const size = Number(last.size ?? 0);
   db.run(
     `INSERT INTO holdfast_journal (position, at, size, facts)
      SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
-    drawNumbers(db, db.facts.length),
+    db.facts.drawNumbers(db.facts.length, () => Number(last.number)),
     now,
     size,
     text,
