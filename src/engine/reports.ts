@@ -10,15 +10,19 @@ const MAX_LOG_BYTES = 262_144;
 /** What a report says, without its number and its time. */
 export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
 
+const NONE: readonly Report[] = [];
+
 /** The reports of an execution that no write has kept yet. */
 export class Reports {
   readonly #host: Pick<Host, "now">;
-  #pending: { report: Report; logBytes: number }[] = [];
+  #pending: Report[] = [];
   /** The pending ones as they were last sent: many writes may be under way with the same. */
   #sent: readonly Report[] | null = null;
   #lastNo = 0;
   /** The number of the last report that was sent with a write: it stays as it is. */
   #sentNo = 0;
+  /** How long pending log lines are, by number. */
+  #logBytes = new Map<number, number>();
   #leftOut = 0;
   /** The number of the line that says how many lines were left out. */
   #leftOutNo = 0;
@@ -35,47 +39,49 @@ export class Reports {
 
   /** When the oldest was made; `null`: there is none. */
   get oldestAt(): number | null {
-    return this.#pending[0]?.report.at ?? null;
+    return this.#pending[0]?.at ?? null;
   }
 
   /** Adds one. */
   add(said: Said): void {
     if (said.kind === "log") return this.#addLine(said);
     if (said.kind === "progress") this.#makeRoomForProgress();
-    this.#push(said, 0);
+    this.#push(said);
   }
 
   #addLine(said: Said & { kind: "log" }): void {
-    const logBytes = byteLength(said.message) + byteLength(JSON.stringify(said.data));
-    const pendingBytes = this.#pending.reduce((sum, { logBytes }) => sum + logBytes, 0);
-    if (pendingBytes + logBytes > MAX_LOG_BYTES) this.#countLeftOut();
-    else this.#push(said, logBytes);
+    const bytes = byteLength(said.message) + byteLength(JSON.stringify(said.data));
+    const pendingBytes = [...this.#logBytes.values()].reduce((sum, bytes) => sum + bytes, 0);
+    if (pendingBytes + bytes > MAX_LOG_BYTES) return this.#countLeftOut();
+    this.#push(said);
+    this.#logBytes.set(this.#lastNo, bytes);
   }
 
   /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
   send(): readonly Report[] {
+    if (this.isEmpty) return NONE;
     this.#sentNo = this.#lastNo;
-    this.#sent ??= this.#pending.map(({ report }) => report);
+    this.#sent ??= [...this.#pending];
     return this.#sent;
   }
 
   /** Notes that a write has kept what it was sent with. */
   noteKept(kept: readonly Report[]): void {
     const keptNo = kept.at(-1)?.no ?? 0;
-    if (keptNo >= (this.#pending[0]?.report.no ?? Infinity)) this.#keepOnly(({ no }) => no > keptNo);
+    if (keptNo >= (this.#pending[0]?.no ?? Infinity)) this.#keepOnly(({ no }) => no > keptNo);
     if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
   }
 
-  #push(said: Said, logBytes: number): void {
+  #push(said: Said): void {
     this.#lastNo += 1;
     this.#sent = null;
-    this.#pending.push({ report: { ...said, no: this.#lastNo, at: this.#host.now() }, logBytes });
+    this.#pending.push({ ...said, no: this.#lastNo, at: this.#host.now() });
   }
 
   /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
   #makeRoomForProgress(): void {
-    const progress = this.#pending.filter(({ report }) => report.kind === "progress");
-    if (progress.length >= MAX_PROGRESS) this.#drop(progress.at(-1)!.report.no);
+    const progress = this.#pending.filter(({ kind }) => kind === "progress");
+    if (progress.length >= MAX_PROGRESS) this.#drop(progress.at(-1)!.no);
   }
 
   /** One line says how many lines were left out. */
@@ -83,7 +89,7 @@ export class Reports {
     this.#leftOut += 1;
     this.#drop(this.#leftOutNo);
     const message = `Log lines were left out of the event streams: ${this.#leftOut}`;
-    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, 0);
+    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } });
     this.#leftOutNo = this.#lastNo;
   }
 
@@ -92,7 +98,8 @@ export class Reports {
   }
 
   #keepOnly(isKept: (report: Report) => boolean): void {
-    this.#pending = this.#pending.filter(({ report }) => isKept(report));
+    for (const report of this.#pending) if (!isKept(report)) this.#logBytes.delete(report.no);
+    this.#pending = this.#pending.filter(isKept);
     this.#sent = null;
   }
 }
