@@ -16,15 +16,16 @@ const BELOW: readonly Goal[] = [{ below: 50 }];
 export const fanOut: Workload = {
   name: "fan_out",
   title: "10,000 event streams in one process",
-  about: "From an event until each reader has it, the median of 20. Raw hands the same bytes to as many bare " +
-    "ReadableStreams. A stream's memory is that of its reader, too. What another process does is told by a look at the " +
-    "database: the figure is how long the event loop is held.",
+  about:
+    "From the commit of an event until each reader has it, the median of 20. Raw hands the same bytes to as many " +
+    "bare ReadableStreams. A stream's memory is that of its reader, too. What another process does is found by reading " +
+    "the journal: the figure is how long the event loop is held.",
   trials: [
     {
       name: "all of one run",
       figures: [
         { name: "an event reaches all", unit: "ms", goals: BELOW },
-        { name: "it is encoded", unit: "times", goals: [{ below: 2 }] },
+        { name: "it is encoded", unit: "times", goals: [{ below: 5 }] },
         { name: "a stream takes", unit: "kB", goals: [] },
       ],
       rounds: 2,
@@ -34,7 +35,7 @@ export const fanOut: Workload = {
       name: "all of all runs",
       figures: [
         { name: "an event reaches all", unit: "ms", goals: BELOW },
-        { name: "it is encoded", unit: "times", goals: [{ below: 2 }] },
+        { name: "it is encoded", unit: "times", goals: [{ below: 5 }] },
         { name: "a stream takes", unit: "kB", goals: [] },
       ],
       rounds: 2,
@@ -57,8 +58,13 @@ export const fanOut: Workload = {
 
 const noInput = z.object({});
 type Step = Parameters<typeof script["run"]>[0];
-// How many chunks all readers together have got.
+const KEY = "key";
+// Readers are sent ids of events, as an EventSource is.
+const EVENT_SOURCE = { accept: "text/event-stream" };
+// How many events all readers together have received.
 let chunks = 0;
+// The first byte of "data: ".
+const DATA = 0x64;
 let begun: (step: Step) => void = () => {};
 let end: () => void = () => {};
 const script = defineJob({
@@ -85,13 +91,13 @@ async function withHandler<T>(
 function measureReaders({ folder, size }: Setting, path: (runId: string) => string): Promise<number[]> {
   const count = size(STREAMS, 50);
   return withHandler(folder, async (engine, handler) => {
-    const { id, step, idle } = await play(engine);
+    const { id, idle } = await play(engine);
     const memoryBefore = usedMemory();
     const readers = await openAll(handler, count, () => path(id));
     await pause(size(1_500, 200)); // the streams begin, and the first looks at the store pass
     const eachStream = (usedMemory() - memoryBefore) / count / 1_024;
     let encoded = 0;
-    const ms = await countEncodings(() => encoded += 1, () => reachAll(count, (n) => step.progress(n)));
+    const ms = await countEncodings(() => encoded += 1, () => reachAll(count, () => joinRun(engine)));
     await Promise.all(readers.map((reader) => reader.cancel()));
     end();
     await idle;
@@ -99,17 +105,33 @@ function measureReaders({ folder, size }: Setting, path: (runId: string) => stri
   });
 }
 
-/** Tells something several times; the median of how long it takes until everybody has it. */
-async function reachAll(count: number, tell: (n: number) => void): Promise<number> {
+/** A trigger joins the run: one event, of the run as well as of lists. Answers when it was committed. */
+async function joinRun(engine: Engine<typeof jobs>): Promise<number> {
+  const { promise: committed, resolve } = Promise.withResolvers<number>();
+  const stopListening = engine.on("run:coalesced", () => resolve(performance.now()));
+  await engine.jobs.script.trigger({}, { concurrencyKey: KEY, coalesce: "active" });
+  stopListening();
+  return await committed;
+}
+
+/**
+ * Publishes something several times; the median of how long it takes until everybody has it.
+ *
+ * @param publish Answers since when.
+ */
+async function reachAll(count: number, publish: (n: number) => number | Promise<number>): Promise<number> {
   const times: number[] = [];
   for (let n = 0; n < EVENTS; n++) {
-    const before = chunks;
-    const startedAt = performance.now();
-    tell(n);
-    // What the readers do follows in microtasks, before anything else.
-    await new Promise((resolve) => setImmediate(resolve));
+    const goal = chunks + count;
+    const startedAt = await publish(n);
+    while (chunks < goal) {
+      if (performance.now() - startedAt > 5_000) {
+        throw new Error(`${goal - chunks} readers have not received the event`);
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
     times.push(performance.now() - startedAt);
-    if (chunks - before !== count) throw new Error(`${chunks - before} of ${count} readers were told`);
+    await pause(20); // the ids follow
   }
   return percentile(times, 0.5);
 }
@@ -142,8 +164,10 @@ async function raw({ size }: Setting): Promise<(number | null)[]> {
   const eachStream = (usedMemory() - memoryBefore) / count / 1_024;
   const encoder = new TextEncoder();
   const ms = await reachAll(count, (n) => {
+    const startedAt = performance.now();
     const bytes = encoder.encode(`data: ${JSON.stringify({ type: "run:progress", progress: { current: n } })}\n\n`);
     for (const controller of controllers) controller.enqueue(bytes);
+    return startedAt;
   });
   await Promise.all(readers.map((reader) => reader.cancel()));
   return [ms, null, eachStream];
@@ -198,7 +222,7 @@ function measureUnread({ folder, size }: Setting): Promise<number[]> {
 /** Begins a run that reports what it is told to. */
 async function play(engine: Engine<typeof jobs>): Promise<{ id: string; step: Step; idle: Promise<unknown> }> {
   const beginning = new Promise<Step>((resolve) => begun = resolve);
-  const { id } = await engine.jobs.script.trigger({});
+  const { id } = await engine.jobs.script.trigger({}, { concurrencyKey: KEY });
   const idle = engine.runUntilIdle();
   return { id, step: await beginning, idle };
 }
@@ -210,7 +234,7 @@ async function openAll(
 ): Promise<ReadableStreamDefaultReader<Uint8Array>[]> {
   const readers = [];
   for (let n = 0; n < count; n++) {
-    const response = await handler.fetch(new Request(`http://localhost${path(n)}`));
+    const response = await handler.fetch(new Request(`http://localhost${path(n)}`, { headers: EVENT_SOURCE }));
     const reader = response.body!.getReader();
     readAll(reader);
     readers.push(reader);
@@ -219,7 +243,9 @@ async function openAll(
 }
 
 async function readAll(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
-  while (!(await reader.read()).done) chunks += 1;
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    if (chunk.value[0] === DATA) chunks += 1; // not an id, nor a comment
+  }
 }
 
 function usedMemory(): number {
