@@ -4,7 +4,7 @@ import type { Host } from "../host.ts";
 import type { Cursor } from "../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../run.ts";
 import { Encoded } from "./encoded_event.ts";
-import type { FollowedStream } from "./followed_stream.ts";
+import { type FollowedStream, placeMessage } from "./followed_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 /** Streams that show the same runs. */
@@ -75,7 +75,8 @@ export class Channel implements Follower {
 
   /** Tells the streams that have received something how far they have come. */
   reach(place: Cursor): void {
-    for (const stream of this.#streams()) stream.reach(place);
+    const message = placeMessage(place);
+    for (const stream of this.#streams()) stream.reach(place, message);
     if (this.#isOver) this.end();
   }
 

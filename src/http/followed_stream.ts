@@ -104,18 +104,20 @@ export class FollowedStream implements Follower {
     this.#events.send(event.numbered(this.#number));
   }
 
-  /** Tells the client how far it has come, if something was sent since. */
-  reach(place: Cursor): void {
-    if (this.#hasNew) this.#sendPlace(place);
+  /**
+   * Tells the client how far it has come, if something was sent since.
+   *
+   * @param message Says so: it is encoded once for all streams that receive it.
+   */
+  reach(place: Cursor, message: Message = placeMessage(place)): void {
+    if (this.#hasNew) this.#sendPlace(place, message);
     if (this.#isOver) this.endWhenRead();
   }
 
-  #sendPlace(place: Cursor): void {
+  #sendPlace(place: Cursor, message: Message): void {
     this.#hasNew = false;
     this.#place = place;
-    if (!this.#options.hasIds) return;
-    // A message of its own, after the data: who reads only blocks that begin with "data: " passes over it.
-    this.#events.send({ bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true });
+    if (this.#options.hasIds) this.#events.send(message);
   }
 
   /** Has come up to date: from now on it receives only what is committed after this place. */
@@ -136,7 +138,8 @@ export class FollowedStream implements Follower {
     const isUpToDate = this.#throttle === null && this.#place !== null;
     if (!isUpToDate || this.abortSignal.aborted) return;
     const isFurther = toldPlace !== null && toldPlace.position > this.#place!.position;
-    this.#sendPlace(isFurther ? toldPlace : this.#place!);
+    const place = isFurther ? toldPlace : this.#place!;
+    this.#sendPlace(place, placeMessage(place));
   }
 
   /** Resolves when its reader has taken what was sent. */
@@ -170,4 +173,9 @@ export class FollowedStream implements Follower {
     this.#isClosed = true;
     for (const listener of this.#closeListeners) listener();
   }
+}
+
+/** Tells clients how far they have come: a message of its own, which who reads only blocks of "data: " passes over. */
+export function placeMessage(place: Cursor): Message {
+  return { bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true };
 }
