@@ -11,6 +11,7 @@ import { memory } from "./workloads/memory.ts";
 import { notice } from "./workloads/notice.ts";
 import { replay } from "./workloads/replay.ts";
 import { trigger } from "./workloads/trigger.ts";
+import { watch } from "./workloads/watch.ts";
 
 /** All workloads, in the order in which they are measured. */
 export const workloads: readonly Workload[] = [
@@ -20,6 +21,7 @@ export const workloads: readonly Workload[] = [
   replay,
   idle,
   notice,
+  watch,
   growth,
   lists,
   largeAnswers,
