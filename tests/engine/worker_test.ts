@@ -277,6 +277,31 @@ forEachStore("a worker stops renewing when it executes nothing", async ({ store,
   assert.deepEqual([before, renewals], [3, 3]); // the first one says that the step has begun
 });
 
+forEachStore("an early renewal leaves out a step that has only just begun", async ({ store, host }) => {
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((step) => step.run("slow", () => gate.promise));
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await engine.start();
+  const renewed: string[] = [];
+  engine.on("run:lease-renewed", ({ runId }) => void renewed.push(runId));
+  const begin = async () => {
+    const begun = nextEvent(engine, "step:start");
+    await engine.trigger(job, 1);
+    return (await begun).runId;
+  };
+  const first = await begin();
+  await pass(host, 15, 5);
+  const second = await begin();
+
+  await pass(host, 10, 5);
+  const early = [...renewed];
+  await pass(host, 200, 10);
+
+  assert.deepEqual([early, renewed], [[first], [first, second]]);
+  gate.resolve();
+  await host.settle();
+});
+
 forEachStore("a renewal keeps the progress that no write has kept yet", async ({ store, host }) => {
   const reached = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
