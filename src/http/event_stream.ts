@@ -49,17 +49,15 @@ export class EventStream {
     return streamResponse(this.#body);
   }
 
-  /** Sends a message as soon as the reader takes it. */
+  /** Sends a message as soon as the reader takes it, together with what follows at once. */
   send(message: Message): void {
     if (this.#isClosed || this.#isEnding) return;
-    if (this.#isWanted) {
-      this.#isWanted = false;
-      return this.#controller.enqueue(message.bytes);
-    }
-    this.#dropSuperseded(message);
-    // Looked at before this message is added: one that is large by itself reaches a reader who reads.
-    if (this.#queuedBytes > MAX_QUEUED_BYTES && !message.isTiny) this.close();
-    else this.#enqueue(message);
+    if (!this.#isWanted) {
+      this.#dropSuperseded(message);
+      // Looked at before this message is added: one that is large alone reaches a reader who reads.
+      if (this.#queuedBytes > MAX_QUEUED_BYTES && !message.isTiny) return this.close();
+    } else if (this.#queue.size === 0) queueMicrotask(() => this.#flush());
+    this.#enqueue(message);
   }
 
   /**
@@ -90,9 +88,10 @@ export class EventStream {
     if (this.#queue.size === 0) this.close();
   }
 
-  /** Ends the stream now. */
+  /** Ends the stream now. A reader who waits still receives what was sent. */
   close(): void {
     if (this.#isClosed) return;
+    this.#flush();
     this.#noteClosed();
     this.#controller.close();
   }
@@ -111,10 +110,14 @@ export class EventStream {
   }
 
   #pull(): void {
-    if (this.#queue.size === 0) {
-      this.#isWanted = true;
-      return;
-    }
+    this.#isWanted = true;
+    this.#flush();
+  }
+
+  /** Gives the reader what was sent, if it waits for something. */
+  #flush(): void {
+    if (this.#isClosed || !this.#isWanted || this.#queue.size === 0) return;
+    this.#isWanted = false;
     this.#controller.enqueue(join([...this.#queue], this.#queuedBytes));
     this.#clear();
     if (this.#isEnding) this.close();
@@ -152,13 +155,20 @@ function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
   });
 }
 
+// An event and the id after it go to many streams alike.
+const joinedPairs = new WeakMap<Message, { second: Message; bytes: Uint8Array }>();
+
 function join(messages: readonly Message[], length: number): Uint8Array {
-  if (messages.length === 1) return messages[0]!.bytes;
+  const [first, second] = messages as [Message, Message?];
+  if (second === undefined) return first.bytes;
+  const known = joinedPairs.get(first);
+  if (messages.length === 2 && known?.second === second) return known.bytes;
   const joined = new Uint8Array(length);
   let at = 0;
   for (const { bytes } of messages) {
     joined.set(bytes, at);
     at += bytes.length;
   }
+  if (messages.length === 2) joinedPairs.set(first, { second, bytes: joined });
   return joined;
 }

@@ -19,15 +19,30 @@ function aStream() {
   return { stream, closed, reader, take };
 }
 
-Deno.test("EventStream sends what its reader waits for at once, and the rest together, in order", async () => {
+Deno.test("EventStream sends together what is sent at once, in order, to a reader who waits", async () => {
   const { stream, take } = aStream();
   const first = take();
   await Promise.resolve();
 
   for (const text of ["a", "b", "c"]) stream.send(aMessage(text));
+  const second = await first.then(() => {
+    stream.send(aMessage("d"));
+    return take();
+  });
 
-  assert.deepEqual([await first, await take()], [["a"], ["b", "c"]]);
+  assert.deepEqual([await first, second], [["a", "b", "c"], ["d"]]);
   stream.close();
+});
+
+Deno.test("EventStream.close() gives a reader who waits what was sent", async () => {
+  const { stream, take } = aStream();
+  const first = take();
+  await Promise.resolve();
+
+  stream.send(aMessage("last"));
+  stream.close();
+
+  assert.deepEqual([await first, await take()], [["last"], null]);
 });
 
 Deno.test("EventStream keeps what is sent before anybody reads", async () => {
