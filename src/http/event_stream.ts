@@ -118,8 +118,9 @@ export class EventStream {
   #flush(): void {
     if (this.#isClosed || !this.#isWanted || this.#queue.size === 0) return;
     this.#isWanted = false;
-    this.#controller.enqueue(join([...this.#queue], this.#queuedBytes));
-    this.#clear();
+    const bytes = join([...this.#queue], this.#queuedBytes);
+    this.#clear(); // before the reader takes it, and asks for more
+    this.#controller.enqueue(bytes);
     if (this.#isEnding) this.close();
   }
 
