@@ -1,5 +1,4 @@
 import type { Host } from "../host.ts";
-import { StoreError } from "../error.ts";
 import type { Fact } from "../fact.ts";
 import { type Cursor, parseCursor } from "../journal.ts";
 import { isTerminal } from "../run.ts";
@@ -31,20 +30,8 @@ export interface ResumeDeps {
   host: Host;
 }
 
-/**
- * Whether somebody who has come to a place has received the last event of a run. A store that cannot say so says no: the
- * stream then begins as soon as it answers again, while an error would end an `EventSource` permanently.
- */
-export async function hasWholeRun(runId: string, cursor: Cursor, deps: ResumeDeps): Promise<boolean> {
-  try {
-    return await isPastEnd(runId, cursor, deps);
-  } catch (error) {
-    if (error instanceof StoreError) return false;
-    throw error;
-  }
-}
-
-async function isPastEnd(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
+/** Whether somebody who has come to a place has received the last event of a run. */
+export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
   const state = await store.getRunState(runId);
   if (state === null || !isTerminal(state.run.status) || await store.findCursor(cursor) === null) return false;
   const isEnd = ([run, kind]: Fact) => run === state.seq && ENDS.has(kind);
