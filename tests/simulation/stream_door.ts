@@ -3,6 +3,7 @@ import { type Cursor, formatCursor } from "../../src/journal.ts";
 import { Chance } from "../support/chance.ts";
 import type { RunFacts } from "./facts.ts";
 import { Following } from "./following.ts";
+import type { Life } from "./life.ts";
 import type { Node } from "./node.ts";
 import { readParts } from "./read_parts.ts";
 import type { Web, WebDeps } from "./web.ts";
@@ -106,7 +107,7 @@ export class StreamDoor {
     }
     if (status !== 200) return status;
     const mayResume = !wasWhole || !following.isCursorKept || ("run" in shows && shows.run.isDeleted);
-    const end = await this.#receive(response, node, following, manner, { leave, mostMessages });
+    const end = await this.#receive(response, { node, life }, following, manner, { leave, mostMessages });
     facts.expect(
       mayResume || following.wasReset || end !== "ended" || !life.isWorking,
       "J5",
@@ -119,7 +120,7 @@ export class StreamDoor {
 
   async #receive(
     response: Response,
-    node: Node,
+    { node, life }: { node: Node; life: Life },
     following: Following,
     { readMs }: FollowManner,
     { leave, mostMessages }: { leave: AbortSignal; mostMessages: number },
@@ -135,7 +136,7 @@ export class StreamDoor {
             facts.notice("a connection was cut");
             return "cut";
           }
-          this.#take(message, following, node);
+          this.#take(message, following, life);
         }
         following.endPart(part.length);
         if (readMs > 0) await world.pass(readMs);
@@ -146,14 +147,15 @@ export class StreamDoor {
     return leave.aborted || down.signal.aborted ? "left" : "ended";
   }
 
-  #take(message: string, following: Following, node: Node): void {
+  #take(message: string, following: Following, life: Life): void {
     const { facts, trace } = this.#deps;
     trace.note(`a client hears ${message}`);
     const id = /^id: (\d+)-([0-9a-z]+)$/.exec(message);
     if (id !== null) return following.hearId({ position: Number(id[1]), at: parseInt(id[2]!, 36) });
     if (message === 'event: gap\ndata: {"type":"gap"}') return following.hearGap();
     if (message === ": keep-alive") return;
-    if (message === "retry: 1000") return facts.expect(node.isStopping, "I17", () => "a stream ended at once");
+    // The one that has answered: its process may have stopped, and another one started, before this is read.
+    if (message === "retry: 1000") return facts.expect(!life.isWorking, "I17", () => "a stream ended at once");
     const data = /^data: ([^\r\n]+)$/.exec(message);
     if (data === null) return facts.violate("promise 10", `this is no message of an event stream: ${message}`);
     following.hear(JSON.parse(data[1]!) as RunEvent);
