@@ -315,7 +315,8 @@ export class MemoryStore implements Store {
       if (run === undefined) return null;
       if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
       run.cancelledBy = requestId;
-      const current = run.generation === execution?.generation ? execution : null;
+      const isUnderLease = run.lease !== null && run.generation === execution?.generation;
+      const current = isUnderLease ? execution : null;
       this.#runs.noteReports(run, current?.reports ?? []);
       cancelSteps(run, current?.steps ?? [], this.#runs.journal, now);
       this.#runs.end(run, { status: "cancelled" }, now);

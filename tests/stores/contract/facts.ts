@@ -369,6 +369,21 @@ test("cancel() leaves out what was said and executed under a lease that is lost"
   assert.equal((await store.getRun(run.id))!.progress, null);
 });
 
+test("cancel() of a run that has parked leaves out what its last execution had under way", async ({ store }) => {
+  const { run, lease } = await startRun(store);
+  const result = { status: "retrying" as const, failure: aFailure(), delayMs: 60_000 };
+  const { retry } = await store.saveStep(lease, aStep({ name: "send", result }), []);
+  await store.pause(lease, { pauses: [], retryAt: retry!.at, park: true, reports: [] });
+  const steps = [{ name: "send", index: 0, attempts: 1, startedAgoMs: 5 }];
+
+  const facts = await factsOf(
+    store,
+    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports: [aProgress({ no: 1 })] }),
+  );
+
+  assert.deepEqual(facts, [[run.id, "cancelled"]]);
+});
+
 test("delete() and purge() note who is gone", async ({ store }) => {
   const first = await addCompleted(store, { labels: { org: "a" } });
   const second = await addCompleted(store);

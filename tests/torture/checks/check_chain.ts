@@ -3,6 +3,9 @@ import { formatCursor, parseCursor } from "../../../src/journal.ts";
 import { type ListFilter, matches } from "../../../src/run.ts";
 import { gistOf, hashEvent, type KnownEvent, type KnownJournal } from "../known_journal.ts";
 
+/** The place before the first fact: that of a stream which was opened before anything had happened. */
+const BEGINNING = "0-0";
+
 // Progress that was held back may be that many events older than what came first.
 const BEFORE = 1_000;
 const MOST_ABOVE = 100;
@@ -258,7 +261,8 @@ class ConnectionCheck {
   #takeId(id: string): void {
     const cursor = parseCursor(id);
     if (!this.#chain.hasIds) return this.#fail(`the id ${id} was sent to somebody who had not asked for any`);
-    if (cursor === null || formatCursor(cursor) !== id || !this.#journal.isCursor(cursor)) {
+    const isPlace = cursor !== null && (id === BEGINNING || this.#journal.isCursor(cursor));
+    if (cursor === null || formatCursor(cursor) !== id || !isPlace) {
       return this.#fail(`the id ${id} is no place in the journal`);
     }
     if (cursor.position < this.#highest) this.#fail(`the id ${id} came after an event of fact ${this.#highest}`);
