@@ -378,7 +378,7 @@ test("cancel() of a run that has parked leaves out what its last execution had u
 
   const facts = await factsOf(
     store,
-    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports: [aProgress({ no: 1 })] }),
+    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports: [aProgress({ current: 1 })] }),
   );
 
   assert.deepEqual(facts, [[run.id, "cancelled"]]);
