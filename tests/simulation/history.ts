@@ -70,9 +70,9 @@ export class History {
 
   /** Whether a row was that of a run, or of a step of it, and is gone with the run. */
   #isRemoved({ facts }: JournalRow): boolean {
-    const [seq, kind] = facts[0]!;
-    const isOfRow = kind === "triggered" || kind === "step_completed" || kind === "step_failed";
-    return this.#store.hasRowFacts && isOfRow && this.#runs.get(seq)!.isDeleted;
+    const [fact, ...others] = facts;
+    const isOfRow = others.length === 0 && mayBeRow(fact!);
+    return this.#store.hasRowFacts && isOfRow && this.#runs.get(fact![0])!.isDeleted;
   }
 
   /** Takes note of a call that was committed or refused, before anything else does. */
@@ -272,4 +272,18 @@ function isMadeSo([, ...made]: Fact, expected: ExpectedFact["what"]): boolean {
     typeof right === "number" && Math.abs(left - right) <= NEAR_MS;
   const told = isNear ? (made as unknown[]).with(STARTED_AT, right) : made;
   return JSON.stringify(told) === JSON.stringify(what);
+}
+
+/** Whether the row of a run, or of a step, may be the fact: that of a step which was not tried more than once. */
+function mayBeRow(fact: Fact): boolean {
+  switch (fact[1]) {
+    case "triggered":
+      return true;
+    case "step_completed":
+      return fact[4] === 1;
+    case "step_failed":
+      return fact[4] === 1 && fact[7] === null;
+    default:
+      return false;
+  }
 }
