@@ -41,13 +41,13 @@ export type {
   WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
-export type { Logger } from "./src/engine/logger.ts";
+export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
-export type { Listen, Listener } from "./src/engine/hub.ts";
+export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
-export type { PurgeOptions } from "./src/engine/upkeep.ts";
-export type { WorkerOptions } from "./src/engine/worker.ts";
+export type { PurgeOptions } from "./src/engine/purge_loop.ts";
+export type { WorkerOptions } from "./src/execution/worker.ts";
 export * from "./src/error.ts";
 export type {
   EngineEvent,
@@ -63,10 +63,10 @@ export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
-export type { HandlerLimits, HandlerOptions } from "./src/http/options.ts";
+export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
-export type { OpenStream } from "./src/http/streams.ts";
+export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
   defineJob,
   type Job,
@@ -115,9 +115,9 @@ export {
   toClientStep,
 } from "./src/step.ts";
 export type * from "./src/store.ts";
-export { MemoryStore } from "./src/stores/memory_store.ts";
-export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite_store.ts";
-export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite_database.ts";
+export { MemoryStore } from "./src/stores/memory/memory_store.ts";
+export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
+export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
 export type {
   Deadline,
   NewPause,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { checkDuration } from "../src/duration.ts";
 import { defineJob, type StepContext } from "../src/job.ts";
-import { MemoryStore } from "../src/stores/memory_store.ts";
+import { MemoryStore } from "../src/stores/memory/memory_store.ts";
 import { anything } from "./support/for_each_store.ts";
 import { createEngine } from "./support/quiet_engine.ts";
 

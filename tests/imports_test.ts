@@ -5,9 +5,11 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
-  "mod": ["http", "engine", "stores", "noun"],
-  "http": ["http", "engine", "noun"],
-  "engine": ["engine", "noun"],
+  "mod": ["http", "engine", "execution", "events", "stores", "noun"],
+  "http": ["http", "engine", "events", "noun"],
+  "engine": ["engine", "execution", "events", "noun"],
+  "execution": ["execution", "events", "noun"],
+  "events": ["events", "noun"],
   "stores": ["stores", "noun"],
   "noun": ["noun"],
 };
@@ -35,7 +37,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|engine|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(http|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();
@@ -48,7 +50,7 @@ Deno.test("imports are found at all, and lead to files that exist", () => {
   assert.deepEqual(missing, []);
 });
 
-Deno.test("imports point from mod.ts over http and the engine to the nouns, and from the stores to them", () => {
+Deno.test("imports point from mod.ts over http, the engine, execution and events to the nouns, and from the stores", () => {
   const wrong = local.filter(([file, target]) => !DIRECTIONS[layerOf(file)]!.includes(layerOf(target)));
 
   assert.deepEqual(wrong, []);
@@ -87,13 +89,13 @@ function importersOf(target: string): string[] {
 Deno.test("imports of the core are those of the runtime: nobody's code, but for zod, which checks the bodies of requests", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
-  assert.deepEqual(foreign, [["src/http/bodies.ts", "zod"]]);
+  assert.deepEqual(foreign, [["src/http/body_schemas.ts", "zod"]]);
 });
 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
   assert.deepEqual(importersOf("./bodies.ts"), []);
-  assert.deepEqual(importersOf("zod"), ["src/http/bodies.ts"]);
+  assert.deepEqual(importersOf("zod"), ["src/http/body_schemas.ts"]);
 });
 
 Deno.test("imports of the routes lead to no engine: a route gets one from the caller who may access a run, and not otherwise", () => {

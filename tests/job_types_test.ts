@@ -8,7 +8,7 @@ import { defineJob, type StepContext } from "../src/job.ts";
 import type { Json, Jsonify } from "../src/json.ts";
 import type { Run } from "../src/run.ts";
 import type { SchemaInput, SchemaOutput } from "../src/schema.ts";
-import { MemoryStore } from "../src/stores/memory_store.ts";
+import { MemoryStore } from "../src/stores/memory/memory_store.ts";
 
 // What is said here is checked by the compiler: `deno check` fails where a type is not as it should be.
 

@@ -31,16 +31,16 @@ import type {
   WaitOptions,
 } from "./engine.ts";
 import { checkEngineOptions } from "./engine_options.ts";
-import type { ExecutionDeps } from "./execution.ts";
-import { Hub } from "./hub.ts";
-import { type EngineInternals, INTERNALS } from "./internals.ts";
-import { JournalReader } from "./journal_reader.ts";
-import { logProblems } from "./log_problems.ts";
-import { toLogger } from "./logger.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+import { Hub } from "../events/hub.ts";
+import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
+import { JournalReader } from "../events/journal_reader.ts";
+import { logFailures } from "./log_failures.ts";
+import { toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
-import { Pulse } from "./pulse.ts";
+import { ChangePoller } from "../events/change_poller.ts";
 import { checkRunFilter } from "./run_filter.ts";
-import { endedStream, subscribe } from "./subscribe.ts";
+import { endedStream, subscribe } from "../events/subscribe.ts";
 import {
   newRun,
   parseLabels,
@@ -50,8 +50,8 @@ import {
   type TriggerResult,
 } from "./trigger.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
-import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./upkeep.ts";
-import { Worker, type WorkerOptions, workerSettings } from "./worker.ts";
+import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { Worker, type WorkerOptions, workerSettings } from "../execution/worker.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
@@ -90,7 +90,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #labels: Schema<unknown, SchemaLabels> | undefined;
   readonly #settings: Required<WorkerOptions>;
   readonly #deps: ExecutionDeps;
-  readonly #pulse: Pulse;
+  readonly #pulse: ChangePoller;
   readonly #plugins = new Set<string>();
   readonly [INTERNALS]: EngineInternals;
   readonly #pending = new Set<Promise<unknown>>();
@@ -110,7 +110,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const host = options.host ?? systemHost;
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
-    logProblems(hub, logger);
+    logFailures(hub, logger);
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#retention = options.retention ?? {};
@@ -123,7 +123,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       currentStep: new AsyncLocalStorage(),
       maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
     };
-    this.#pulse = new Pulse(options.store, this.#settings.pollingInterval, this.#deps);
+    this.#pulse = new ChangePoller(options.store, this.#settings.pollingInterval, this.#deps);
     this.#worker = this.#newWorker();
     this[INTERNALS] = {
       reader: new JournalReader({ migrate: () => this.migrate(), store: options.store, hub, host }),

@@ -7,12 +7,12 @@ import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
-import type { Listen } from "./hub.ts";
-import type { Logger } from "./logger.ts";
+import type { Listen } from "../events/hub.ts";
+import type { Logger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
-import type { PurgeOptions } from "./upkeep.ts";
-import type { WorkerOptions } from "./worker.ts";
+import type { PurgeOptions } from "./purge_loop.ts";
+import type { WorkerOptions } from "../execution/worker.ts";
 
 /** The jobs of an engine, by the names that its handles get. */
 export type Jobs = { readonly [key: string]: Job };

@@ -1,5 +1,5 @@
 import type { NewLogEntry } from "../log.ts";
-import type { Listen } from "./hub.ts";
+import type { Listen } from "../events/hub.ts";
 
 /** Adds something to an engine: `engine.use(plugin)`. */
 export interface Plugin {

@@ -1,15 +1,15 @@
 import type { Engine } from "../engine/engine.ts";
-import { internalsOf } from "../engine/internals.ts";
+import { internalsOf } from "../engine/engine_internals.ts";
 import { checkHost } from "./allowed_hosts.ts";
 import { describeGaps } from "./auth.ts";
-import { Caller, type CallerDeps } from "./caller.ts";
+import { AuthorizedEngine, type CallerDeps } from "./authorized_engine.ts";
 import { checkCrossSite } from "./cross_site.ts";
 import { callHook } from "./hook.ts";
-import { checkOptions, type HandlerOptions, type Settings } from "./options.ts";
+import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
 import { readUrl } from "./request.ts";
 import { refuse } from "./response.ts";
 import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
-import { type OpenStream, Streams } from "./streams.ts";
+import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
  * Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. `Context` is what
@@ -101,7 +101,7 @@ async function answer(
 ): Promise<Response> {
   const url = readUrl(request); // before any hook is given a request that has none
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
-  const caller = await Caller.of(request, deps);
+  const caller = await AuthorizedEngine.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);

@@ -8,8 +8,8 @@ import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
 import { tidyText } from "../text.ts";
 import type { Signal } from "../wait.ts";
-import type { Call } from "./call.ts";
-import { given } from "./given.ts";
+import type { Call } from "./route_call.ts";
+import { withoutUndefined } from "./without_undefined.ts";
 import { readJson } from "./read_json.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
@@ -92,7 +92,7 @@ export function readListFilter(query: URLSearchParams): ListFilter {
  */
 export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
-  const { triggerBody, TRIGGER_FIELDS } = await import("./bodies.ts"); // zod is loaded by the first request that needs it
+  const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded by the first request that needs it
   checkFieldNames(body, TRIGGER_FIELDS);
   return await check(body, triggerBody, settings.host);
 }
@@ -104,7 +104,7 @@ export async function readTrigger({ request, settings }: Call): Promise<TriggerR
  */
 export async function readSignal({ request, settings }: Call): Promise<Signal> {
   const body = await readJson(request, settings);
-  const { signalBody } = await import("./bodies.ts");
+  const { signalBody } = await import("./body_schemas.ts");
   return await check(body, signalBody, settings.host);
 }
 
@@ -136,7 +136,7 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   checkSize(query.getAll("jobName").length, labels.length);
   // fromEntries() makes own properties of whatever is named, `__proto__` as well.
   const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
-  const filter = checkRunFilter(given({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
+  const filter = checkRunFilter(withoutUndefined({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
   const isContradiction = labels.some(([key, value]) => byKey![key] !== value);
   return isContradiction ? { ...filter, ...NO_RUN } : filter;
 }

@@ -1,7 +1,7 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
-import type { Call } from "./call.ts";
-import { readResume } from "./resume.ts";
+import type { Call } from "./route_call.ts";
+import { readResume } from "./streams/resume.ts";
 import { streamJson } from "./json_stream.ts";
 import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";

@@ -15,7 +15,7 @@ import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import { systemHost } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
-import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START, type FakeHost } from "../support/fake_host.ts";
 import {
   anything,

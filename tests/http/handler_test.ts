@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { HandlerOptions } from "../../src/http/options.ts";
+import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { type RouteFunctions, routes } from "../../src/http/routes.ts";
 import { forEachStore, recordEvents } from "../support/for_each_store.ts";
 import { aRequest, aService, askFunction } from "../support/http.ts";

@@ -11,7 +11,7 @@ import { FakeHost } from "../support/fake_host.ts";
 import { aLine, aRun } from "../support/fixtures.ts";
 import { anything, forEachStore, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 
 /** One of them is more than a piece of an answer. */
 const LARGE = JSON.stringify("x".repeat(300_000));

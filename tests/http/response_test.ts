@@ -17,7 +17,7 @@ import {
 import { jsonResponse, MethodNotAllowedError, notFound, refuse } from "../../src/http/response.ts";
 import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aFailure } from "../support/fixtures.ts";
 import { aRequest, aService, type Asked } from "../support/http.ts";

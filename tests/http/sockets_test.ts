@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
-import type { HandlerOptions } from "../../src/http/options.ts";
+import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { defineJob } from "../../src/job.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { EventReader } from "../support/event_reader.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { anything } from "../support/for_each_store.ts";

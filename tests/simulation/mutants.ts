@@ -1,12 +1,12 @@
 import type { DatabaseSync } from "node:sqlite";
-import { JournalReader } from "../../src/engine/journal_reader.ts";
+import { JournalReader } from "../../src/events/journal_reader.ts";
 import { type Fact, toFact } from "../../src/fact.ts";
 import { latestProgress } from "../../src/report.ts";
-import { MemoryJournal } from "../../src/stores/memory_journal.ts";
-import { MemoryRuns } from "../../src/stores/memory_runs.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
-import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
-import { NotedFacts } from "../../src/stores/sqlite_noted_facts.ts";
+import { MemoryJournal } from "../../src/stores/memory/journal.ts";
+import { MemoryRuns } from "../../src/stores/memory/runs.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
+import { NotedFacts } from "../../src/stores/sqlite/journal/noted_facts.ts";
 import { AUTH } from "./auth.ts";
 import { ConflictError, HoldfastError, LeaseLostError, StoreError, WaitExpiredError } from "../../src/error.ts";
 import { type Host, pause as passTime } from "../../src/host.ts";
@@ -1120,7 +1120,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "streams that share a channel begin where its first one did",
-    from: 2_805, // about one seed in 2,000 notices it; tests/http/channel_test.ts has the case itself
+    from: 2_805, // about one seed in 2,000 notices it; tests/http/streams/channel_test.ts has the case itself
     rule: "J4: a stream leaves nothing out",
     code: () =>
       replace(JournalReader.prototype, () => ({

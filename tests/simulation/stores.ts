@@ -1,9 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
 import type { Host } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
-import type { SqliteDriver } from "../../src/stores/sqlite_database.ts";
-import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import type { Mutant } from "./mutants.ts";

@@ -1,9 +1,9 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
-import type { HandlerOptions } from "../../src/http/options.ts";
+import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Respond } from "../../src/http/routes.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { anything, type StoreTest } from "./for_each_store.ts";
 import { createEngine } from "./quiet_engine.ts";

@@ -3,7 +3,7 @@ import { prepared } from "./prepared.ts";
 
 /**
  * Looks for a run of a concurrency key that stands where it should not, by the two invariants of
- * `src/stores/sqlite_line.ts`: K1, while a key is held no run of it is ready but its holder; K2, while a key is free
+ * `src/stores/sqlite/writes/concurrency_keys.ts`: K1, while a key is held no run of it is ready but its holder; K2, while a key is free
  * the first run of each job is ready, and no other.
  *
  * @returns What is wrong, or `null`.

@@ -1,10 +1,10 @@
 import { persistLogs } from "../../src/engine/persist_logs.ts";
-import type { HandlerOptions } from "../../src/http/options.ts";
+import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { RunStatus } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
-import { MemoryStore } from "../../src/stores/memory_store.ts";
-import { SqliteStore } from "../../src/stores/sqlite_store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { anything, claimOne, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
-import { trimBySize } from "../../src/stores/sqlite_journal.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
+import { trimBySize } from "../../src/stores/sqlite/journal/journal.ts";
 import { Chance } from "../support/chance.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { type JournalRow, parseCursor } from "../../src/journal.ts";
-import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
-import { findCursor } from "../../src/stores/sqlite_journal_pages.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
+import { findCursor } from "../../src/stores/sqlite/journal/journal_pages.ts";
 import { readKeptFrom, readRows } from "./known_journal.ts";
 
 /** All that the journal of a copy has. A copy may be as old as a file without tables. */

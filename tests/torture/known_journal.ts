@@ -11,9 +11,9 @@ import {
 } from "../../src/fact.ts";
 import { type Cursor, formatCursor, type JournalRow } from "../../src/journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../src/run.ts";
-import { SqliteDatabase } from "../../src/stores/sqlite_database.ts";
-import { readFactValues, readIdentities } from "../../src/stores/sqlite_fact_values.ts";
-import { readJournal } from "../../src/stores/sqlite_journal_pages.ts";
+import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
+import { readFactValues, readIdentities } from "../../src/stores/sqlite/reads/fact_values.ts";
+import { readJournal } from "../../src/stores/sqlite/journal/journal_pages.ts";
 import { hashText } from "../support/chance.ts";
 
 /** A run that the journal tells of. */

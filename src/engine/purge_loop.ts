@@ -1,0 +1,105 @@
+import { checkDuration } from "../duration.ts";
+import { pause } from "../host.ts";
+import { checkOptionNames } from "../option_names.ts";
+import { isTerminal, type RunStatus, type TerminalStatus } from "../run.ts";
+import type { Retention, Store } from "../store.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+
+const LONGEST_INTERVAL_MS = 60_000;
+const SHORTEST_INTERVAL_MS = 1_000;
+// Small, so that neither the event loop nor another process waits for long.
+const SLICE = 50;
+
+/** Which runs {@linkcode Engine.purgeRuns} deletes. */
+export interface PurgeOptions {
+  /** Those that ended at least so many milliseconds ago; 0: all that have ended. */
+  olderThan: number;
+  /** Those that ended like this, or in any of these ways; an empty list: none. Default: all that have ended. */
+  status?: TerminalStatus | readonly TerminalStatus[];
+  /** How many at most. Default: all. */
+  limit?: number;
+}
+
+const PURGE_OPTIONS: Record<keyof PurgeOptions, true> = { olderThan: true, status: true, limit: true };
+const TERMINAL_STATUSES: readonly TerminalStatus[] = ["completed", "failed", "cancelled"];
+
+/**
+ * Checks which runs are to be deleted.
+ *
+ * @throws {TypeError} An option is unknown, or `olderThan` is no number.
+ * @throws {RangeError} An option has no such value.
+ */
+export function checkPurge(options: PurgeOptions): { retention: Retention; limit: number } {
+  checkOptionNames(options, PURGE_OPTIONS, "purgeRuns()");
+  checkDuration(options.olderThan, "olderThan of purgeRuns()");
+  const { olderThan, status = TERMINAL_STATUSES, limit = Infinity } = options;
+  const statuses = typeof status === "string" ? [status] : status;
+  for (const one of statuses) {
+    if (isTerminal(one as RunStatus)) continue;
+    throw new RangeError(
+      `status of purgeRuns() must be one of ${TERMINAL_STATUSES.join(", ")}, not "${one}": other runs have not ended`,
+    );
+  }
+  if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 0)) {
+    throw new RangeError(`limit of purgeRuns() must be an integer of 0 or more, not ${limit}`);
+  }
+  return { retention: Object.fromEntries(statuses.map((one) => [one, olderThan])), limit };
+}
+
+/** When a purge ends, other than by finding nothing more. */
+export interface PurgeLimits {
+  /** How many runs are deleted at most. Default: all. */
+  limit?: number;
+  /** Whether another slice may follow. */
+  mayGoOn?: () => boolean;
+}
+
+/**
+ * Deletes runs that ended long enough ago, in small slices, and publishes that of each.
+ *
+ * @returns How many runs it deleted.
+ */
+export async function purgeInSlices(
+  store: Store,
+  retention: Retention,
+  deps: Pick<ExecutionDeps, "host" | "hub">,
+  { limit = Infinity, mayGoOn = () => true }: PurgeLimits = {},
+): Promise<number> {
+  if (shortestOf(retention) === Infinity) return 0; // everything is kept: the store need not be asked
+  let deleted = 0;
+  while (deleted < limit && mayGoOn()) {
+    const purged = await store.purge(retention, Math.min(SLICE, limit - deleted));
+    for (const run of purged) deps.hub.publish(run, { type: "run:delete" });
+    if (purged.length === 0) break;
+    deleted += purged.length;
+    await new Promise<void>((resolve) => deps.host.defer(resolve));
+  }
+  return deleted;
+}
+
+/**
+ * Deletes runs that ended long enough ago, in small slices, until `abortSignal` fires. Does nothing if all runs are
+ * kept for ever.
+ */
+export async function keepUp(
+  store: Store,
+  retention: Retention,
+  deps: Pick<ExecutionDeps, "host" | "hub">,
+  abortSignal: AbortSignal,
+): Promise<void> {
+  const shortest = shortestOf(retention);
+  if (shortest === Infinity) return;
+  const intervalMs = Math.min(LONGEST_INTERVAL_MS, Math.max(SHORTEST_INTERVAL_MS, shortest / 2));
+  while (!abortSignal.aborted) {
+    try {
+      await purgeInSlices(store, retention, deps, { mayGoOn: () => !abortSignal.aborted });
+    } catch (error) {
+      deps.hub.publishError(error);
+    }
+    await pause(deps.host, intervalMs * (0.9 + deps.host.random() / 5), abortSignal);
+  }
+}
+
+function shortestOf(retention: Retention): number {
+  return Math.min(...Object.values(retention).filter((ms) => ms !== undefined));
+}

@@ -1,0 +1,102 @@
+import type { Store } from "../store.ts";
+import type { RetryDeps } from "./retry_store_call.ts";
+
+// A look costs a few microseconds, and what another process has written is noticed after half of this on average.
+const LOOK_EVERY_MS = 20;
+const REST_MS = 100;
+const PAUSE_AFTER_ERROR_MS = 1_000;
+
+/**
+ * Notices that somebody else has written to the store: several processes can share one. It looks only while somebody
+ * listens.
+ */
+export class ChangePoller {
+  readonly #store: Store;
+  readonly #deps: RetryDeps;
+  readonly #pollingInterval: number;
+  readonly #listeners = new Set<() => void>();
+  #version: number | null = null;
+  #toldAt = 0;
+  #cancelTimer: (() => void) | null = null;
+  #isLooking = false;
+
+  /**
+   * Makes a pulse that rests.
+   *
+   * @param pollingInterval After so many milliseconds it calls back although nothing seems to have changed: a store
+   * may not see what was written through the same connection.
+   */
+  constructor(store: Store, pollingInterval: number, deps: RetryDeps) {
+    this.#store = store;
+    this.#pollingInterval = pollingInterval;
+    this.#deps = deps;
+  }
+
+  /** Calls back after each change, until the returned function is called. */
+  on(listener: () => void): () => void {
+    const own = () => listener();
+    this.#listeners.add(own);
+    this.#schedule();
+    return () => {
+      this.#listeners.delete(own);
+      if (this.#listeners.size > 0) return;
+      this.#cancelTimer?.();
+      this.#cancelTimer = null;
+      this.#version = null;
+    };
+  }
+
+  /** The same, but not more often than every 100 ms: for those who read on each change, and may be many. */
+  onThrottled(listener: () => void): () => void {
+    const { host } = this.#deps;
+    let restsUntil = -Infinity;
+    let cancelTimer: (() => void) | null = null;
+    const call = () => {
+      cancelTimer = null;
+      restsUntil = host.monotonic() + REST_MS;
+      listener();
+    };
+    const stop = this.on(() => {
+      if (cancelTimer !== null) return;
+      const restMs = restsUntil - host.monotonic();
+      if (restMs <= 0) call();
+      else cancelTimer = host.schedule(restMs, call);
+    });
+    return () => {
+      stop();
+      cancelTimer?.();
+    };
+  }
+
+  #schedule(ms = LOOK_EVERY_MS): void {
+    if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
+    this.#cancelTimer = this.#deps.host.schedule(ms, () => {
+      this.#cancelTimer = null;
+      this.#look();
+    });
+  }
+
+  async #look(): Promise<void> {
+    const { host, hub } = this.#deps;
+    this.#isLooking = true;
+    let nextMs = LOOK_EVERY_MS;
+    try {
+      const version = await this.#store.getVersion();
+      // At the first look, too: what its listeners have read may be older.
+      const isDue = this.#version !== version || host.monotonic() - this.#toldAt >= this.#pollingInterval;
+      this.#version = version;
+      if (isDue) this.#tell();
+    } catch (error) {
+      hub.publishError(error);
+      nextMs = PAUSE_AFTER_ERROR_MS;
+    } finally {
+      this.#isLooking = false;
+      this.#schedule(nextMs);
+    }
+  }
+
+  #tell(): void {
+    this.#toldAt = this.#deps.host.monotonic();
+    for (const listener of [...this.#listeners]) listener();
+  }
+}

@@ -1,0 +1,156 @@
+import type { RunEvent } from "../event.ts";
+import {
+  deletedRunOf,
+  type Fact,
+  type FactPlace,
+  type FactValue,
+  type FactValueRef,
+  isOfRun,
+  toEvents,
+  valueRefOf,
+} from "../fact.ts";
+import type { JournalRow } from "../journal.ts";
+import type { RunIdentity } from "../run.ts";
+import type { Store } from "../store.ts";
+import type { Follower } from "./follower.ts";
+import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
+
+/** Who receives the events of rows. */
+export interface Receivers {
+  /** Those who follow a run, by its row number. */
+  ofRun(seq: number): Iterable<Receiver>;
+  /** Those who follow lists. */
+  ofLists: Iterable<Receiver>;
+}
+
+/** A follower, and after which position events are for it. */
+export interface Receiver {
+  /** The follower. */
+  follower: Follower;
+  /** The position. */
+  after: number;
+}
+
+/** A fact that somebody receives. */
+interface Wanted {
+  fact: Fact;
+  place: FactPlace;
+  row: JournalRow;
+  run: RunIdentity;
+  followers: Follower[];
+  /** The value that the events need; `null` if they need none. */
+  valueRef: FactValueRef | null;
+}
+
+// How many characters of values are read at once, and how many values.
+const VALUES_LENGTH = 262_144;
+const MAX_VALUES = 500;
+// After so many characters of events their readers can take them: many fewer than may wait for one.
+const BREATHE_LENGTH = 16_384;
+// About how many of them the events of a fact have, without labels and a value that it leaves out.
+const EVENT_LENGTH = 400;
+
+/** Makes the events of facts: reads what facts leave out, if somebody wants to know, and builds each event once. */
+export class FactEvents {
+  readonly #deps: RetryDeps & { store: Store };
+
+  /** Has made none yet. */
+  constructor(deps: RetryDeps & { store: Store }) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Publishes the events of rows to those who follow. Of runs that are gone only that they were deleted.
+   *
+   * @param breathe Is awaited whenever much has been published, in the middle of a row too: it has any number of facts.
+   */
+  async publish(
+    rows: readonly JournalRow[],
+    receivers: Receivers,
+    breathe: () => Promise<void>,
+    abortSignal: AbortSignal,
+  ): Promise<void> {
+    const wanted = await this.#findWanted(rows, receivers, abortSignal);
+    let length = 0;
+    for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
+      const values = await this.#readValues(wanted.slice(from), abortSignal);
+      for (; from < wanted.length && !abortSignal.aborted; from++) {
+        const { valueRef, ...item } = wanted[from]!;
+        const value = valueRef === null ? null : values.shift();
+        if (value === undefined) break; // is read next
+        if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
+        if (item.row !== wanted[from + 1]?.row) reach(wanted, from);
+        length += lengthOf(item.run, value);
+        if (length < BREATHE_LENGTH) continue;
+        await breathe();
+        length = 0;
+      }
+    }
+    if (length > 0) await breathe();
+  }
+
+  async #findWanted(rows: readonly JournalRow[], receivers: Receivers, abortSignal: AbortSignal): Promise<Wanted[]> {
+    const isListed = [...receivers.ofLists].length > 0;
+    const relevant = rows.flatMap((row) => {
+      const first = row.position - row.facts.length + 1;
+      return row.facts.flatMap((fact, at) => {
+        const ofRun = [...receivers.ofRun(fact[0])];
+        const isRelevant = ofRun.length > 0 || (isListed && isOfRun(fact));
+        return isRelevant ? [{ fact, row, place: { number: first + at, at: row.at }, ofRun }] : [];
+      });
+    });
+    const identities = await this.#identify(relevant.map(({ fact }) => fact), abortSignal);
+    return relevant.flatMap(({ fact, row, place, ofRun }) => {
+      const run = deletedRunOf(fact) ?? identities.get(fact[0]);
+      if (run === undefined) return [];
+      const isNew = ({ after, follower }: Receiver) => place.number > after && !follower.abortSignal.aborted;
+      const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ follower }) => follower.follows(run)) : [];
+      const followers = [...ofRun, ...ofLists].filter(isNew).map(({ follower }) => follower);
+      if (followers.length === 0) return [];
+      // Lists do not show what a run was triggered with.
+      const valueRef = fact[1] === "triggered" && ofRun.length === 0 ? null : valueRefOf(fact);
+      return [{ fact, row, place, run, followers, valueRef }];
+    });
+  }
+
+  /** Who the runs of facts are, by row number, as far as they still exist. */
+  async #identify(facts: readonly Fact[], abortSignal: AbortSignal): Promise<ReadonlyMap<number, RunIdentity>> {
+    const seqs = [...new Set(facts.map(([seq]) => seq))];
+    if (seqs.length === 0) return new Map();
+    const found = await retryStoreCall(() => this.#deps.store.getRunIdentities(seqs), this.#deps, abortSignal);
+    return new Map(found.flatMap((identity, at) => identity === null ? [] : [[seqs[at]!, identity] as const]));
+  }
+
+  /** The next values, in their order: as many as are read at once. */
+  async #readValues(wanted: readonly Wanted[], abortSignal: AbortSignal): Promise<(FactValue | null)[]> {
+    const refs: FactValueRef[] = [];
+    for (const { valueRef } of wanted) {
+      if (valueRef !== null && refs.push(valueRef) === MAX_VALUES) break;
+    }
+    if (refs.length === 0) return [];
+    return await retryStoreCall(() => this.#deps.store.readFactValues(refs, VALUES_LENGTH), this.#deps, abortSignal);
+  }
+}
+
+function lengthOf({ labels }: RunIdentity, value: FactValue | null | undefined): number {
+  const labelLengths = Object.entries(labels).map(([key, label]) => key.length + label.length);
+  return labelLengths.reduce((sum, length) => sum + length, EVENT_LENGTH + (value?.json?.length ?? 0));
+}
+
+function publishTo({ followers }: { followers: readonly Follower[] }, events: readonly RunEvent[]): void {
+  for (const event of events) {
+    for (const follower of followers) if (!follower.abortSignal.aborted) follower.next(event);
+  }
+}
+
+/** Says to those who have received something of the row that ends here how far they have come. */
+function reach(wanted: readonly Wanted[], last: number): void {
+  const { row } = wanted[last]!;
+  const followers = new Set<Follower>();
+  for (let at = last; at >= 0 && wanted[at]!.row === row; at--) {
+    for (const follower of wanted[at]!.followers) followers.add(follower);
+  }
+  for (const follower of followers) {
+    if (!follower.abortSignal.aborted) follower.reach({ position: row.position, at: row.at });
+  }
+}

@@ -1,0 +1,110 @@
+import { isoTime } from "../time.ts";
+import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
+import { describeFailure } from "../error.ts";
+import { failureReport } from "../failure.ts";
+import type { Host } from "../host.ts";
+import type { RunIdentity } from "../run.ts";
+import { type Logger, toLogger } from "../logger.ts";
+
+/** Receives events of one type. What it throws goes to the engine's logger and harms nothing. */
+export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
+
+/** How to listen: to events of one type, or to all (`"*"`), until the returned function is called. */
+export interface Listen {
+  /** Hears events of one type. */
+  <T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
+  /** Hears all events. */
+  (type: "*", listener: Listener): () => void;
+}
+
+/** Publishes in this process what this engine has done. */
+export class Hub {
+  readonly #host: Host;
+  readonly #logger: Logger;
+  readonly #listeners = new Map<EventType | "*", Set<Listener>>();
+  readonly #runListeners = new Map<string, Set<() => void>>();
+  readonly #activityListeners = new Set<() => void>();
+  #sequence = 0;
+
+  /** Makes a hub without listeners; `logger` gets what they throw. */
+  constructor(host: Host, logger: Logger = toLogger(undefined)) {
+    this.#host = host;
+    this.#logger = logger;
+  }
+
+  /** Hears events of one type, or all (`"*"`), until the returned function is called. */
+  on<T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
+  /** Hears all events. */
+  on(type: "*", listener: Listener): () => void;
+  on(type: EventType | "*", listener: Listener<never>): () => void {
+    const own: Listener = (event) => (listener as Listener)(event);
+    const listeners = this.#listeners.get(type) ?? new Set();
+    this.#listeners.set(type, listeners.add(own));
+    return () => void listeners.delete(own);
+  }
+
+  /** Calls back whenever something is published of any run, until the returned function is called. */
+  onActivity(listener: () => void): () => void {
+    const own = () => listener();
+    this.#activityListeners.add(own);
+    return () => void this.#activityListeners.delete(own);
+  }
+
+  /** The same for one run. */
+  onRun(runId: string, listener: () => void): () => void {
+    const own = () => listener();
+    const listeners = this.#runListeners.get(runId) ?? new Set();
+    this.#runListeners.set(runId, listeners.add(own));
+    return () => {
+      listeners.delete(own);
+      if (listeners.size === 0 && this.#runListeners.get(runId) === listeners) this.#runListeners.delete(runId);
+    };
+  }
+
+  /**
+   * Publishes what happened to a run, after it was committed. An event that nobody listens to is not built.
+   *
+   * @param at When it happened, if not now.
+   */
+  publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
+    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening, at));
+    const ofRun = this.#runListeners.get(run.id);
+    if (ofRun === undefined && this.#activityListeners.size === 0) return;
+    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
+  }
+
+  /** Tells that something went wrong in the engine itself. */
+  publishError(error: unknown): void {
+    if (!this.#isHeard("worker:error")) return;
+    this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
+  }
+
+  #runEvent(run: RunIdentity, happening: RunHappening, at: number): RunEvent {
+    return {
+      ...happening,
+      runId: run.id,
+      jobName: run.jobName,
+      labels: run.labels,
+      timestamp: isoTime(at),
+      sequence: ++this.#sequence,
+    };
+  }
+
+  #isHeard(type: EventType): boolean {
+    return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
+  }
+
+  #tell(event: EngineEvent): void {
+    for (const type of [event.type, "*"] as const) {
+      for (const listener of [...this.#listeners.get(type) ?? []]) this.#tellOne(listener, event);
+    }
+  }
+
+  async #tellOne(listener: Listener, event: EngineEvent): Promise<void> {
+    try {
+      await listener(event);
+    } catch (error) {
+      this.#logger.error(`A listener of "${event.type}" failed: ${failureReport(describeFailure(error))}`);
+    }
+  }
+}

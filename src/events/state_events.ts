@@ -1,0 +1,53 @@
+import type { RunEvent, RunHappening } from "../event.ts";
+import type { Run } from "../run.ts";
+import type { RunState } from "../store.ts";
+
+/**
+ * The events with which the stream of a run begins: its state. Leased: the lease; running: with its beginning and the
+ * latest progress; waiting: what it waits for; ended: its last event alone; pending: nothing.
+ *
+ * They are numbered up to the place of the state in the journal: lower than everything that comes after it.
+ */
+export function stateEvents(state: RunState): RunEvent[] {
+  const { run: { id, jobName, labels, updatedAt }, place } = state;
+  return standingHappenings(state).map((happening, at, { length }) => ({
+    ...happening,
+    runId: id,
+    jobName,
+    labels,
+    timestamp: updatedAt,
+    sequence: 2 * place.position - (length - 1 - at),
+  }));
+}
+
+function standingHappenings({ run, execution, pauses }: RunState): RunHappening[] {
+  switch (run.status) {
+    case "pending":
+      return [];
+    case "leased":
+      return [leased(run)];
+    case "running":
+      return [leased(run), { type: "run:start", execution }, ...progressOf(run)];
+    case "waiting":
+      return pauses.map(({ name: waitName, ...pause }) => ({ type: "run:waiting", waitName, ...pause }));
+    case "completed":
+      return [{ type: "run:complete", output: run.output, duration: durationOf(run) }];
+    case "failed":
+      return [{ type: "run:fail", error: run.error ?? "", failedStepName: run.failedStepName }];
+    case "cancelled":
+      return [{ type: "run:cancel" }];
+  }
+}
+
+function leased({ leaseOwner, leaseExpiresAt }: Run): RunHappening {
+  return { type: "run:leased", leaseOwner: leaseOwner!, leaseExpiresAt: leaseExpiresAt! }; // set while it is leased
+}
+
+function progressOf({ progress }: Run): RunHappening[] {
+  return progress === null ? [] : [{ type: "run:progress", progress }];
+}
+
+/** How long a run has taken: never less than no time, even if the clock was set back meanwhile. */
+function durationOf({ startedAt, completedAt }: Run): number {
+  return Math.max(0, Date.parse(completedAt!) - Date.parse(startedAt!)); // set once it has completed
+}

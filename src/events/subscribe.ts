@@ -1,0 +1,92 @@
+import { NotFoundError, StoreError } from "../error.ts";
+import { isLastEvent, type RunEvent } from "../event.ts";
+import type { Store } from "../store.ts";
+import type { Follower } from "./follower.ts";
+import type { JournalReader } from "./journal_reader.ts";
+import { stateEvents } from "./state_events.ts";
+
+// A reader that does not read: then the stream fails.
+const MAX_UNREAD = 10_000;
+
+/**
+ * The events of a run as a stream: first its state, then what happens to it, until its last event.
+ *
+ * Of progress that nobody has read yet the latest is kept. A reader that leaves 10,000 other events unread is sent away
+ * with a {@linkcode StoreError}.
+ */
+export function subscribe(runId: string, reader: JournalReader, store: Store): ReadableStream<RunEvent> {
+  const unread: RunEvent[] = [];
+  const ending = new AbortController();
+  const { signal: abortSignal } = ending;
+  let detach: () => void = () => {};
+  let isWanted = false;
+  let end: (() => void) | null = null;
+  let controller: ReadableStreamDefaultController<RunEvent>;
+
+  const stop = () => {
+    ending.abort();
+    detach();
+  };
+  /** Hands on what waits to be read, as far as the reader wants it. */
+  const flush = () => {
+    while (isWanted && unread.length > 0) {
+      isWanted = false;
+      controller.enqueue(unread.shift()!);
+    }
+    if (unread.length === 0) end?.();
+  };
+  const endWith = (how: () => void) => {
+    stop();
+    end ??= () => {
+      end = () => {};
+      how();
+    };
+    flush();
+  };
+  const next = (event: RunEvent) => {
+    if (abortSignal.aborted) return;
+    if (event.type === "run:progress" && unread.at(-1)?.type === "run:progress") unread.pop();
+    unread.push(event);
+    if (unread.length > MAX_UNREAD) {
+      unread.length = 0;
+      return endWith(() => controller.error(new StoreError("The events of the run were not read fast enough")));
+    }
+    if (isLastEvent(event)) endWith(() => controller.close());
+    else flush();
+  };
+  const fail = (error?: unknown) => {
+    endWith(() => error === undefined ? controller.close() : controller.error(error));
+  };
+  const follower: Follower & { runSeq: number | null } = {
+    runSeq: null,
+    abortSignal,
+    follows: () => true,
+    next,
+    reach: () => {},
+    end: fail,
+    ready: () => Promise.resolve(),
+  };
+  const begin = async () => {
+    const state = await store.getRunState(runId);
+    if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
+    follower.runSeq = state.seq;
+    for (const event of stateEvents(state)) next(event);
+    return state.place;
+  };
+  return new ReadableStream({
+    start: (given) => {
+      controller = given;
+      reader.catchUp(follower, begin, (place) => detach = reader.attach(follower, place));
+    },
+    pull: () => {
+      isWanted = true;
+      flush();
+    },
+    cancel: stop,
+  }, { highWaterMark: 0 });
+}
+
+/** The stream of an engine that has stopped. */
+export function endedStream(): ReadableStream<RunEvent> {
+  return new ReadableStream({ start: (controller) => controller.close() });
+}

@@ -1,0 +1,217 @@
+import { checkDuration } from "../duration.ts";
+import { ValidationError } from "../error.ts";
+import type { WaitForSignalOptions } from "../job.ts";
+import { decode } from "../json.ts";
+import { parse, type Schema } from "../schema.ts";
+import { isoTime } from "../time.ts";
+import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
+import type { Execution } from "./execution.ts";
+import { type DueRetry, isOver, type OverPause, Parking } from "./parking.ts";
+import { StepNames } from "./step_names.ts";
+
+// The last instant that a date can show (ECMAScript, "Time Values and Time Range").
+const LAST_INSTANT = 8_640_000_000_000_000;
+
+/** Carries out the pauses of a job: answers those that are over, and pauses on the others. */
+export class PauseCalls {
+  readonly #execution: Execution;
+  readonly #pauses: Parking;
+  readonly #waitNames = new StepNames("wait");
+  readonly #sleepNames = new StepNames("sleep");
+  /** Those of the claim, and those that were prepared since. */
+  readonly #known = new Map<string, PauseRecord>();
+
+  /** Begins with what the claim brought. */
+  constructor(execution: Execution) {
+    this.#execution = execution;
+    this.#pauses = new Parking(execution);
+    for (const record of execution.claim.pauses) this.#known.set(record.id, record);
+  }
+
+  /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
+  async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
+    this.#check();
+    if ("afterMs" in until) checkDuration(until.afterMs, `The length of sleep "${givenName}"`, -Infinity);
+    const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
+    const name = this.#sleepNames.begin(givenName);
+    try {
+      await this.#over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+    } finally {
+      this.#sleepNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.prepareWait()`. */
+  async prepareWait(givenName: string, options: WaitForSignalOptions): Promise<Wait> {
+    this.#check();
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const known = this.#find("wait", name);
+      if (known !== undefined) await this.#execution.untilDelivered(known.preparedNo ?? 0);
+      return this.#toPreparedWait(known ?? await this.#prepare(name, deadline, options.metadata));
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.waitFor()`. */
+  async waitFor(waitId: string, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+    this.#check();
+    const record = this.#known.get(waitId);
+    if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
+    return await this.#result(record, schema);
+  }
+
+  /** See `StepContext.wait()`. The wait is made by the transaction that parks the run. */
+  async wait(
+    givenName: string,
+    options: WaitForSignalOptions,
+    schema: Schema | undefined,
+  ): Promise<WaitResult<unknown>> {
+    this.#check();
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const pause = this.#find("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
+      return await this.#result(pause, schema);
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /**
+   * Resolves when it is the turn of a step that was recorded: what was recorded before it, by a signal or a deadline
+   * that nobody here has looked at yet, comes first.
+   */
+  async untilTurn(recordedNo: number): Promise<void> {
+    if (!this.#pauses.isAsking && this.#execution.isAlone) return;
+    const turn = this.#execution.turns.wait(recordedNo);
+    if (this.#pauses.isAsking) await this.#pauses.look();
+    await turn;
+  }
+
+  /** Resolves when it is time for another attempt at a step. */
+  untilRetry(stepName: string, retry: DueRetry): Promise<void> {
+    return this.#pauses.askRetry(stepName, retry);
+  }
+
+  /** What ended a wait. The run does not park while a schema checks the payload. */
+  async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+    const over = await this.#over(pause);
+    return schema === undefined
+      ? toResult(over)
+      : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
+  }
+
+  /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
+  async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
+    const known = "deadline" in pause ? undefined : pause;
+    if (known !== undefined && isOver(known)) {
+      await this.#execution.untilDelivered(known.resolution.recordedNo);
+      return known;
+    }
+    this.#execution.turns.noteNew();
+    const over = await (known === undefined ? this.#askNew(pause as NewPause) : this.#askKnown(known));
+    this.#known.set(over.id, over);
+    return over;
+  }
+
+  async #askNew(pause: NewPause): Promise<OverPause> {
+    return await this.#execution.begin(() => this.#pauses.ask(pause));
+  }
+
+  /** At once, even if the lease has to be renewed first: the store is asked before anything later is delivered. */
+  async #askKnown(record: PauseRecord): Promise<OverPause> {
+    await this.#execution.mayAsk();
+    return await this.#pauses.askKnown(toNewPause(record));
+  }
+
+  async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
+    const execution = this.#execution;
+    execution.turns.noteNew();
+    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
+    const record = await execution.begin(() => execution.track(this.#prepareInTurn(pause)));
+    this.#known.set(record.id, record);
+    return record;
+  }
+
+  async #prepareInTurn(pause: NewPause): Promise<PauseRecord> {
+    const record = await this.#execution.turns.expect(this.#pauses.prepare(pause));
+    await this.untilTurn(record.preparedNo ?? 0);
+    return record;
+  }
+
+  #find(kind: PauseKind, name: string): PauseRecord | undefined {
+    return this.#execution.claim.pauses.find((pause) => pause.kind === kind && pause.name === name);
+  }
+
+  #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
+    const id = this.#execution.deps.host.newId();
+    const text = this.#execution.encode(metadata, `The metadata of wait "${name}"`);
+    return { id, kind, name, deadline, metadata: text, prepared: false };
+  }
+
+  #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
+    if (timeout !== undefined && deadline !== undefined) {
+      throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
+    }
+    if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    if (timeout !== undefined) checkDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
+    return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
+  }
+
+  #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {
+    const at = "at" in deadline ? deadline.at : this.#execution.deps.host.now() + deadline.afterMs;
+    if (!(Math.abs(at) <= LAST_INSTANT)) throw new RangeError(`The end of ${subject} is no date`);
+    return deadline;
+  }
+
+  #check(): void {
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
+  }
+
+  /** The wait as it was prepared, so that a replay sees the same. */
+  #toPreparedWait({ id, name, metadata, createdAt, deadlineAt }: PauseRecord): Wait {
+    return {
+      id,
+      runId: this.#execution.claim.run.id,
+      name,
+      metadata: decode(metadata) ?? null,
+      status: "pending",
+      outcome: null,
+      payload: null,
+      signalId: null,
+      createdAt: isoTime(createdAt),
+      deadlineAt: isoTime(deadlineAt),
+      suspendedAt: null,
+      resolvedAt: null,
+      firstResumedAt: null,
+    };
+  }
+}
+
+function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {
+  return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt }, prepared: false };
+}
+
+function toResult({ resolution }: OverPause): WaitResult {
+  if (resolution.outcome === "timeout") return { outcome: "timeout" };
+  return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
+}
+
+async function toCheckedResult(
+  over: OverPause,
+  schema: Schema,
+  { claim, deps, abortSignal }: Execution,
+): Promise<WaitResult<unknown>> {
+  const result = toResult(over);
+  if (result.outcome === "timeout") return result;
+  const subject = `The schema of wait "${over.name}" of job "${claim.run.jobName}"`;
+  const parsed = await parse(schema, result.payload, { host: deps.host, subject, abortSignal });
+  if (parsed.ok) return { ...result, payload: parsed.value };
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The payload of wait "${over.name}" does not fit its schema`, options);
+}

@@ -1,0 +1,109 @@
+import { byteLength } from "../log.ts";
+import type { Report } from "../report.ts";
+
+// Of one execution, what is written at once has at most so many reports of progress, of which the latest then replaces
+// the one before it, and so many bytes of log lines, of which the rest is counted.
+const MAX_PROGRESS = 64;
+const MAX_LOG_BYTES = 262_144;
+// What a line takes besides its message and its data.
+const LINE_BYTES = 60;
+
+/** What a report says, without its number and its time. */
+export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
+
+const NONE: readonly Report[] = [];
+
+/** The reports of an execution that no write has kept yet. */
+export class PendingReports {
+  #pending: Report[] = [];
+  /** How many of them are of progress, and how many bytes their log lines take, together and by number. */
+  #progress = 0;
+  #logBytes = 0;
+  readonly #bytesOfLine = new Map<number, number>();
+  /** The pending ones as they were last sent: many writes may be under way with the same. */
+  #sent: readonly Report[] | null = null;
+  #lastNo = 0;
+  /** The number of the last report that was sent with a write: it stays as it is. */
+  #sentNo = 0;
+  #leftOut = 0;
+  /** The number of the line that says how many lines were left out. */
+  #leftOutNo = 0;
+
+  /** Whether there are any. */
+  get isEmpty(): boolean {
+    return this.#pending.length === 0;
+  }
+
+  /** When the oldest was made; `null`: there is none. */
+  get oldestAt(): number | null {
+    return this.#pending[0]?.at ?? null;
+  }
+
+  /** Adds one, made at an instant of the worker's clock. */
+  add(said: Said, at: number): void {
+    if (said.kind === "log") return this.#addLine(said, at);
+    if (said.kind === "progress") this.#makeRoomForProgress();
+    this.#push(said, at);
+  }
+
+  #addLine(said: Said & { kind: "log" }, at: number): void {
+    const bytes = LINE_BYTES + byteLength(JSON.stringify(said.message)) + byteLength(JSON.stringify(said.data));
+    if (this.#logBytes + bytes > MAX_LOG_BYTES) return this.#countLeftOut(at);
+    this.#push(said, at);
+    this.#bytesOfLine.set(this.#lastNo, bytes);
+    this.#logBytes += bytes;
+  }
+
+  /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
+  send(): readonly Report[] {
+    if (this.isEmpty) return NONE;
+    this.#sentNo = this.#lastNo;
+    this.#sent ??= [...this.#pending];
+    return this.#sent;
+  }
+
+  /** Notes that a write has kept what it was sent with. */
+  noteKept(kept: readonly Report[]): void {
+    const keptNo = kept.at(-1)?.no ?? 0;
+    const first = this.#pending.findIndex(({ no }) => no > keptNo);
+    this.#remove(0, first === -1 ? this.#pending.length : first);
+    if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
+  }
+
+  #push(said: Said, at: number): void {
+    this.#lastNo += 1;
+    this.#sent = null;
+    this.#pending.push({ ...said, no: this.#lastNo, at });
+    if (said.kind === "progress") this.#progress += 1;
+  }
+
+  /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
+  #makeRoomForProgress(): void {
+    if (this.#progress >= MAX_PROGRESS) this.#drop(({ kind }) => kind === "progress");
+  }
+
+  /** One line says how many lines were left out. */
+  #countLeftOut(at: number): void {
+    this.#leftOut += 1;
+    this.#drop(({ no }) => no === this.#leftOutNo);
+    const message = `Log lines were left out of the event streams: ${this.#leftOut}`;
+    this.#push({ kind: "log", stepName: null, level: "warn", message, data: { leftOut: this.#leftOut } }, at);
+    this.#leftOutNo = this.#lastNo;
+  }
+
+  /** Drops the last one of a kind, unless a write was sent with it. */
+  #drop(isOfKind: (report: Report) => boolean): void {
+    const last = this.#pending.findLastIndex((report) => report.no <= this.#sentNo || isOfKind(report));
+    if (last !== -1 && this.#pending[last]!.no > this.#sentNo) this.#remove(last, 1);
+  }
+
+  #remove(from: number, count: number): void {
+    if (count === 0) return;
+    for (const { no, kind } of this.#pending.splice(from, count)) {
+      if (kind === "progress") this.#progress -= 1;
+      this.#logBytes -= this.#bytesOfLine.get(no) ?? 0;
+      this.#bytesOfLine.delete(no);
+    }
+    this.#sent = null;
+  }
+}

@@ -1,0 +1,345 @@
+import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
+import { within } from "../host.ts";
+import type { Job } from "../job.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import { isoTime } from "../time.ts";
+import { execute } from "./run_pass.ts";
+import { Execution, type ExecutionDeps } from "./execution.ts";
+import { LeaseKeeper } from "./lease_keeper.ts";
+import { StaleLeases } from "./stale_leases.ts";
+import { InterruptibleSleep } from "./interruptible_sleep.ts";
+import { retryStoreCall } from "../events/retry_store_call.ts";
+import type { ChangePoller } from "../events/change_poller.ts";
+
+/** How a worker works. Durations are in milliseconds. */
+export interface WorkerOptions {
+  /** How often it looks for work when nothing tells it of any. Default 1,000. */
+  pollingInterval?: number;
+  /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
+  heartbeatInterval?: number;
+  /** How long a lease lasts: a run whose worker has died is taken over after so long. Default 30,000. */
+  staleThreshold?: number;
+  /** How many runs it executes at the same time. Default 10. */
+  concurrency?: number;
+  /** A run that is abandoned so many times in a row, with nothing recorded in between, fails. Default 10. */
+  maxAbandonments?: number;
+}
+
+const DEFAULTS: Required<WorkerOptions> = {
+  pollingInterval: 1_000,
+  heartbeatInterval: 5_000,
+  staleThreshold: 30_000,
+  concurrency: 10,
+  maxAbandonments: 10,
+};
+
+const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
+  pollingInterval: true,
+  heartbeatInterval: true,
+  staleThreshold: true,
+  concurrency: true,
+  maxAbandonments: true,
+};
+
+const LONGEST_MS = 2 ** 30;
+
+/**
+ * Fills in the defaults.
+ *
+ * @throws {TypeError} There is no such setting.
+ * @throws {RangeError} A setting is not a positive integer, or leaves a lease no time for being renewed twice.
+ */
+export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
+  checkOptionNames(options, WORKER_OPTIONS, "worker");
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const settings: Required<WorkerOptions> = { ...DEFAULTS, ...Object.fromEntries(given) };
+  for (const [name, value] of Object.entries(settings)) {
+    if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
+      throw new RangeError(`worker.${name} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
+    }
+  }
+  if (settings.heartbeatInterval * 3 > settings.staleThreshold) {
+    throw new RangeError(
+      `worker.heartbeatInterval (${settings.heartbeatInterval}) must be at most a third of worker.staleThreshold (${settings.staleThreshold})`,
+    );
+  }
+  return settings;
+}
+
+// How many runs are claimed at once, so that no claim holds the event loop or the lock for long.
+const MAX_CLAIMS = 40;
+// How long an interrupted job is given to return before its lease is handed back all the same.
+const GRACE_MS = 250;
+
+/** Claims runs, executes them, and keeps their leases. */
+export class Worker {
+  /** Other than any worker that lived before. */
+  readonly id: string;
+  readonly #deps: ExecutionDeps;
+  readonly #jobs: ReadonlyMap<string, Job>;
+  readonly #settings: Required<WorkerOptions>;
+  readonly #executions = new Map<string, Execution>();
+  /** What is not over yet: executions, and interrupted ones that are still letting go of their leases. */
+  readonly #running = new Set<Promise<void>>();
+  /** Resolves when the next execution has ended; its lease may still be held. */
+  #slotFreed = Promise.withResolvers<void>();
+  readonly #nap: InterruptibleSleep;
+  readonly #keeper: LeaseKeeper;
+  readonly #watch: StaleLeases;
+  readonly #stopping = new AbortController();
+  /** What releases the leases that are kept as long as code of their jobs runs: called when the worker has stopped. */
+  readonly #keptUntilStop = new Set<() => void>();
+  /** Fires at the end of a stop: what the store could not take by then is given up. */
+  readonly #givenUp = new AbortController();
+  /** Runs that were cancelled here while a claim was under way, which may still bring them. */
+  readonly #cancelled = new Set<string>();
+  #hasStopped = false;
+  #loop: Promise<void> | null = null;
+  #claiming: Promise<unknown> = Promise.resolve();
+  #hasClaimed = false;
+  #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
+
+  /** Makes a worker that does nothing yet. */
+  constructor(
+    jobs: ReadonlyMap<string, Job>,
+    settings: Required<WorkerOptions>,
+    deps: ExecutionDeps,
+    pulse: ChangePoller,
+  ) {
+    this.id = deps.host.newId();
+    this.#deps = deps;
+    this.#jobs = jobs;
+    this.#settings = settings;
+    this.#nap = new InterruptibleSleep(deps.host);
+    this.#keeper = new LeaseKeeper(deps, settings, this.id, pulse);
+    this.#watch = new StaleLeases(deps.store, settings.staleThreshold, deps.host);
+  }
+
+  /** Begins to look for work, until {@linkcode Worker.stop}. */
+  start(): void {
+    this.#loop ??= this.#work();
+  }
+
+  /** Makes it look for work at once. */
+  wake(): void {
+    this.#nap.wake();
+  }
+
+  /** Looks at once whether a run that it executes can go on. */
+  nudge(runId: string): void {
+    this.#executions.get(runId)?.nudge();
+  }
+
+  /** What it executes of a run that is to be cancelled; `null` if it does not execute the run. */
+  executionOf(runId: string): CancelledExecution | null {
+    const execution = this.#executions.get(runId);
+    if (execution === undefined) return null;
+    return {
+      generation: execution.claim.lease.generation,
+      steps: [...execution.executing.values()].map((step) => step()),
+      reports: execution.sendReports(),
+    };
+  }
+
+  /** Ends the execution of a run that was cancelled. */
+  cancel(runId: string): void {
+    if (this.#unanswered !== null) this.#cancelled.add(runId);
+    this.#executions.get(runId)?.supersede(new RunCancelledError(runId));
+  }
+
+  /**
+   * Works off everything that is due, and resolves with how many runs it executed.
+   *
+   * @param maxRuns How many runs it claims at most; one that is claimed again, after a pause, counts again.
+   * @param enough When it fires, nothing more is claimed. What is being executed is waited for.
+   */
+  async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+    const executed = new Set<string>();
+    const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
+    let claimed = 0;
+    let isLastLook = false;
+    while (!ends.aborted && claimed < maxRuns) {
+      const { claims, hasMore } = await retryStoreCall(() => this.#claim(maxRuns - claimed), this.#deps, ends);
+      claimed += claims.length;
+      for (const { run } of claims) executed.add(run.id);
+      if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) isLastLook = false;
+      else if (this.#executions.size > 0) await this.#slotFreed.promise;
+      else if (isLastLook) break;
+      else {
+        // What an interrupted run still holds may be let go of in a moment.
+        isLastLook = true;
+        await within(this.#deps.host, GRACE_MS, this.#allEnded());
+      }
+    }
+    const isExecuting = (runId: string) => this.#executions.has(runId);
+    while (!this.#stopping.signal.aborted && [...executed].some(isExecuting)) await this.#slotFreed.promise;
+    return executed.size;
+  }
+
+  /**
+   * Claims nothing more, lets every job come to its next checkpoint (a step, a pause or its end), then interrupts what
+   * is left, and releases all leases. Safe to call twice.
+   *
+   * @param timeout How long jobs may go on, in milliseconds.
+   */
+  async stop(timeout: number): Promise<void> {
+    const reason = new HoldfastError("unavailable", "The engine is stopping");
+    this.#stopping.abort(reason);
+    this.#nap.wake();
+    const { host } = this.#deps;
+    await within(host, timeout, this.#reachCheckpoints(reason));
+    this.#hasStopped = true;
+    for (const execution of this.#executions.values()) execution.interrupt(reason);
+    for (const release of this.#keptUntilStop) release();
+    await within(host, 2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
+    this.#givenUp.abort(reason);
+  }
+
+  async #reachCheckpoints(reason: Error): Promise<void> {
+    await this.#loop;
+    await this.#claiming.catch(() => {});
+    for (const execution of this.#executions.values()) execution.stop(reason);
+    await this.#allEnded();
+  }
+
+  async #forget(): Promise<void> {
+    if (!this.#hasClaimed) return;
+    await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
+  }
+
+  async #allEnded(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all(this.#running);
+  }
+
+  async #work(): Promise<void> {
+    const { host, hub } = this.#deps;
+    while (!this.#stopping.signal.aborted) {
+      // A worker counts as alive for the length of its leases after each claim.
+      const { pollingInterval, staleThreshold } = this.#settings;
+      let napMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
+      try {
+        const { nextTimerAt, hasMore, now } = await this.#claim();
+        await this.#watch.look();
+        if (this.#freeSlots() > 0) {
+          if (hasMore) this.#nap.wake();
+          if (nextTimerAt !== null) napMs = Math.min(napMs, Math.max(1, nextTimerAt - now));
+        }
+      } catch (error) {
+        hub.publishError(error);
+      }
+      await this.#nap.sleep(napMs);
+      // What was woken together is claimed together.
+      await new Promise<void>((resolve) => host.defer(resolve));
+    }
+  }
+
+  #freeSlots(): number {
+    return this.#settings.concurrency - this.#executions.size;
+  }
+
+  /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
+  #claim(most = Infinity): Promise<ClaimResult> {
+    const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow(most));
+    this.#claiming = claiming;
+    return claiming;
+  }
+
+  async #claimNow(most: number): Promise<ClaimResult> {
+    const { store, hub, host } = this.#deps;
+    await this.#keeper.renewOverdue();
+    // A claim that was not answered is repeated as it was: it may have brought runs.
+    this.#unanswered ??= { request: this.#newRequest(most), sentAt: host.monotonic() };
+    this.#hasClaimed = true;
+    // The leases of a claim that is repeated began when it was first sent.
+    const { request, sentAt } = this.#unanswered;
+    const result = await store.claim(request);
+    this.#unanswered = null;
+    for (const { run, error } of result.failed) {
+      hub.publish(run, { type: "run:fail", error, failedStepName: null });
+    }
+    for (const claim of result.claims) {
+      if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#giveBack(claim);
+      else this.#begin(claim, sentAt);
+    }
+    this.#cancelled.clear();
+    return result;
+  }
+
+  #newRequest(most: number): ClaimRequest {
+    const holding = [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted);
+    return {
+      workerId: this.id,
+      claimId: this.#deps.host.newId(),
+      jobNames: [...this.#jobs.keys()],
+      holding: holding.map(({ claim }) => claim.lease),
+      limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
+      leaseMs: this.#settings.staleThreshold,
+      maxAbandonments: this.#settings.maxAbandonments,
+    };
+  }
+
+  /** Nothing of the run begins: it was cancelled, or the worker stopped, before this claim was answered. */
+  #giveBack({ lease }: Claim): void {
+    const { store, hub } = this.#deps;
+    store.release(lease, []).catch((error) => hub.publishError(error));
+  }
+
+  #begin(claim: Claim, sentAt: number): void {
+    const { run, execution: number, leaseExpiresAt } = claim;
+    // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
+    const former = this.#executions.get(run.id);
+    former?.supersede(new LeaseLostError(former.claim.lease));
+    const execution = new Execution(claim, {
+      retry: this.#jobs.get(run.jobName)!.retry,
+      leaseSureUntil: sentAt + this.#settings.staleThreshold,
+      renewLease: () => this.#keeper.renew(),
+      onReport: () => this.#keeper.sendReportsSoon(),
+    }, this.#deps);
+    this.#executions.set(run.id, execution);
+    this.#keeper.keep(execution);
+    execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
+    execution.publish({ type: "run:start", execution: number });
+    const running = this.#execute(execution).finally(() => this.#running.delete(running));
+    this.#running.add(running);
+  }
+
+  async #execute(execution: Execution): Promise<void> {
+    const { run } = execution.claim;
+    const { outcome, bodyEnded } = await execute(execution, this.#jobs.get(run.jobName)!);
+    // What a step returns right after the signal still counts.
+    if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
+    if (this.#executions.get(run.id) === execution) {
+      this.#executions.delete(run.id);
+      this.#keeper.drop(run.id);
+    }
+    this.#slotFreed.resolve();
+    this.#slotFreed = Promise.withResolvers();
+    this.#nap.wake();
+    if (outcome.kind === "interrupted") await this.#handBack(execution, bodyEnded);
+  }
+
+  /**
+   * Releases the lease, when no code of the job runs here any more or the worker has stopped: until then, and while the
+   * lease lasts, no other body of the run begins, and a run that was cancelled keeps its concurrency key.
+   */
+  async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
+    const { store } = this.#deps;
+    await this.#untilStopped(bodyEnded);
+    const release = () => store.release(execution.claim.lease, execution.sendReports());
+    await retryStoreCall(release, this.#deps, this.#givenUp.signal).catch((error) =>
+      this.#deps.hub.publishError(error)
+    );
+    this.#nap.wake();
+  }
+
+  /** Waits for something, but not longer than until the worker has stopped. */
+  async #untilStopped(work: Promise<void>): Promise<void> {
+    if (this.#hasStopped) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#keptUntilStop.add(resolve);
+    work.then(resolve);
+    await promise;
+    this.#keptUntilStop.delete(resolve);
+  }
+}

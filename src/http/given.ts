@@ -1,4 +1,0 @@
-/** What of an object is given: its fields without those that are `undefined`. */
-export function given<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
-}

@@ -1,0 +1,192 @@
+import { type Host, systemHost } from "../host.ts";
+import { type AllowedHost, readAllowedHosts } from "./allowed_hosts.ts";
+import { checkAuth, type HandlerAuth, HOOKS } from "./auth.ts";
+import { withoutUndefined } from "./without_undefined.ts";
+import { similarNameFinder } from "./similar_name.ts";
+
+/** What {@linkcode createHandler} takes besides the engine. `Context` is what `auth.authenticate` returns. */
+export interface HandlerOptions<Context = unknown> {
+  /** The prefix under which `fetch()` serves, such as `/api/jobs`. Default: none. */
+  basePath?: string;
+  /**
+   * Called before each request is handled, sync or async: for whatever has to be there first. A `Response` that it
+   * throws is the answer; anything else that it throws is a 500, and so is taking more than 30 seconds.
+   */
+  onRequest?: () => unknown;
+  /** How long progress is held back in event streams, in milliseconds; 0: not at all. Default 100. */
+  sseThrottleMs?: number;
+  /** Who may do what. Default: everybody everything. */
+  auth?: HandlerAuth<Context>;
+  /** How much a client may ask for. */
+  limits?: HandlerLimits;
+  /**
+   * Origins whose pages may change things, such as `https://app.example.com`, besides the one that the request is
+   * addressed to; `"*"`: all. Default: none.
+   */
+  trustedOrigins?: readonly string[] | "*";
+  /**
+   * The hosts that a request may name in its `Host` header, such as `app.example.com`, in any case: at any port
+   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host is 421. Name them wherever browsers
+   * can reach the server: a page of another site can point its own name at an address of yours. Default: any.
+   */
+  allowedHosts?: readonly string[];
+  /** Hears what an answer hides: the error behind a 500, for example. Default: it is printed. */
+  onError?: (error: unknown, request: Request) => unknown;
+  /** Time. Default: the real one. */
+  host?: Host;
+}
+
+/** How much a client may ask for. */
+export interface HandlerLimits {
+  /** The most bytes that a body may have. Default 1 MiB. */
+  maxBodyBytes?: number;
+  /** How deep the JSON of a body may be nested, 1 to 1,000. Default 64. */
+  maxJsonDepth?: number;
+  /** How many event streams may be open at once. Default 10,000. */
+  maxStreams?: number;
+  /** How many of them one tenant may have; only with `auth.tenant`. More are 429. Default 1,000. */
+  maxStreamsPerTenant?: number;
+  /**
+   * How long an event stream may be open, in milliseconds: then it ends, and its client connects and is authorised
+   * again. Default: never.
+   */
+  maxStreamMs?: number;
+}
+
+/** The options of a handler, checked and complete. */
+export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts">> {
+  /** Who may do what; `null`: everybody everything. */
+  auth: HandlerAuth<unknown> | null;
+  /** The hosts that a request may name; `null`: any. */
+  allowedHosts: readonly AllowedHost[] | null;
+  /** How much a client may ask for. */
+  limits: Required<HandlerLimits>;
+}
+
+// As an object, so that the type checker misses none.
+const KNOWN: Record<keyof HandlerOptions, true> = {
+  basePath: true,
+  onRequest: true,
+  sseThrottleMs: true,
+  auth: true,
+  limits: true,
+  trustedOrigins: true,
+  allowedHosts: true,
+  onError: true,
+  host: true,
+};
+const DEFAULT_SSE_THROTTLE_MS = 100;
+const DEFAULT_LIMITS: Required<HandlerLimits> = {
+  maxBodyBytes: 1_048_576,
+  maxJsonDepth: 64,
+  maxStreams: 10_000,
+  maxStreamsPerTenant: 1_000,
+  maxStreamMs: Infinity,
+};
+const LIMITS = Object.keys(DEFAULT_LIMITS);
+/** The options that are objects themselves, with their names. */
+const GROUPS: Record<string, readonly string[]> = { auth: HOOKS, limits: LIMITS };
+
+/** What is nested deeper could overflow the stack of whoever walks through it. */
+const DEEPEST_JSON = 1_000;
+
+/**
+ * Checks the options of a handler and fills in what is left out.
+ *
+ * @throws {TypeError} An option is not of its kind, or there is none of its name.
+ * @throws {RangeError} A number is out of range.
+ */
+export function checkOptions<Context>(options: HandlerOptions<Context>): Settings {
+  checkNames("", options, Object.keys(KNOWN));
+  checkNames("auth.", options.auth, HOOKS);
+  checkNames("limits.", options.limits, LIMITS);
+  const auth = options.auth === undefined ? null : checkAuth(options.auth);
+  const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
+  checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
+  checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
+  checkInteger("limits.maxStreams", limits.maxStreams, 0);
+  checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
+  if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
+  const { basePath = "", trustedOrigins = [] } = options;
+  const { onRequest = () => {}, onError = printError } = options;
+  const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
+  if (typeof basePath !== "string") throw new TypeError("basePath must be a text");
+  checkFunction("onRequest", onRequest);
+  checkFunction("onError", onError);
+  checkInteger("sseThrottleMs", sseThrottleMs, 0);
+  checkTrustedOrigins(trustedOrigins);
+  return {
+    basePath,
+    onRequest: onRequest.bind(options),
+    sseThrottleMs,
+    auth,
+    limits,
+    trustedOrigins,
+    allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
+    onError: onError.bind(options),
+    host,
+  };
+}
+
+/** Refuses options that do not exist: a misspelled hook would leave everything open. */
+function checkNames(prefix: string, options: unknown, known: readonly string[]): void {
+  if (options === undefined) return;
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new TypeError(`${prefix.slice(0, -1) || "The options"} must be an object`);
+  }
+  const findSimilar = similarNameFinder(known);
+  const isPlain = [Object.prototype, null].includes(Object.getPrototypeOf(options));
+  for (const name of isPlain ? Object.keys(options) : membersOf(options)) {
+    const similar = findSimilar(name);
+    if (known.includes(name) || name === "constructor") continue;
+    // What else an object of hooks has is its own, if it is an instance of a class.
+    if (prefix === "auth." && !isPlain && similar === null) continue;
+    throw new TypeError(`createHandler() has no option "${prefix}${name}"${hintFor(prefix, name, similar)}`);
+  }
+}
+
+function hintFor(prefix: string, name: string, similar: string | null): string {
+  if (similar !== null) return `: did you mean "${prefix}${similar}"?`;
+  const group = Object.keys(GROUPS).find((group) => GROUPS[group]!.includes(name));
+  return group === undefined ? "" : `: it belongs in ${group}, { ${group}: { ${name} } }`;
+}
+
+/** The names of all that an object has, and of what its classes gave it. */
+function membersOf(object: object): string[] {
+  const names = [];
+  for (let part = object; part !== null && part !== Object.prototype; part = Object.getPrototypeOf(part)) {
+    names.push(...Object.getOwnPropertyNames(part));
+  }
+  return names;
+}
+
+function printError(error: unknown): void {
+  console.error("A request failed:", error);
+}
+
+function checkInteger(name: string, value: unknown, smallest: number, largest = Number.MAX_SAFE_INTEGER): void {
+  if (typeof value !== "number") throw new TypeError(`${name} must be a number`);
+  if (!Number.isInteger(value) || value < smallest || value > largest) {
+    throw new RangeError(`${name} must be an integer from ${smallest} to ${largest}, not ${value}`);
+  }
+}
+
+function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw new TypeError(`${name} must be a function`);
+}
+
+function checkTrustedOrigins(origins: unknown): void {
+  if (origins === "*") return;
+  if (!Array.isArray(origins)) throw new TypeError('trustedOrigins must be a list of origins, or "*"');
+  for (const origin of origins) {
+    if (!isOrigin(origin)) {
+      throw new TypeError(`trustedOrigins has to name origins like "https://app.example.com", not "${origin}"`);
+    }
+  }
+}
+
+/** Whether a text is written as browsers write an origin. "null", which any sandboxed page sends, is none. */
+function isOrigin(text: unknown): boolean {
+  const url = typeof text === "string" ? URL.parse(text) : null;
+  return url !== null && url.host !== "" && text === `${url.protocol}//${url.host}`;
+}

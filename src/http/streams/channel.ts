@@ -1,0 +1,107 @@
+import type { Follower } from "../../events/follower.ts";
+import { isLastEvent, type RunEvent } from "../../event.ts";
+import type { Host } from "../../host.ts";
+import type { Cursor } from "../../journal.ts";
+import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
+import { Encoded } from "./encoded_event.ts";
+import { type FollowedStream, placeMessage } from "./followed_stream.ts";
+import { ProgressThrottle } from "./progress_throttle.ts";
+
+/** Streams that show the same runs. */
+interface Group {
+  readonly filter: ListFilter | null;
+  readonly streams: Set<FollowedStream>;
+}
+
+/**
+ * The streams of one run, or of all lists, that have come up to date: an event is throttled and encoded once, whatever
+ * the number of its readers.
+ */
+export class Channel implements Follower {
+  readonly runSeq: number | null;
+  readonly #groups = new Map<string, Group>();
+  readonly #throttle: ProgressThrottle;
+  readonly #closing = new AbortController();
+  readonly #onClose: () => void;
+  #isOver = false;
+
+  /** @param runSeq The row number of the run; `null`: lists. */
+  constructor(runSeq: number | null, { throttleMs, host }: { throttleMs: number; host: Host }, onClose: () => void) {
+    this.runSeq = runSeq;
+    this.#onClose = onClose;
+    this.#throttle = new ProgressThrottle(throttleMs, host, (event) => this.#broadcast(event));
+  }
+
+  /** Fires when it has no streams any more. */
+  get abortSignal(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  /** Adds a stream, which has received everything up to now. */
+  add(stream: FollowedStream): void {
+    const key = JSON.stringify(stream.filter);
+    const group = this.#groups.get(key) ?? { filter: stream.filter, streams: new Set() };
+    this.#groups.set(key, group);
+    group.streams.add(stream);
+    stream.onClose(() => this.#remove(stream, key, group));
+  }
+
+  #remove(stream: FollowedStream, key: string, group: Group): void {
+    group.streams.delete(stream);
+    if (group.streams.size === 0 && this.#groups.get(key) === group) this.#groups.delete(key);
+    if (this.#groups.size === 0) this.#close();
+  }
+
+  /** Whether a list shows a run. */
+  follows(run: RunIdentity): boolean {
+    for (const { filter } of this.#groups.values()) if (filter !== null && matches(run, filter)) return true;
+    return false;
+  }
+
+  /** Sends an event, or holds it back. */
+  next(event: RunEvent): void {
+    if (!this.#isOver) this.#throttle.tell(event);
+  }
+
+  #broadcast(event: RunEvent): void {
+    this.#isOver = this.runSeq !== null && isLastEvent(event);
+    let encoded: Encoded | null = null;
+    for (const { filter, streams } of this.#groups.values()) {
+      if (filter !== null && !matches(event, filter)) continue;
+      encoded ??= new Encoded(event, { isListed: this.runSeq === null });
+      for (const stream of streams) stream.send(encoded);
+    }
+  }
+
+  /** Sends their places to the streams that have received something. */
+  reach(place: Cursor): void {
+    const message = placeMessage(place);
+    for (const stream of this.#streams()) stream.reach(place, message);
+    if (this.#isOver) this.end();
+  }
+
+  /** Ends the streams. After the last event of a run their readers may take their time; otherwise nobody waits for them. */
+  end(): void {
+    for (const stream of this.#streams()) {
+      if (this.#isOver) stream.endWhenRead();
+      else stream.close();
+    }
+    this.#close();
+  }
+
+  /** Nobody waits for a reader who is slow: its stream is closed, and the client goes on where it was. */
+  ready(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #streams(): FollowedStream[] {
+    return [...this.#groups.values()].flatMap(({ streams }) => [...streams]);
+  }
+
+  #close(): void {
+    if (this.abortSignal.aborted) return;
+    this.#closing.abort();
+    this.#throttle.stop();
+    this.#onClose();
+  }
+}

@@ -1,0 +1,66 @@
+import type { Host } from "../../host.ts";
+import type { Fact } from "../../fact.ts";
+import { type Cursor, parseCursor } from "../../journal.ts";
+import { isTerminal } from "../../run.ts";
+import type { RunState, Store } from "../../store.ts";
+
+/** From where the client of an event stream follows. */
+export interface Resume {
+  /** The last id that it has received; `null`: it begins anew. */
+  cursor: Cursor | null;
+  /** Whether it is sent ids. */
+  hasIds: boolean;
+}
+
+/**
+ * From where the client of an event stream follows. It is sent ids if it reads event streams (every `EventSource` says so
+ * in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId` of the query.
+ */
+export function readResume(request: Request, query: URLSearchParams): Resume {
+  const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
+  const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
+  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null };
+}
+
+/** What is needed to look into the journal. */
+export interface ResumeDeps {
+  /** Keeps the journal. */
+  store: Store;
+  /** Time. */
+  host: Host;
+}
+
+/** Whether somebody who has come to a place has received the last event of a run. */
+export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
+  const state = await store.getRunState(runId);
+  if (state === null || !isTerminal(state.run.status) || await store.findCursor(cursor) === null) return false;
+  const isEnd = ([run, kind]: Fact) => run === state.seq && ENDS.has(kind);
+  return !await someFactAfter(cursor, isEnd, { store, host, until: state.place.position });
+}
+
+const ENDS: ReadonlySet<Fact[1]> = new Set<Fact[1]>(["completed", "failed", "cancelled"]);
+
+/** Whether a run has reported progress after a place. */
+export function hasProgressAfter(cursor: Cursor, { seq, place }: RunState, deps: ResumeDeps): Promise<boolean> {
+  const isProgress = ([run, kind]: Fact) => run === seq && kind === "progressed";
+  return someFactAfter(cursor, isProgress, { ...deps, until: place.position });
+}
+
+const PAGE_LENGTH = 262_144;
+
+async function someFactAfter(
+  { position }: Cursor,
+  predicate: (fact: Fact) => boolean,
+  { store, host, until }: ResumeDeps & { until: number },
+): Promise<boolean> {
+  for (let after = position; after < until;) {
+    const page = await store.readJournal(after, PAGE_LENGTH);
+    const last = page?.rows.at(-1);
+    // What is missing is for the stream to find.
+    if (page === null || last === undefined) return true;
+    if (page.rows.some(({ facts }) => facts.some(predicate))) return true;
+    after = last.position;
+    if (after < until) await new Promise<void>((resolve) => host.defer(resolve));
+  }
+  return false;
+}

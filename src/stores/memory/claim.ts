@@ -1,0 +1,111 @@
+import type { Claim, ClaimRequest, ClaimResult } from "../../store.ts";
+import { abandonedFailure } from "../abandoned_failure.ts";
+import { wakesAt } from "./pauses.ts";
+import { earliest, type KeptRun, toClaim, toIdentity } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+// How many leases, keys and sleepers one claim works off at most, each: so that it is short however many are due.
+const MAX_TIMERS = 40;
+
+/** What a worker said of itself in its last claim. */
+export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {
+  /** When that was. */
+  seenAt: number;
+}
+
+/** Claims due runs. See `Store.claim()`. */
+export function claimRuns(
+  runs: MemoryRuns,
+  workers: Map<string, KnownWorker>,
+  request: ClaimRequest,
+  now: number,
+): ClaimResult {
+  const { workerId, claimId, jobNames, leaseMs } = request;
+  if (workers.get(workerId)?.claimId === claimId) {
+    const claims = runs.open
+      .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
+      .map((run) => toClaim(run, now));
+    // Whether there is more is for the next call to see: this one is a repetition and does nothing.
+    return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
+  }
+  workers.set(workerId, { claimId, jobNames: [...jobNames], leaseMs, seenAt: now });
+  extendHeld(runs, request, now);
+  const { failed, hasMoreTimers } = doWhatTimeBrought(runs, request.maxAbandonments, now);
+  const { claims, hasMoreRuns } = takeDueRuns(runs, findLiveJobNames(workers, now), request, now);
+  return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
+}
+
+/** Extends the expired leases that the claiming worker still holds. */
+function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
+  for (const held of holding) {
+    const lease = runs.findUnder(held)?.lease;
+    if (!lease || lease.expiresAt > now) continue;
+    lease.expiresAt = now + leaseMs;
+    runs.countChange();
+  }
+}
+
+function findNextTimer(runs: MemoryRuns): number | null {
+  return earliest([
+    ...runs.open.map((run) => run.lease?.expiresAt ?? wakesAt(run)),
+    ...[...runs.keys.values()].map(({ keptUntil }) => keptUntil),
+  ]);
+}
+
+function doWhatTimeBrought(
+  runs: MemoryRuns,
+  maxAbandonments: number,
+  now: number,
+): { failed: ClaimResult["failed"]; hasMoreTimers: boolean } {
+  const expired = runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now);
+  const keys = [...runs.keys].filter(([, { keptUntil }]) => keptUntil !== null && keptUntil <= now);
+  const sleepers = runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now);
+
+  for (const run of expired.slice(0, MAX_TIMERS)) runs.abandon(run, now);
+  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.letGo(key);
+  for (const run of sleepers.slice(0, MAX_TIMERS)) runs.wake(run, now);
+  const failed = expired.slice(0, MAX_TIMERS)
+    .filter((run) => run.abandonments >= maxAbandonments)
+    .map((run) => failAbandoned(runs, run, now));
+  return { failed, hasMoreTimers: Math.max(expired.length, keys.length, sleepers.length) > MAX_TIMERS };
+}
+
+function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
+  const failure = abandonedFailure(run.abandonments);
+  runs.end(run, { status: "failed", failure, failedStepName: null }, now);
+  return { run: toIdentity(run), error: failure.message };
+}
+
+/** The jobs that live workers know: those that claimed within the length of their leases. */
+export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+  // A worker that was seen in the future tells of a clock that jumped back: nothing is known of it.
+  const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
+  return new Set(live.flatMap(({ jobNames }) => jobNames));
+}
+
+function takeDueRuns(
+  runs: MemoryRuns,
+  liveJobNames: ReadonlySet<string>,
+  request: ClaimRequest,
+  now: number,
+): { claims: Claim[]; hasMoreRuns: boolean } {
+  const jobNames = new Set(request.jobNames);
+  const spokenFor = new Set<string>(); // keys of which some live worker can take an older run
+  const claims: Claim[] = [];
+  for (const run of runs.open) {
+    if (run.status !== "pending" && !run.parking?.isWoken) continue;
+    const key = run.concurrencyKey;
+    if (key !== null) {
+      // Only its holder can go on while a key is held: after a retry delay it passes older runs.
+      const holder = runs.keys.get(key);
+      if (holder !== undefined && holder.runId !== run.id) continue;
+      if (spokenFor.has(key)) continue;
+      if (liveJobNames.has(run.jobName)) spokenFor.add(key);
+    }
+    if (!jobNames.has(run.jobName)) continue;
+    if (claims.length >= request.limit) return { claims, hasMoreRuns: true };
+    runs.take(run, request, now);
+    claims.push(toClaim(run, now));
+  }
+  return { claims, hasMoreRuns: false };
+}

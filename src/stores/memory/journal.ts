@@ -1,0 +1,112 @@
+import type { Fact } from "../../fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../journal.ts";
+
+// How many characters of facts are kept.
+const MAX_LENGTH = 4_194_304;
+
+interface KeptRow extends JournalRow {
+  /** How many characters its facts take as JSON. */
+  length: number;
+}
+
+/** The journal of a memory store: what each call made true, in the order of the calls. */
+export class MemoryJournal {
+  #rows: KeptRow[] = [];
+  #length = 0;
+  /** How many of the oldest rows are gone from `#rows` in all but memory: they are cut off now and then. */
+  #trimmed = 0;
+  #isWhole = true;
+  #open: Fact[] = [];
+  readonly #maxLength: number;
+
+  /** @param maxLength How many characters of facts are kept. Default 4 MiB. */
+  constructor(maxLength = MAX_LENGTH) {
+    this.#maxLength = maxLength;
+  }
+
+  /** Notes a fact of the call that is being carried out. */
+  note(...facts: readonly Fact[]): void {
+    this.#open.push(...facts);
+  }
+
+  /** Keeps what was noted. */
+  commit(now: number): void {
+    if (this.#open.length === 0) return;
+    const facts = this.#open;
+    this.#open = [];
+    const length = JSON.stringify(facts).length;
+    this.#rows.push({ position: this.end.position + facts.length, at: now, facts: structuredClone(facts), length });
+    this.#length += length;
+    this.#trim();
+  }
+
+  /** Forgets what was noted: the call has failed. */
+  rollBack(): void {
+    this.#open = [];
+  }
+
+  /** Where it ends. */
+  get end(): Cursor {
+    return toCursor(this.#rows.at(-1));
+  }
+
+  /** See `Store.readJournal()`. */
+  read(after: number, maxLength: number): JournalPage | null {
+    if (!this.#reaches(after)) return null;
+    const rows: JournalRow[] = [];
+    let length = 0;
+    for (let at = this.#firstAfter(after); at < this.#rows.length; at++) {
+      const row = this.#rows[at]!;
+      if (rows.length > 0 && length + row.length > maxLength) break;
+      rows.push({ position: row.position, at: row.at, facts: structuredClone(row.facts) });
+      length += row.length;
+    }
+    return { rows, end: this.end };
+  }
+
+  /** See `Store.findCursor()`. */
+  find(cursor: Cursor | null): Cursor | null {
+    if (cursor === null) return this.end;
+    const { position, at } = cursor;
+    if (!this.#reaches(position)) return null;
+    if (position === 0) return at === 0 ? { position, at } : null;
+    const row = this.#rows[this.#firstAfter(position - 1)];
+    const isPlace = row !== undefined && row.position === position && row.at === at;
+    // What comes right before the oldest row has no row any more that could prove the place.
+    return isPlace ? { position, at } : null;
+  }
+
+  /** Whether everything after a position is still there. */
+  #reaches(position: number): boolean {
+    if (position > this.end.position) return false;
+    const oldest = this.#rows[this.#trimmed];
+    return this.#isWhole || (oldest !== undefined && position >= oldest.position - oldest.facts.length);
+  }
+
+  /** The place in `#rows` of the first row after a position. */
+  #firstAfter(position: number): number {
+    let [low, high] = [this.#trimmed, this.#rows.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#rows[middle]!.position > position) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Cuts the oldest rows off. Never the newest: its number would come back. */
+  #trim(): void {
+    while (this.#length > this.#maxLength && this.#trimmed < this.#rows.length - 1) {
+      this.#length -= this.#rows[this.#trimmed]!.length;
+      this.#trimmed += 1;
+      this.#isWhole = false;
+    }
+    if (this.#trimmed <= this.#rows.length / 2) return;
+    this.#rows = this.#rows.slice(this.#trimmed);
+    this.#trimmed = 0;
+  }
+}
+
+function toCursor(row: JournalRow | undefined): Cursor {
+  return { position: row?.position ?? 0, at: row?.at ?? 0 };
+}

@@ -1,0 +1,575 @@
+import { ConflictError, NotFoundError } from "../../error.ts";
+import { type Host, systemHost } from "../../host.ts";
+import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
+import type { Cursor, JournalPage } from "../../journal.ts";
+import type { StoredValue } from "../../json.ts";
+import type { Lease, SeenLease } from "../../lease.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { failureText } from "../../failure.ts";
+import type { Report } from "../../report.ts";
+import {
+  DEFAULT_RUN_LIMIT,
+  isOneOf,
+  isTerminal,
+  matches,
+  type Run,
+  RUN_VALUES,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+  type RunText,
+} from "../../run.ts";
+import { parseStep, type SavedStep, type Step, STEP_VALUES, type StepText, type StepWrite } from "../../step.ts";
+import type {
+  CancelledExecution,
+  ClaimRequest,
+  ClaimResult,
+  Ending,
+  Enqueued,
+  FoundRuns,
+  NewRun,
+  Part,
+  PauseRequest,
+  PauseResult,
+  Renewal,
+  Retention,
+  RunQuery,
+  RunState,
+  SignalOutcome,
+  Store,
+  ValuePart,
+  ValuePlace,
+} from "../../store.ts";
+import {
+  type NewPause,
+  nextDeadlineInMs,
+  parseWait,
+  type Signal,
+  type Wait,
+  WAIT_VALUES,
+  type WaitText,
+} from "../../wait.ts";
+import { claimRuns, findLiveJobNames, type KnownWorker } from "./claim.ts";
+import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
+import {
+  addLine,
+  byIndex,
+  type KeptPause,
+  type KeptRun,
+  toIdentity,
+  toLogText,
+  toPauseRecord,
+  toRun,
+  toRunState,
+  toRunText,
+  toStep,
+  toWait,
+  toWaitText,
+} from "./records.ts";
+import { MemoryRuns } from "./runs.ts";
+import { cancelSteps, recordAttempt } from "./steps.ts";
+import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
+
+/**
+ * Keeps runs in memory, for tests and for work that may be lost with the process.
+ *
+ * It is the reference for other stores. What is due is worked out anew by each claim, from all runs that have not
+ * ended, so a claim takes time in proportion to them.
+ */
+export class MemoryStore implements Store {
+  readonly #host: Host;
+  readonly #runs: MemoryRuns;
+  readonly #waits = new Map<string, { run: KeptRun; wait: KeptPause }>();
+  readonly #workers = new Map<string, KnownWorker>();
+
+  /**
+   * Makes an empty store; `host` tells it the time, and `journalLength` how many characters of what has happened are kept
+   * for event streams that resume (default 4 MiB).
+   */
+  constructor(options: { host?: Host; journalLength?: number } = {}) {
+    this.#host = options.host ?? systemHost;
+    this.#runs = new MemoryRuns(options.journalLength);
+  }
+
+  /** Does nothing: there are no tables. */
+  migrate(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** Does nothing: there is nothing to close. */
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** The same as {@linkcode MemoryStore.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Always refuses: what is to be kept belongs into a `SqliteStore`. */
+  backup(path: string): Promise<void> {
+    return Promise.reject(new TypeError(`Cannot back up to "${path}": a MemoryStore has no database to copy`));
+  }
+
+  /** Adds runs, or finds the ones that they stand for: all of them or none. */
+  enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
+    return this.#perform((now) => {
+      for (const { id, retriggerOf } of runs) {
+        if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
+        // When the call is repeated, the old run may be gone.
+        if (retriggerOf === null || this.#runs.has(retriggerOf.runId) || this.#runs.has(id)) continue;
+        throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
+      }
+      return runs.map((run) => this.#enqueueOne(run, now));
+    });
+  }
+
+  #enqueueOne(request: NewRun, now: number): Enqueued {
+    const known = this.#runs.get(request.id);
+    if (known !== undefined) return { run: toRun(known), disposition: "created" };
+    const same = this.#runs.findOpenRetry(request) ?? this.#runs.findIdempotent(request);
+    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
+    const joined = this.#findCoalescable(request, now);
+    if (joined !== undefined) {
+      const run = toRun(joined);
+      this.#runs.journal.note(...coalescedFacts(joined.seq, run, request));
+      return { run, disposition: "coalesced" };
+    }
+    const run = this.#runs.add(request, () => this.#host.newId(), now);
+    for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });
+    return { run: toRun(run), disposition: "created" };
+  }
+
+  #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
+    if (coalesce === null || concurrencyKey === null) return undefined;
+    const rivals = this.#runs.open.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
+    const pending = rivals.find((run) => run.status === "pending");
+    if (pending !== undefined || coalesce !== "active") return pending;
+    return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
+      rivals.find((run) => run.status === "waiting");
+  }
+
+  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  claim(request: ClaimRequest): Promise<ClaimResult> {
+    return this.#perform((now) => claimRuns(this.#runs, this.#workers, request, now));
+  }
+
+  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
+    return this.#perform((now) =>
+      renewals.map(({ lease, reports }) => {
+        const run = this.#runs.findUnder(lease);
+        if (run === undefined) return null;
+        run.lease!.expiresAt = Math.max(run.lease!.expiresAt + 1, now + leaseMs);
+        this.#runs.noteReports(run, reports);
+        this.#runs.touch(run, now);
+        return run.lease!.expiresAt;
+      })
+    );
+  }
+
+  /** Lets go of a lease before its end. */
+  release(lease: Lease, reports: readonly Report[]): Promise<void> {
+    return this.#perform((now) => {
+      const run = this.#runs.findUnder(lease);
+      if (run !== undefined) {
+        this.#runs.noteReports(run, reports);
+        this.#runs.interrupt(run, now);
+      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
+    });
+  }
+
+  /** All current leases, and the keys that cancelled runs still hold. */
+  getLeases(): Promise<SeenLease[]> {
+    return this.#perform(() => {
+      const leases: SeenLease[] = [];
+      for (const { id, generation, concurrencyKey, lease } of this.#runs.open) {
+        if (lease === null) continue;
+        const leaseMs = this.#workers.get(lease.owner)?.leaseMs ?? null;
+        leases.push({ runId: id, generation, concurrencyKey, expiresAt: lease.expiresAt, leaseMs });
+      }
+      for (const [concurrencyKey, { runId, generation, keptUntil }] of this.#runs.keys) {
+        if (keptUntil === null) continue;
+        leases.push({ runId, generation, concurrencyKey, expiresAt: keptUntil, leaseMs: null });
+      }
+      return leases;
+    });
+  }
+
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#perform(() => leases.filter((lease) => this.#runs.findUnder(lease) === undefined));
+  }
+
+  /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
+  revoke(leases: readonly SeenLease[]): Promise<void> {
+    return this.#perform((now) => {
+      for (const lease of leases) {
+        const run = this.#runs.findUnder(lease);
+        if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
+        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) this.#runs.letGo(lease.concurrencyKey!);
+      }
+    });
+  }
+
+  /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
+  forgetWorker(workerId: string): Promise<void> {
+    return this.#perform(() => {
+      if (this.#workers.delete(workerId)) this.#runs.countChange();
+    });
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#perform((now) => findLiveJobNames(this.#workers, now).has(jobName));
+  }
+
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
+    return this.#perform((now) => {
+      const run = this.#runs.getUnder(lease);
+      const saved = recordAttempt(run, step, this.#runs.takeReports(run, reports), this.#runs.journal, now);
+      run.abandonments = 0;
+      this.#runs.touch(run, now);
+      return saved;
+    });
+  }
+
+  /** Prepares pauses and, if `park` is set and none of them is over, sets the run waiting. */
+  pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
+    return this.#perform((now) => {
+      const { park, retryAt } = request;
+      if (park && request.pauses.length === 0 && retryAt === null) {
+        throw new TypeError(`Cannot park run "${lease.runId}": there is nothing that it would wait for`);
+      }
+      const repeated = this.#findParked(lease, request);
+      if (repeated !== null) return toPauseResult(true, repeated, now);
+
+      const run = this.#runs.getUnder(lease);
+      const pauses = request.pauses.map((pause) => findPause(run, pause) ?? this.#prepare(run, pause, now));
+      commitDeadlines(run, now);
+      const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
+      const parked = park && !isOver;
+      this.#runs.noteReports(run, request.reports);
+      if (parked) {
+        for (const pause of pauses) pause.suspendedAt ??= now;
+        this.#runs.park(run, pauses, retryAt, now);
+      }
+      this.#runs.touch(run, now);
+      return toPauseResult(parked, pauses, now);
+    });
+  }
+
+  /** Answers the pauses of a call that has parked the run before, or `null`. */
+  #findParked(lease: Lease, request: PauseRequest): KeptPause[] | null {
+    const run = this.#runs.get(lease.runId);
+    if (!request.park || run?.status !== "waiting" || run.generation !== lease.generation) return null;
+    const pauses = request.pauses.map((pause) => findPause(run, pause));
+    return pauses.every((pause) => pause !== undefined) ? pauses : null;
+  }
+
+  #prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
+    const pause = preparePause(run, request, now);
+    if (pause.kind === "wait") this.#waits.set(pause.id, { run, wait: pause });
+    return pause;
+  }
+
+  /** Ends a run. Its open waits are closed. */
+  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
+    return this.#perform((now) => {
+      const ended = this.#runs.get(lease.runId);
+      // Nobody but this very call can have ended the run so under this lease.
+      if (ended?.status === ending.status && ended.generation === lease.generation) return;
+      const run = this.#runs.getUnder(lease);
+      this.#runs.noteReports(run, reports);
+      this.#runs.end(run, ending, now);
+    });
+  }
+
+  /** Ends a wait by a signal. */
+  signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    return this.#perform((now) => {
+      const found = this.#waits.get(waitId);
+      if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
+      const { run, wait } = found;
+      if (isEndedBy(wait, signal)) {
+        // The receipt as it was first given: nobody had taken the run up again by then.
+        const receipt = { ...toWait(run.id, wait), firstResumedAt: null };
+        return { wait: receipt, disposition: "duplicate", run: toIdentity(run) };
+      }
+      checkPending(wait);
+      const payload = JSON.stringify(signal.payload);
+      // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
+      if (commitDeadlines(run, now)) this.#runs.touch(run, now);
+      checkPending(wait);
+      resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
+      this.#runs.touch(run, now);
+      return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };
+    });
+  }
+
+  /** Cancels a run that has not ended, and records the steps that are being executed as cancelled. */
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
+      run.cancelledBy = requestId;
+      const isUnderLease = run.lease !== null && run.generation === execution?.generation;
+      const current = isUnderLease ? execution : null;
+      this.#runs.noteReports(run, current?.reports ?? []);
+      cancelSteps(run, current?.steps ?? [], this.#runs.journal, now);
+      this.#runs.end(run, { status: "cancelled" }, now);
+      return toRun(run);
+    });
+  }
+
+  /** Deletes a run that has ended, with everything that belongs to it. */
+  delete(runId: string): Promise<RunIdentity | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined || !isTerminal(run.status) ? null : this.#remove(run, now);
+    });
+  }
+
+  /** Deletes the oldest of the runs that ended at least so long ago, `limit` of them at most. */
+  purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
+    return this.#perform((now) =>
+      this.#runs.all
+        .filter(({ status, completedAt }) =>
+          isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
+        )
+        .sort((left, right) => left.completedAt! - right.completedAt!)
+        .slice(0, limit)
+        .map((run) => this.#remove(run, now))
+    );
+  }
+
+  #remove(run: KeptRun, now: number): RunIdentity {
+    for (const pause of run.pauses) this.#waits.delete(pause.id);
+    return this.#runs.remove(run, now);
+  }
+
+  /** A run, or `null` if there is none. */
+  getRun(runId: string): Promise<Run | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toRun(run);
+    });
+  }
+
+  /** A run and its place in the journal, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toRunState(run, this.#runs.journal.end);
+    });
+  }
+
+  /** The runs that match a filter, newest first. */
+  getRuns(filter: RunFilter): Promise<RunPage> {
+    return this.#perform(() => {
+      const { runs, ...page } = this.#find(filter);
+      return { runs: runs.map(toRun), ...page };
+    });
+  }
+
+  /** The recorded steps of a run, in the order of their index. */
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
+  }
+
+  /** The waits of a run, in the order in which they were prepared. */
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
+  }
+
+  /** A wait, or `null` if there is none. */
+  getWait(waitId: string): Promise<Wait | null> {
+    return this.#perform(() => {
+      const found = this.#waits.get(waitId);
+      return found === undefined ? null : toWait(found.run.id, found.wait);
+    });
+  }
+
+  /** The kept log lines of a run, in the order in which they came. */
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return this.#perform(() => {
+      const { runs, ...page } = this.#find(query);
+      return { ids: runs.map(({ id }) => id), ...page };
+    });
+  }
+
+  #find({ limit = DEFAULT_RUN_LIMIT, offset = 0, ...filter }: RunFilter): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+    const matching = this.#runs.all
+      .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
+      .reverse();
+    const runs = matching.slice(offset, offset + limit);
+    return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+  }
+
+  /** Reads runs without parsing their values, until they have so many characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return this.#perform(() => {
+      const part = new PartBuilder<RunText | null>(maxLength);
+      part.add(runIds, (id) => {
+        const run = this.#runs.get(id);
+        return run === undefined ? null : withoutLarge(toRunText(run), RUN_VALUES, maxLength);
+      });
+      return part.items;
+    });
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const steps = behind(byIndex(run.steps), ({ name }) => name === after);
+      return new PartBuilder<StepText>(maxLength).add(
+        steps,
+        (step) => withoutLarge(toStep(runId, step), STEP_VALUES, maxLength),
+      );
+    });
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const waits = behind(run.pauses, ({ id }) => id === after).filter(({ kind }) => kind === "wait");
+      return new PartBuilder<WaitText>(maxLength).add(
+        waits,
+        (wait) => withoutLarge(toWaitText(runId, wait), WAIT_VALUES, maxLength),
+      );
+    });
+  }
+
+  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      if (run === undefined) return null;
+      const kept = [...run.logs.values()];
+      const lines = behind(kept, ({ id }) => id === after);
+      return new PartBuilder<LogText>(maxLength).add(lines, (line) => toLogText(run, line, line === kept[0]));
+    });
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#perform(() => {
+      const text = this.#findValue(place);
+      if (typeof text !== "string") return null;
+      const end = from + VALUE_PART_LENGTH;
+      const next = isFirstHalf(text, end - 1) ? end - 1 : end;
+      return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
+    });
+  }
+
+  #findValue(place: ValuePlace): StoredValue | undefined {
+    if (place.of === "wait") {
+      const found = this.#waits.get(place.waitId);
+      return found && toWaitText(found.run.id, found.wait)[place.value];
+    }
+    const run = this.#runs.get(place.runId);
+    if (place.of === "run") return run?.[place.value];
+    const result = run?.steps.get(place.stepName)?.result;
+    return result?.status === "completed" ? result.output : null;
+  }
+
+  /** Keeps log lines. Those of a run that is gone are dropped. */
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
+    return this.#perform(() => {
+      for (const entry of entries) {
+        const run = this.#runs.get(entry.runId);
+        if (run !== undefined && addLine(run, entry)) this.#runs.countChange();
+      }
+    });
+  }
+
+  /** Reads what was committed after a position, in the order of the calls. */
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return this.#perform(() => this.#runs.journal.read(after, maxLength));
+  }
+
+  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return this.#perform(() => this.#runs.journal.find(cursor));
+  }
+
+  /** Who runs are, by their row numbers. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return this.#perform(() =>
+      runs.map((seq) => {
+        const run = this.#runs.getBySeq(seq);
+        return run === undefined ? null : toIdentity(run);
+      })
+    );
+  }
+
+  /** Reads values that facts leave out, until they have so many characters. */
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return this.#perform(() => {
+      const part = new PartBuilder<FactValue | null>(maxLength);
+      part.add(values, (ref) => this.#findFactValue(ref));
+      return part.items;
+    });
+  }
+
+  #findFactValue(ref: FactValueRef): FactValue | null {
+    const run = this.#runs.getBySeq(ref.run);
+    if (run === undefined) return null;
+    if (ref.of === "step") {
+      const result = run.steps.get(ref.stepName)?.result;
+      if (result === undefined) return null;
+      return result.status === "completed"
+        ? { json: result.output, error: null, failedStepName: null }
+        : { json: null, error: result.failure?.message ?? null, failedStepName: null };
+    }
+    const { failure, failedStepName } = run;
+    if (ref.of !== "failure") return { json: run[ref.of], error: null, failedStepName: null };
+    return { json: null, error: failure === null ? null : failureText(failure), failedStepName };
+  }
+
+  /** A number that changes whenever something was committed. */
+  getVersion(): Promise<number> {
+    return this.#perform(() => this.#runs.version);
+  }
+
+  /** Does the work of a call at once and whole. What it throws rejects the promise. */
+  #perform<T>(work: (now: number) => T): Promise<T> {
+    return new Promise((resolve) => {
+      const now = this.#host.now();
+      try {
+        const answer = work(now);
+        this.#runs.journal.commit(now);
+        resolve(answer);
+      } finally {
+        this.#runs.journal.rollBack();
+      }
+    });
+  }
+}
+
+function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
+  const records = pauses.map(toPauseRecord);
+  return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
+}
+
+/** Whether there is the first half of a character, of which the second one follows. */
+function isFirstHalf(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= 0xD800 && code <= 0xDBFF;
+}
+
+/** Those behind the last one that is reached already; all if there is none. */
+function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
+  return items.slice(items.findLastIndex(isReached) + 1);
+}

@@ -1,0 +1,91 @@
+import { ConflictError, WaitExpiredError } from "../../error.ts";
+import { isSameJson } from "../../json.ts";
+import { isoTime } from "../../time.ts";
+import { deadlineAt, type NewPause, type PauseRecord, type Signal } from "../../wait.ts";
+import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
+
+/** Finds a pause that a run has already. */
+export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | undefined {
+  return run.pauses.find((pause) => pause.kind === kind && pause.name === name);
+}
+
+/** Gives a run one more pause, and its deadline an instant that never moves. */
+export function preparePause(run: KeptRun, request: NewPause, now: number): KeptPause {
+  const { deadline, prepared, ...identity } = request;
+  const pause: KeptPause = {
+    ...identity,
+    preparedNo: prepared ? nextRecordedNo(run) : null,
+    deadlineAt: deadlineAt(deadline, now),
+    createdAt: now,
+    suspendedAt: null,
+    firstResumedAt: null,
+    state: { status: "pending" },
+  };
+  run.pauses.push(pause);
+  return pause;
+}
+
+/** Commits the timeouts of a run's pauses whose deadline has passed. Answers whether there were any. */
+export function commitDeadlines(run: KeptRun, now: number): boolean {
+  const passed = run.pauses
+    .filter(({ state, deadlineAt }) => state.status === "pending" && deadlineAt !== null && deadlineAt <= now)
+    .sort((left, right) => left.deadlineAt! - right.deadlineAt!);
+  for (const pause of passed) resolvePause(run, pause, { outcome: "timeout" }, pause.deadlineAt!);
+  return passed.length > 0;
+}
+
+type Unrecorded<T> = T extends { recordedNo: number } ? Omit<T, "recordedNo"> : never;
+
+/** Ends a pause, and makes its run due if it waits on it. */
+export function resolvePause(
+  run: KeptRun,
+  pause: KeptPause,
+  by: Unrecorded<PauseRecord["resolution"]>,
+  at: number,
+): void {
+  pause.state = { status: "resolved", resolvedAt: at, resolution: { ...by, recordedNo: nextRecordedNo(run) } };
+  if (run.parking?.awaited.includes(pause)) run.parking.isWoken = true;
+}
+
+/** When time makes a waiting run due; `null` for a run that does not wait for time, or is due already. */
+export function wakesAt({ parking }: KeptRun): number | null {
+  if (parking === null || parking.isWoken) return null;
+  return earliest([parking.retryAt, ...parking.awaited.map(({ deadlineAt }) => deadlineAt)]);
+}
+
+/** Notes that a worker takes a run up, on the pauses that it had waited on and that are over. */
+export function noteResumption(run: KeptRun, now: number): void {
+  for (const pause of run.parking?.awaited ?? []) {
+    if (pause.state.status === "resolved") pause.firstResumedAt ??= now;
+  }
+}
+
+/** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
+export function closePauses(run: KeptRun, status: "cancelled" | "closed", now: number): void {
+  commitDeadlines(run, now);
+  for (const pause of run.pauses) {
+    if (pause.state.status === "pending") pause.state = { status };
+  }
+}
+
+/** Whether a wait was ended by this very signal. */
+export function isEndedBy({ state }: KeptPause, signal: Signal): boolean {
+  return state.status === "resolved" && state.resolution.outcome === "signal" &&
+    state.resolution.signalId === signal.signalId &&
+    isSameJson(JSON.parse(state.resolution.payload), signal.payload);
+}
+
+/**
+ * Checks that a wait can still be signalled.
+ *
+ * @throws {WaitExpiredError} Its deadline passed first.
+ * @throws {ConflictError} Another signal came first, or it is cancelled or closed.
+ */
+export function checkPending({ id, state }: KeptPause): void {
+  if (state.status === "pending") return;
+  if (state.status !== "resolved") throw new ConflictError(`Cannot signal wait "${id}": it is ${state.status}`);
+  if (state.resolution.outcome === "signal") {
+    throw new ConflictError(`Cannot signal wait "${id}": another signal came first`);
+  }
+  throw new WaitExpiredError(`Cannot signal wait "${id}": its deadline passed at ${isoTime(state.resolvedAt)}`);
+}

@@ -1,0 +1,304 @@
+import type { Cursor } from "../../journal.ts";
+import { type Failure, failureText } from "../../failure.ts";
+import { decode, type JsonText } from "../../json.ts";
+import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
+import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
+import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
+import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
+import { isoTime } from "../../time.ts";
+import { parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
+
+/** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
+export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
+  /** The run of which it is a retry. */
+  retriggerOf: string | null;
+  /** Its newest retry. */
+  retriggeredAs: string | null;
+  /** The first run of its chain of retries from the failure. */
+  originId: string;
+  /** How it stands; `leased` is never used, since a claimed run is entered at once. */
+  status: RunStatus;
+  /** What its function returned. */
+  output: JsonText | null;
+  /** What it failed of. */
+  failure: Failure | null;
+  /** The step that made it fail. */
+  failedStepName: string | null;
+  /** The latest progress that was kept. */
+  progress: JsonText | null;
+  /** The lease, with the number of the last report under it; set exactly while the run is running. */
+  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number } | null;
+  /** How often the run was taken or taken away. */
+  generation: number;
+  /** What it waits for; set exactly while the run is waiting. */
+  parking: Parking | null;
+  /** Its place in the order of the triggers. */
+  seq: number;
+  /** When it was triggered. */
+  createdAt: number;
+  /** When it last changed. */
+  updatedAt: number;
+  /** When its function was first entered. */
+  startedAt: number | null;
+  /** When it ended. */
+  completedAt: number | null;
+  /** How often an execution was cut short. */
+  interruptions: number;
+  /** How often its lease was taken away since something was last recorded. */
+  abandonments: number;
+  /** The request that cancelled it. */
+  cancelledBy: string | null;
+  /** The place of what was recorded last. */
+  lastRecordedNo: number;
+  /** The recorded steps, by name. */
+  steps: Map<string, KeptStep>;
+  /** The waits and sleeps, in the order in which they were prepared. */
+  pauses: KeptPause[];
+  /** The log lines by id, in the order in which they came. */
+  logs: Map<string, NewLogEntry>;
+  /** How many lines there were, with those that were dropped. */
+  lineCount: number;
+}
+
+/** What a waiting run waits for. */
+export interface Parking {
+  /** The pauses that it waits on: the first of them to be over wakes it. */
+  awaited: KeptPause[];
+  /** When its earliest retry is due. */
+  retryAt: number | null;
+  /** Whether it is due again. It stays so, whatever the clock does. */
+  isWoken: boolean;
+  /** When it fell asleep. */
+  since: number;
+}
+
+/** A recorded step. */
+export interface KeptStep extends Omit<StepRecord, "result"> {
+  /** How its last attempt ended. */
+  result:
+    | Exclude<StepRecord["result"], { status: "retrying" }>
+    | { status: "retrying"; failure: Failure; retryAt: number }
+    | { status: "cancelled"; failure: Failure | null };
+  /** When its first recorded attempt began. */
+  startedAt: number;
+  /** When it ended. */
+  completedAt: number | null;
+}
+
+/** A wait or a sleep. */
+export interface KeptPause extends Omit<PauseRecord, "resolution"> {
+  /** When the run first paused on it. */
+  suspendedAt: number | null;
+  /** When a worker first took the run up again after it was resolved. */
+  firstResumedAt: number | null;
+  /** How it stands, and since when and by what it is over. */
+  state:
+    | { status: "pending" | "cancelled" | "closed" }
+    | { status: "resolved"; resolvedAt: number; resolution: NonNullable<PauseRecord["resolution"]> };
+}
+
+/** A run without a history. */
+export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
+  return {
+    ...request,
+    labels: { ...request.labels },
+    retriggerOf: request.retriggerOf?.runId ?? null,
+    retriggeredAs: null,
+    originId: request.id,
+    status: "pending",
+    output: null,
+    failure: null,
+    failedStepName: null,
+    progress: null,
+    lease: null,
+    generation: 0,
+    parking: null,
+    seq,
+    createdAt: now,
+    updatedAt: now,
+    startedAt: null,
+    completedAt: null,
+    interruptions: 0,
+    abandonments: 0,
+    cancelledBy: null,
+    lastRecordedNo: 0,
+    steps: new Map(),
+    pauses: [],
+    logs: new Map(),
+    lineCount: 0,
+  };
+}
+
+/** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
+export function nextRecordedNo(run: KeptRun): number {
+  run.lastRecordedNo += 1;
+  return run.lastRecordedNo;
+}
+
+/** The first of several instants, where `null` stands for never. */
+export function earliest(instants: readonly (number | null)[]): number | null {
+  return instants.reduce((first, at) => first === null || (at !== null && at < first) ? at : first, null);
+}
+
+/** A run for the outside. */
+export function toRun(run: KeptRun): Run {
+  return parseRun(toRunText(run));
+}
+
+/** A run for the outside, its values as they are kept. */
+export function toRunText(run: KeptRun): RunText {
+  return {
+    ...toIdentity(run),
+    status: run.status,
+    payload: run.payload,
+    output: run.output,
+    error: run.failure === null ? null : failureText(run.failure),
+    failedStepName: run.failedStepName,
+    failure: structuredClone(run.failure),
+    progress: (decode(run.progress) ?? null) as Run["progress"],
+    idempotencyKey: run.idempotencyKey,
+    concurrencyKey: run.concurrencyKey,
+    leaseOwner: run.lease?.owner ?? null,
+    leaseExpiresAt: isoTime(run.lease?.expiresAt ?? null),
+    leaseGeneration: run.generation,
+    createdAt: isoTime(run.createdAt),
+    updatedAt: isoTime(run.updatedAt),
+    startedAt: isoTime(run.startedAt),
+    completedAt: isoTime(run.completedAt),
+    retriggerOf: run.retriggerOf,
+    retriggeredAs: run.retriggeredAs,
+  };
+}
+
+/** A run and its place in the journal. */
+export function toRunState(run: KeptRun, place: Cursor): RunState {
+  return {
+    run: toRun(run),
+    seq: run.seq,
+    place,
+    payload: run.payload,
+    execution: run.interruptions + 1,
+    pauses: toAwaitedPauses(run),
+  };
+}
+
+/** What a run has parked on: pauses, then other attempts at steps. */
+function toAwaitedPauses(run: KeptRun): AwaitedPause[] {
+  const { parking } = run;
+  if (parking === null) return [];
+  const awaited = run.pauses.filter((pause) => parking.awaited.includes(pause));
+  return [...awaited.map(toAwaitedPause), ...retriesOf(run)]
+    .map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) }));
+}
+
+/** A pause as it is shown to those who watch the run. */
+export function toAwaitedPause({ kind, id, name, deadlineAt }: KeptPause): AwaitedPause<number> {
+  return { waitId: kind === "wait" ? id : null, name, deadlineAt };
+}
+
+/** The steps of a run that are between two attempts, as it waits for the next ones. */
+export function retriesOf({ steps }: KeptRun): AwaitedPause<number>[] {
+  return byIndex(steps).flatMap(({ name, result }) =>
+    result.status === "retrying" ? [{ waitId: null, name, deadlineAt: result.retryAt }] : []
+  );
+}
+
+/** Who a run is. */
+export function toIdentity(run: KeptRun): RunIdentity {
+  return { id: run.id, jobName: run.jobName, labels: Object.freeze({ ...run.labels }) };
+}
+
+/** A running run with all that a replay needs. */
+export function toClaim(run: KeptRun, now: number): Claim {
+  return {
+    run: toIdentity(run),
+    lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
+    leaseExpiresAt: run.lease!.expiresAt,
+    input: run.input,
+    execution: run.interruptions + 1,
+    startedAgoMs: Math.max(0, now - run.startedAt!),
+    originId: run.originId,
+    steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
+    pauses: run.pauses.map(toPauseRecord),
+  };
+}
+
+function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, now: number): StepRecord {
+  if (result.status === "cancelled") throw new TypeError("Only runs that have ended have cancelled steps");
+  const record = { name, index, attempts, recordedNo };
+  if (result.status !== "retrying") return { ...record, result: structuredClone(result) };
+  const { status, failure, retryAt } = result;
+  return { ...record, result: { status, failure: structuredClone(failure), retry: retryTime(retryAt, now) } };
+}
+
+/** Recorded steps in the order of their index. */
+export function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
+  return [...steps.values()].sort((left, right) => left.index - right.index);
+}
+
+/** A recorded step for the outside, its output as it is kept. */
+export function toStep(runId: string, step: KeptStep): StepText {
+  const { result } = step;
+  const failure = result.status === "completed" ? null : result.failure;
+  return {
+    id: stepId(runId, step.name),
+    runId,
+    name: step.name,
+    index: step.index,
+    status: result.status === "retrying" ? "failed" : result.status,
+    output: result.status === "completed" ? result.output : null,
+    error: failure?.message ?? null,
+    failure: structuredClone(failure),
+    attempts: step.attempts,
+    startedAt: isoTime(step.startedAt),
+    completedAt: isoTime(step.completedAt),
+  };
+}
+
+/** A pause as a replay needs it. */
+export function toPauseRecord(pause: KeptPause): PauseRecord {
+  const { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, state } = pause;
+  const resolution = state.status === "resolved" ? { ...state.resolution } : null;
+  return { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, resolution };
+}
+
+/** A wait for the outside. */
+export function toWait(runId: string, pause: KeptPause): Wait {
+  return parseWait(toWaitText(runId, pause));
+}
+
+/** A wait for the outside, its values as they are kept. */
+export function toWaitText(runId: string, pause: KeptPause): WaitText {
+  const resolved = pause.state.status === "resolved" ? pause.state : null;
+  const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
+  return {
+    id: pause.id,
+    runId,
+    name: pause.name,
+    metadata: pause.metadata,
+    status: pause.state.status,
+    outcome: resolved?.resolution.outcome ?? null,
+    payload: signal?.payload ?? null,
+    signalId: signal?.signalId ?? null,
+    createdAt: isoTime(pause.createdAt),
+    deadlineAt: isoTime(pause.deadlineAt),
+    suspendedAt: isoTime(pause.suspendedAt),
+    resolvedAt: isoTime(resolved?.resolvedAt ?? null),
+    firstResumedAt: isoTime(pause.firstResumedAt),
+  };
+}
+
+/** Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says so. */
+export function addLine(run: KeptRun, line: NewLogEntry): boolean {
+  if (run.logs.has(line.id)) return false;
+  run.logs.set(line.id, { ...fitLine(line) });
+  run.lineCount += 1;
+  if (run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(run.logs.keys().next().value!);
+  return true;
+}
+
+/** The log lines of a run for the outside, in the order in which they came, their data as it is kept. */
+export function toLogText({ lineCount }: KeptRun, { writtenAt, ...kept }: NewLogEntry, isFirst: boolean): LogText {
+  const line = { ...kept, timestamp: isoTime(writtenAt) };
+  return isFirst && lineCount > MAX_LOG_LINES ? droppedLines(line, lineCount - MAX_LOG_LINES) : line;
+}

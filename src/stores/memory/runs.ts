@@ -1,0 +1,279 @@
+import { LeaseLostError } from "../../error.ts";
+import type { Lease } from "../../lease.ts";
+import { type Fact, toFact } from "../../fact.ts";
+import { latestProgress, type Report } from "../../report.ts";
+import type { RunIdentity } from "../../run.ts";
+import type { Ending, NewRun } from "../../store.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs.ts";
+import { MemoryJournal } from "./journal.ts";
+import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
+import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
+import { copyHistory } from "./retrigger.ts";
+
+/** Who holds a concurrency key. */
+export interface KeyHolder {
+  /** The run. */
+  runId: string;
+  /** The lease under which it took the key. */
+  generation: number;
+  /** Set once the run was cancelled under its lease: until then its worker may still be inside. */
+  keptUntil: number | null;
+}
+
+/** The runs of a memory store and their concurrency keys: what can happen to a run, each thing in one place. */
+export class MemoryRuns {
+  // Maps keep the order in which entries were added: that of the triggers.
+  readonly #all = new Map<string, KeptRun>();
+  readonly #bySeq = new Map<number, KeptRun>();
+  readonly #open = new Map<string, KeptRun>();
+  readonly #byIdempotency = new Map<string, KeptRun>();
+  readonly #keys = new Map<string, KeyHolder>();
+  /** When runs were deleted, for a while. */
+  readonly #deletedAt = new Map<string, number>();
+  /** What happens to them. */
+  readonly journal: MemoryJournal;
+  #version = 0;
+  #lastSeq = 0;
+
+  /** @param journalLength How many characters of facts the journal keeps. */
+  constructor(journalLength?: number) {
+    this.journal = new MemoryJournal(journalLength);
+  }
+
+  /** All runs, oldest first. */
+  get all(): KeptRun[] {
+    return [...this.#all.values()];
+  }
+
+  /** The runs that have not ended, oldest first. */
+  get open(): KeptRun[] {
+    return [...this.#open.values()];
+  }
+
+  /** Who holds which concurrency key. */
+  get keys(): ReadonlyMap<string, Readonly<KeyHolder>> {
+    return this.#keys;
+  }
+
+  /** Counts the changes. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Finds a run. */
+  get(runId: string): KeptRun | undefined {
+    return this.#all.get(runId);
+  }
+
+  /** Finds a run by its row number. */
+  getBySeq(seq: number): KeptRun | undefined {
+    return this.#bySeq.get(seq);
+  }
+
+  /** Whether there is such a run. */
+  has(runId: string): boolean {
+    return this.#all.has(runId);
+  }
+
+  /** Finds the run of a job that has an idempotency key. */
+  findIdempotent(request: NewRun): KeptRun | undefined {
+    return request.idempotencyKey === null ? undefined : this.#byIdempotency.get(idempotencyIndex(request));
+  }
+
+  /** Finds the run that a lease is current on. */
+  findUnder(lease: Lease): KeptRun | undefined {
+    const run = this.#open.get(lease.runId);
+    return run?.status === "running" && run.generation === lease.generation ? run : undefined;
+  }
+
+  /**
+   * The run that a lease is current on.
+   *
+   * @throws {LeaseLostError} There is none.
+   */
+  getUnder(lease: Lease): KeptRun {
+    const run = this.findUnder(lease);
+    if (run === undefined) throw new LeaseLostError(lease);
+    return run;
+  }
+
+  /** Finds the key that a cancelled run still holds under its last lease. */
+  findKept({ runId, generation, concurrencyKey }: Lease): Readonly<KeyHolder> | undefined {
+    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
+    const isKept = holder?.runId === runId && holder.generation === generation && holder.keptUntil !== null;
+    return isKept ? holder : undefined;
+  }
+
+  /** The newest retry of the run that a request is to retrigger, unless it has ended. */
+  findOpenRetry({ retriggerOf }: NewRun): KeptRun | undefined {
+    const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
+    return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
+  }
+
+  /** Adds a run; `newId` makes the ids of the pauses that a retry begins with. */
+  add(request: NewRun, newId: () => string, now: number): KeptRun {
+    const run = newKeptRun(request, ++this.#lastSeq, now);
+    this.#all.set(run.id, run);
+    this.#bySeq.set(run.seq, run);
+    this.#open.set(run.id, run);
+    if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
+    this.journal.note([run.seq, "triggered"]);
+    if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
+    this.touch(run, now);
+    return run;
+  }
+
+  #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>, newId: () => string): void {
+    const old = this.#all.get(runId)!; // the caller has looked
+    old.retriggeredAs = run.id;
+    this.journal.note([old.seq, "retried", run.id]);
+    if (from === "failure") copyHistory(old, run, newId);
+  }
+
+  /** Gives a run to a worker, with its concurrency key. */
+  take(run: KeptRun, worker: { workerId: string; claimId: string; leaseMs: number }, now: number): void {
+    commitDeadlines(run, now);
+    noteResumption(run, now);
+    run.status = "running";
+    run.parking = null;
+    run.generation += 1;
+    const { workerId: owner, claimId } = worker;
+    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0 };
+    run.startedAt ??= now;
+    this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
+    if (run.concurrencyKey !== null) {
+      this.#keys.set(run.concurrencyKey, { runId: run.id, generation: run.generation, keptUntil: null });
+    }
+    this.touch(run, now);
+  }
+
+  /** Takes a run from its worker: it can be claimed again. */
+  interrupt(run: KeptRun, now: number): void {
+    run.status = "pending";
+    run.lease = null;
+    run.generation += 1;
+    run.interruptions += 1;
+    this.#letGoUnlessKept(run);
+    this.touch(run, now);
+  }
+
+  /** Takes a run from a worker that has not been heard of. */
+  abandon(run: KeptRun, now: number): void {
+    this.interrupt(run, now);
+    run.abandonments += 1;
+  }
+
+  /** Sets a run waiting. It keeps its concurrency key over a retry delay. */
+  park(run: KeptRun, awaited: KeptPause[], retryAt: number | null, now: number): void {
+    run.status = "waiting";
+    run.parking = { awaited, retryAt, isWoken: false, since: now };
+    run.lease = null;
+    run.abandonments = 0;
+    for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
+      this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
+    }
+    if (retryAt === null) this.#letGoUnlessKept(run);
+  }
+
+  /** Makes a waiting run due whose time has come, by a deadline or by its retry. */
+  wake(run: KeptRun, now: number): void {
+    commitDeadlines(run, now);
+    if (run.parking !== null) run.parking.isWoken = true;
+    this.touch(run, now);
+  }
+
+  /** Ends a run, with its pauses. */
+  end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
+    closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
+    if (ending.status === "cancelled") this.#keepKey(run, now);
+    run.status = ending.status;
+    run.output = ending.status === "completed" ? ending.output : null;
+    run.failure = ending.status === "failed" ? structuredClone(ending.failure) : null;
+    run.failedStepName = ending.status === "failed" ? ending.failedStepName : null;
+    run.lease = null;
+    run.parking = null;
+    run.completedAt = now;
+    this.journal.note(endFact(run.seq, ending));
+    this.#open.delete(run.id);
+    this.#letGoUnlessKept(run);
+    this.touch(run, now);
+  }
+
+  /** Deletes a run. A key that it was cancelled with stays held. */
+  remove(run: KeptRun, now: number): RunIdentity {
+    for (const [id, deletedAt] of this.#deletedAt) {
+      if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later ones are younger
+      this.#deletedAt.delete(id);
+    }
+    this.#deletedAt.set(run.id, now);
+    this.#all.delete(run.id);
+    this.#bySeq.delete(run.seq);
+    this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);
+    if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
+    this.countChange();
+    return toIdentity(run);
+  }
+
+  /** Whether a run was deleted a while ago. */
+  wasDeleted(runId: string): boolean {
+    return this.#deletedAt.has(runId);
+  }
+
+  /** Frees a concurrency key. */
+  letGo(key: string): void {
+    this.#keys.delete(key);
+    this.countChange();
+  }
+
+  /** Keeps the progress of reports, and answers those that are new under the lease of a run. */
+  takeReports(run: KeptRun, reports: readonly Report[]): Report[] {
+    const { lease } = run;
+    if (lease === null || reports.length === 0) return [];
+    const added = reports.filter(({ no }) => no > lease.lastReportNo);
+    const progress = latestProgress(added);
+    if (progress !== null) run.progress = JSON.stringify(progress);
+    lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)!.no);
+    return added;
+  }
+
+  /** The same, and notes them. */
+  noteReports(run: KeptRun, reports: readonly Report[]): void {
+    this.journal.note(...this.takeReports(run, reports).map((report) => toFact(run.seq, report)));
+  }
+
+  /** Notes that a run has changed. */
+  touch(run: KeptRun, now: number): void {
+    run.updatedAt = now;
+    this.countChange();
+  }
+
+  /** Notes that something else has changed. */
+  countChange(): void {
+    this.#version += 1;
+  }
+
+  /** A worker may be inside a run that is cancelled: its key is no other's until that worker must have noticed. */
+  #keepKey(run: KeptRun, now: number): void {
+    const holder = this.#holderOf(run);
+    if (holder !== undefined && run.lease !== null && run.lease.expiresAt > now) {
+      holder.keptUntil = run.lease.expiresAt;
+    }
+  }
+
+  #letGoUnlessKept(run: KeptRun): void {
+    if (this.#holderOf(run)?.keptUntil === null) this.letGo(run.concurrencyKey!);
+  }
+
+  #holderOf({ id, concurrencyKey }: KeptRun): KeyHolder | undefined {
+    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
+    return holder?.runId === id ? holder : undefined;
+  }
+}
+
+function endFact(run: number, ending: Ending | { status: "cancelled" }): Fact {
+  return ending.status === "completed" ? [run, "completed", ending.durationMs] : [run, ending.status];
+}
+
+function idempotencyIndex({ jobName, idempotencyKey }: Pick<NewRun, "jobName" | "idempotencyKey">): string {
+  return JSON.stringify([jobName, idempotencyKey]);
+}

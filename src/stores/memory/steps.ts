@@ -1,0 +1,78 @@
+import { stepFacts, toFact } from "../../fact.ts";
+import type { Report } from "../../report.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../step.ts";
+import type { MemoryJournal } from "./journal.ts";
+import { type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
+
+/**
+ * Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already.
+ */
+export function recordAttempt(
+  run: KeptRun,
+  step: StepWrite,
+  reports: readonly Report[],
+  journal: MemoryJournal,
+  now: number,
+): SavedStep {
+  const earlier = run.steps.get(step.name);
+  if (earlier !== undefined && (earlier.result.status !== "retrying" || earlier.attempts >= step.attempts)) {
+    journal.note(...reports.map((report) => toFact(run.seq, report)));
+    return toSaved(earlier, now);
+  }
+  const { result } = step;
+  const recordedNo = nextRecordedNo(run);
+  const kept: KeptStep = {
+    name: step.name,
+    index: earlier?.index ?? step.index,
+    attempts: step.attempts,
+    result: result.status === "retrying"
+      ? { status: "retrying", failure: structuredClone(result.failure), retryAt: now + result.delayMs }
+      : structuredClone(result),
+    recordedNo,
+    startedAt: earlier?.startedAt ?? startedAt(step, now),
+    completedAt: result.status === "retrying" ? null : now,
+  };
+  run.steps.set(step.name, kept);
+  const { retry, ...saved } = toSaved(kept, now);
+  journal.note(
+    ...stepFacts(run.seq, step, reports, { startedAt: startedAt(step, now), retryAt: retry?.at ?? null }),
+  );
+  return { ...saved, retry };
+}
+
+function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
+  return { recordedNo, retry: result.status === "retrying" ? retryTime(result.retryAt, now) : null };
+}
+
+/** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
+export function cancelSteps(
+  run: KeptRun,
+  executing: readonly ExecutingStep[],
+  journal: MemoryJournal,
+  now: number,
+): void {
+  for (const step of executing) {
+    const { name, index, attempts } = step;
+    const earlier = run.steps.get(name);
+    if (earlier === undefined || earlier.result.status === "retrying") {
+      journal.note([run.seq, "step_cancelled", name, index]);
+    }
+    if (earlier !== undefined) continue;
+    const result = { status: "cancelled", failure: null } as const;
+    // No place among what was recorded: nothing is replayed in a run that was cancelled.
+    run.steps.set(name, {
+      name,
+      index,
+      attempts,
+      result,
+      recordedNo: 0,
+      startedAt: startedAt(step, now),
+      completedAt: now,
+    });
+  }
+  for (const step of run.steps.values()) {
+    if (step.result.status !== "retrying") continue;
+    step.result = { status: "cancelled", failure: step.result.failure };
+    step.completedAt = now;
+  }
+}

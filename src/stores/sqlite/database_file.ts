@@ -1,0 +1,80 @@
+import { StoreError } from "../../error.ts";
+
+const CHECK_EVERY_MS = 1_000;
+
+type StatSync = typeof import("node:fs").statSync;
+
+/**
+ * The file that a database was opened from. If it is deleted or replaced, SQLite goes on writing to the old one
+ * without an error, and everything is lost when the process ends: so it is looked at every second.
+ */
+export class DatabaseFile {
+  readonly #path: string;
+  readonly #stat: StatSync;
+  readonly #identity: string;
+  #nextCheckAt = 0;
+
+  private constructor(path: string, stat: StatSync) {
+    this.#path = path;
+    this.#stat = stat;
+    this.#identity = this.#readIdentity() ?? "";
+  }
+
+  /** Remembers which file is found at a path now. */
+  static async watch(path: string): Promise<DatabaseFile> {
+    const { statSync } = await import("node:fs");
+    return new DatabaseFile(path, statSync);
+  }
+
+  /**
+   * Looks whether the file is still the same, if it has not done so for a second.
+   *
+   * @throws {StoreError} It was deleted or replaced.
+   */
+  check(now: number): void {
+    if (now < this.#nextCheckAt) return;
+    if (this.#readIdentity() !== this.#identity) {
+      throw new StoreError(
+        `The database file "${this.#path}" was deleted or replaced while it was open: nothing more is written to it`,
+        { code: "internal" },
+      );
+    }
+    this.#nextCheckAt = now + CHECK_EVERY_MS;
+  }
+
+  #readIdentity(): string | null {
+    // Only `stat`: opening and closing the file would drop SQLite's locks on it.
+    const stat = this.#stat(this.#path, { throwIfNoEntry: false });
+    return stat === undefined ? null : `${stat.dev}:${stat.ino}`;
+  }
+}
+
+/**
+ * Makes the file of a new database, which only its owner can read and write: SQLite gives the files beside it the same
+ * mode. An existing file is left as it is.
+ *
+ * To be called before SQLite opens the file: to close a file drops all locks that the process has on it.
+ *
+ * @param refusal What cannot be done if the file cannot be made: the beginning of the message.
+ * @returns Whether the file was made.
+ */
+export async function createDatabaseFile(path: string, refusal: string): Promise<boolean> {
+  const { closeSync, openSync, statSync } = await import("node:fs");
+  try {
+    const existing = statSync(path, { throwIfNoEntry: false });
+    if (existing?.isDirectory()) throw new StoreError(`${refusal}: it is a directory; name a file in it`);
+    if (existing !== undefined) return false;
+    closeSync(openSync(path, "ax", 0o600)); // `x`: of several processes one makes it
+    return true;
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const { code, message } = error as Error & { code?: unknown };
+    if (code === "EEXIST") {
+      // Made by another process a moment ago, or a link to a file that does not exist: that is made without `x`.
+      if (statSync(path, { throwIfNoEntry: false }) === undefined) closeSync(openSync(path, "a", 0o600));
+      return false;
+    }
+    const reason = code === "ENOENT" || code === "ENOTDIR" ? "its directory does not exist; make it first" : message;
+    throw new StoreError(`${refusal}: ${reason}`, { cause: error });
+  }
+}

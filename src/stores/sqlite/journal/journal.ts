@@ -1,0 +1,106 @@
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+// How many bytes of facts are kept, and for how long.
+const MAX_BYTES = 33_554_432;
+const MAX_AGE_MS = 3_600_000;
+// The writer looks for what is too much each time when it has written so many bytes more.
+const TRIM_EACH_BYTES = 16_384;
+// How many rows are removed at once at most: many more than are added meanwhile.
+const MAX_TRIMMED = 2_000;
+
+// Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the fact
+// that it was triggered, and the row of most steps as the fact that the step has ended: nothing is written twice. Within a
+// commit the facts in the journal come last. A number is never used again: deleting a run notes a fact, with a higher
+// number, and the newest row of the journal is never removed.
+
+/** Whether the row of a step serves as its fact: the column `told`. */
+export const Told = {
+  /** It is not: there is one in the journal. */
+  no: 0,
+  /** It is the fact that the step began and ended. */
+  whole: 1,
+  /** It is the fact that the step ended. */
+  end: 2,
+} as const;
+
+/** Draws the number of a run or a step that is added by the open transaction. */
+export function drawNumber(db: SqliteDatabase): number {
+  return drawNumbers(db, 1);
+}
+
+/** Draws several numbers, one after another, and answers the last of them. */
+export function drawNumbers(db: SqliteDatabase, count: number): number {
+  return db.facts.drawNumbers(count, () => readLastNumber(db));
+}
+
+const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
+  coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
+
+/** The next number, as a statement that adds a row can draw it itself: sooner than a statement of its own reads it. */
+export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
+
+/** Draws a number, unless it is the first one of the transaction, which may be its only one: that is {@linkcode NEXT_NUMBER}. */
+export function drawUnlessFirst(db: SqliteDatabase): number | null {
+  return db.facts.isFirstDraw() ? null : drawNumber(db);
+}
+
+function readLastNumber(db: SqliteDatabase): number {
+  return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);
+}
+
+/** Writes what was noted in the open transaction, as one row of the journal. */
+export function writeJournal(db: SqliteDatabase, clock: () => number): void {
+  if (db.facts.length > 0) appendRow(db, clock());
+  db.facts.clear();
+}
+
+function appendRow(db: SqliteDatabase, now: number): void {
+  const last = db.get(
+    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
+  )!;
+  const text = JSON.stringify(db.facts.all);
+  const size = Number(last.size ?? 0);
+  db.run(
+    `INSERT INTO holdfast_journal (position, at, size, facts)
+     SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
+    db.facts.drawNumbers(db.facts.length, () => Number(last.number)),
+    now,
+    size,
+    text,
+  );
+  const after = size + text.length;
+  if (Math.floor(after / TRIM_EACH_BYTES) > Math.floor(size / TRIM_EACH_BYTES)) trimBySize(db, after - MAX_BYTES);
+}
+
+// Only the oldest rows are removed, so that no reader meets a gap that it does not notice; and never the newest one, or
+// its number would come back.
+
+/**
+ * Removes rows that are followed by all the facts that are kept.
+ *
+ * @param maxSize The `size` of the last row to remove, at most.
+ */
+export function trimBySize(db: SqliteDatabase, maxSize: number): void {
+  const oldest = db.get("SELECT min(position), size FROM holdfast_journal")!;
+  if (Number(oldest.size) > maxSize) return;
+  db.run(
+    `DELETE FROM holdfast_journal WHERE size <= ? AND position IN
+       (SELECT position FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED})`,
+    maxSize,
+  );
+}
+
+/**
+ * Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. The newest of these
+ * stays: whoever has read up to it has missed nothing.
+ */
+export function trimByAge(db: SqliteDatabase, now: number): void {
+  const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;
+  if (oldest.at === null || Number(oldest.at) > now - MAX_AGE_MS) return;
+  db.run(
+    `WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED + 1})
+     DELETE FROM holdfast_journal WHERE position < (SELECT max(position) FROM oldest WHERE position <
+       coalesce((SELECT min(position) FROM oldest WHERE at > ?), (SELECT max(position) + 1 FROM oldest)))`,
+    now - MAX_AGE_MS,
+  );
+}

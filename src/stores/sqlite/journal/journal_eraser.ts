@@ -1,0 +1,98 @@
+import type { Fact } from "../../../fact.ts";
+import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+
+// How many rows are read at once.
+const SLICE = 200;
+
+/** Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their numbers. */
+export class JournalEraser {
+  readonly #db: SqliteDatabase;
+  /** Up to where the journal was searched for runs that were deleted. */
+  #searched = 0;
+  /** Those that it is about to erase. */
+  #runs: ReadonlySet<number> = new Set();
+  /** Up to where their facts are erased. */
+  #erased = 0;
+
+  /** Erases what any process has deleted. */
+  constructor(db: SqliteDatabase) {
+    this.#db = db;
+  }
+
+  /**
+   * Erases the facts of all runs that were deleted.
+   *
+   * @param hasTime Whether to go on with the next slice.
+   * @returns Whether all is erased; if not, the next call goes on.
+   */
+  erase(hasTime: () => boolean): boolean {
+    if (!this.#hasJournal()) return true;
+    do {
+      if (this.#runs.size === 0) this.#search();
+      if (this.#runs.size === 0) return true;
+      this.#eraseSlice();
+    } while (hasTime());
+    return false;
+  }
+
+  #hasJournal(): boolean {
+    return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
+  }
+
+  /** Finds runs that were deleted. All their facts come after the run's own number, and before the one that says so. */
+  #search(): void {
+    const end = Number(this.#db.get("SELECT max(position) AS position FROM holdfast_journal")!.position ?? 0);
+    const rows = this.#db.all(
+      `SELECT facts FROM holdfast_journal WHERE position > ? AND position <= ? AND instr(facts, ',"deleted",') > 0`,
+      this.#searched,
+      end,
+    );
+    this.#runs = new Set(rows.flatMap(parse).filter(([, kind]) => kind === "deleted").map(([run]) => run));
+    this.#erased = [...this.#runs].reduce((first, run) => Math.min(first, run), end);
+    this.#searched = end;
+  }
+
+  #eraseSlice(): void {
+    const rows = this.#db.all(
+      `SELECT position, facts FROM holdfast_journal WHERE position > ? AND position <= ?
+       ORDER BY position LIMIT ${SLICE}`,
+      this.#erased,
+      this.#searched,
+    );
+    const affected = rows.filter((row) => this.#names(row.facts as string));
+    if (affected.length > 0) this.#rewrite(affected);
+    if (rows.length < SLICE) this.#runs = new Set();
+    else this.#erased = Number(rows.at(-1)!.position);
+  }
+
+  /** Whether facts may be about one of the runs: much faster than to parse them all. */
+  #names(facts: string): boolean {
+    for (const [, run] of facts.matchAll(/\[(\d+),"/g)) if (this.#runs.has(Number(run))) return true;
+    return false;
+  }
+
+  #rewrite(rows: readonly SqliteRow[]): void {
+    this.#db.exec("BEGIN IMMEDIATE");
+    try {
+      for (const row of rows) {
+        const facts = JSON.stringify(parse(row).map((fact) => this.#runs.has(fact[0]) ? [fact[0], "erased"] : fact));
+        // The size of the very first row is its own, or others would take it for the first of those that are left.
+        this.#db.run(
+          `UPDATE holdfast_journal SET facts = ?, size = iif(size = octet_length(facts), octet_length(?), size)
+           WHERE position = ?`,
+          facts,
+          facts,
+          row.position!,
+        );
+      }
+      this.#db.exec("COMMIT");
+    } catch (error) {
+      this.#db.rollBack();
+      throw error;
+    }
+  }
+}
+
+function parse({ facts }: SqliteRow): Fact[] {
+  return JSON.parse(facts as string);
+}

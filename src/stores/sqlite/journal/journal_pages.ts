@@ -1,0 +1,132 @@
+import type { Fact } from "../../../fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
+import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import { Told } from "./journal.ts";
+
+// How many rows a page has at most.
+const MAX_ROWS = 500;
+// About how many characters the fact of a run's or a step's row has, without the name of the step.
+const TRIGGER_LENGTH = 20;
+const STEP_LENGTH = 60;
+
+/**
+ * Reads what was committed after a position: rows of the journal, of runs and of steps, merged by their numbers. See
+ * `Store.readJournal()`.
+ */
+export function readJournal(db: SqliteDatabase, after: number, maxLength: number): JournalPage | null {
+  const end = readEnd(db);
+  // That is so most of the time, and one statement is one moment.
+  return after === end.position ? { rows: [], end } : db.snapshot(() => readPage(db, after, maxLength));
+}
+
+function readPage(db: SqliteDatabase, after: number, maxLength: number): JournalPage | null {
+  const end = readEnd(db);
+  if (after > end.position || isTrimmed(db, after)) return null;
+  const last = findLast(db, after, maxLength);
+  const rows = [...readFacts(db, after, last), ...readTriggers(db, after, last), ...readSteps(db, after, last)];
+  return { rows: rows.sort((one, other) => one.position - other.position), end };
+}
+
+/** Where the journal ends. */
+export function readEnd(db: SqliteDatabase): Cursor {
+  const rows = db.all(
+    `SELECT max(position) AS position, at FROM holdfast_journal
+     UNION ALL SELECT max(seq), created_at FROM holdfast_runs
+     UNION ALL SELECT max(seq), iif(told > 0, completed_at, NULL) FROM holdfast_steps`,
+  );
+  // A step whose row is not its fact has one in the journal, further on.
+  return rows.filter(({ at }) => at !== null).map(toCursor)
+    .reduce((last, cursor) => cursor.position > last.position ? cursor : last, { position: 0, at: 0 });
+}
+
+/** Whether something was removed that came after a position. */
+function isTrimmed(db: SqliteDatabase, after: number): boolean {
+  // `size` counts all facts that there ever were: that of the first row is its own.
+  const row = db.get(
+    `SELECT min(position), size > octet_length(facts) AND position - json_array_length(facts) > ? AS is_trimmed
+     FROM holdfast_journal`,
+    after,
+  );
+  return Number(row?.is_trimmed ?? 0) === 1;
+}
+
+/** The last of the first rows that have so many characters; the first one, if it has more. */
+function findLast(db: SqliteDatabase, after: number, maxLength: number): number {
+  const rows = db.all(
+    `SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ?
+     UNION ALL SELECT seq, ${TRIGGER_LENGTH} FROM holdfast_runs WHERE seq > ?
+     UNION ALL SELECT seq, ${STEP_LENGTH} + octet_length(name) FROM holdfast_steps WHERE seq > ? AND told > 0
+     ORDER BY position LIMIT ${MAX_ROWS}`,
+    after,
+    after,
+    after,
+  );
+  let sum = 0;
+  const tooMuch = rows.findIndex(({ length }) => (sum += Number(length)) > maxLength);
+  return Number(rows.at(tooMuch === -1 ? -1 : Math.max(0, tooMuch - 1))!.position);
+}
+
+function readFacts(db: SqliteDatabase, after: number, last: number): JournalRow[] {
+  const rows = db.all(
+    "SELECT position, at, facts FROM holdfast_journal WHERE position > ? AND position <= ?",
+    after,
+    last,
+  );
+  return rows.map((row) => ({ ...toCursor(row), facts: JSON.parse(row.facts as string) as Fact[] }));
+}
+
+function readTriggers(db: SqliteDatabase, after: number, last: number): JournalRow[] {
+  const rows = db.all(
+    "SELECT seq AS position, created_at AS at FROM holdfast_runs WHERE seq > ? AND seq <= ?",
+    after,
+    last,
+  );
+  return rows.map(toCursor).map((cursor) => ({ ...cursor, facts: [[cursor.position, "triggered"]] }));
+}
+
+function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {
+  const rows = db.all(
+    `SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, told, attempts, started_at
+     FROM holdfast_steps WHERE seq > ? AND seq <= ? AND told > 0`,
+    after,
+    last,
+  );
+  return rows.map((row) => ({ ...toCursor(row), facts: [toStepFact(row)] }));
+}
+
+/** The fact that the row of a step is. */
+function toStepFact(row: SqliteRow): Fact {
+  const [run, name, index, attempts] = [
+    Number(row.run_seq),
+    row.name as string,
+    Number(row.step_index),
+    Number(row.attempts),
+  ];
+  const startedAt = Number(row.started_at);
+  const toldStart = Number(row.told) === Told.whole ? startedAt : null;
+  return row.status === "completed"
+    ? [run, "step_completed", name, index, attempts, toldStart, Number(row.at) - startedAt]
+    : [run, "step_failed", name, index, attempts, toldStart, null, null];
+}
+
+function toCursor({ position, at }: SqliteRow): Cursor {
+  return { position: Number(position), at: Number(at) };
+}
+
+/** The end of the journal, or a cursor if it is a place in it. See `Store.findCursor()`. */
+export function findCursor(db: SqliteDatabase, cursor: Cursor | null): Cursor | null {
+  if (cursor === null) return readEnd(db);
+  const { position, at } = cursor;
+  const isPlace = position === 0 ? at === 0 : isRow(db, cursor);
+  return isPlace && !isTrimmed(db, position) ? { position, at } : null;
+}
+
+function isRow(db: SqliteDatabase, { position, at }: Cursor): boolean {
+  const row = db.get(
+    `SELECT 1 FROM holdfast_journal WHERE position = ? AND at = ?
+     UNION ALL SELECT 1 FROM holdfast_runs WHERE seq = ? AND created_at = ?
+     UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ? AND told > 0 AND completed_at = ?`,
+    ...[position, at, position, at, position, at],
+  );
+  return row !== undefined;
+}

@@ -1,0 +1,68 @@
+import type { Fact } from "../../../fact.ts";
+
+/**
+ * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so that a
+ * call that is repeated or refused notes nothing, and all of them are written right before the commit.
+ */
+export class NotedFacts {
+  #facts: Fact[] = [];
+  #runs = new Set<number>();
+  #lastNumber: number | null = null;
+  #hasBegun = false;
+
+  /** Those that were noted, in their order. */
+  get all(): readonly Fact[] {
+    return this.#facts;
+  }
+
+  /** How many there are. */
+  get length(): number {
+    return this.#facts.length;
+  }
+
+  /** Whether one of them is about a run. */
+  hasFactOf(run: number): boolean {
+    return this.#runs.has(run);
+  }
+
+  /** Notes facts that the open transaction makes true. */
+  note(...facts: readonly Fact[]): void {
+    for (const fact of facts) {
+      this.#facts.push(fact);
+      this.#runs.add(fact[0]);
+    }
+  }
+
+  /**
+   * Draws the next numbers.
+   *
+   * @param readLast Reads the last number that is in use.
+   * @returns The last of them.
+   */
+  drawNumbers(count: number, readLast: () => number): number {
+    this.#lastNumber = (this.#lastNumber ?? readLast()) + count;
+    return this.#lastNumber;
+  }
+
+  /** Whether no number was drawn or asked for before. */
+  isFirstDraw(): boolean {
+    const isFirst = this.#lastNumber === null && !this.#hasBegun;
+    this.#hasBegun = true;
+    return isFirst;
+  }
+
+  /** Keeps only the first so many: the write that noted the others was refused. */
+  cutBackTo(length: number): void {
+    if (length === this.#facts.length) return;
+    this.#facts.length = length;
+    this.#runs = new Set(this.#facts.map(([run]) => run));
+  }
+
+  /** Forgets everything: the transaction ends. */
+  clear(): void {
+    this.#facts = [];
+    this.#runs.clear();
+    this.#lastNumber = null;
+    this.#hasBegun = false;
+  }
+}

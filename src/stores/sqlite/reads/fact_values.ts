@@ -1,0 +1,57 @@
+import type { FactValue, FactValueRef } from "../../../fact.ts";
+import type { Failure } from "../../../failure.ts";
+import type { RunIdentity } from "../../../run.ts";
+import { PartBuilder } from "../../part_builder.ts";
+import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import { toRunIdentity } from "../rows.ts";
+
+/** Who runs are, by their row numbers. See `Store.getRunIdentities()`. */
+export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
+  const rows = db.all(
+    "SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?))",
+    JSON.stringify(runs),
+  );
+  const identities = new Map(rows.map((row) => [Number(row.seq), toRunIdentity(row)]));
+  return runs.map((run) => identities.get(run) ?? null);
+}
+
+/** Reads values that facts leave out, one by one, so that none is read that is not answered. See `Store.readFactValues()`. */
+export function readFactValues(
+  db: SqliteDatabase,
+  values: readonly FactValueRef[],
+  maxLength: number,
+): (FactValue | null)[] {
+  const part = new PartBuilder<FactValue | null>(maxLength);
+  part.add(values, (ref) => {
+    const row = findValue(db, ref);
+    return row === undefined ? null : toFactValue(row);
+  });
+  return part.items;
+}
+
+function findValue(db: SqliteDatabase, ref: FactValueRef): SqliteRow | undefined {
+  switch (ref.of) {
+    case "payload":
+      return db.get("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
+    case "output":
+      return db.get("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
+    case "failure":
+      return db.get("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
+    case "step":
+      return db.get(
+        "SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ? AND name = ?",
+        ref.run,
+        ref.stepName,
+      );
+  }
+}
+
+function toFactValue(
+  { json = null, error = null, failure = null, failed_step: failedStep = null }: SqliteRow,
+): FactValue {
+  return {
+    json: json as string | null,
+    error: failure === null ? error as string | null : (JSON.parse(failure as string) as Failure).message,
+    failedStepName: failedStep as string | null,
+  };
+}

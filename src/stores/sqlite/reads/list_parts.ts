@@ -1,0 +1,243 @@
+import { droppedLines, type LogText, MAX_LOG_LINES } from "../../../log.ts";
+import { RUN_VALUES, type RunText } from "../../../run.ts";
+import { STEP_VALUES, type StepText } from "../../../step.ts";
+import type { Part, ValuePart, ValuePlace } from "../../../store.ts";
+import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
+import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
+import type { SqliteDatabase, SqliteRow, SqliteValue } from "../sqlite_database.ts";
+import { toLogText, toRunText, toStepText, toWaitText } from "../rows.ts";
+
+// How many rows are looked at or read at once.
+const SLICE = 256;
+// What a row takes besides its values, about, in bytes.
+const ROW_BYTES = 256;
+const ALL = -1;
+
+/** Reads runs until they have so many characters. See `Store.readRuns()`. */
+export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLength: number): (RunText | null)[] {
+  const part = new PartBuilder<RunText | null>(maxLength);
+  while (!part.hasMore && part.items.length < runIds.length) {
+    const slice = runIds.slice(part.items.length, part.items.length + SLICE);
+    const ids = maxLength === Infinity ? slice : slice.slice(0, countFitting(runSizes(db, slice), part.room));
+    const columns = maxLength === Infinity ? "r.*, i.payload" : [
+      smallColumns(db, "holdfast_runs", "r", ["output"]),
+      smallValue("i.payload", "payload"),
+    ].join(", ");
+    const rows = byId(db.all(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
+    part.add(ids, (id) => {
+      const row = rows.get(id);
+      return row === undefined ? null : withLarge(toRunText(row), row, RUN_VALUES);
+    });
+  }
+  return part.items;
+}
+
+const FROM_RUNS = "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
+  "WHERE r.id IN (SELECT value FROM json_each(?))";
+
+function runSizes(db: SqliteDatabase, runIds: readonly string[]): number[] {
+  const size = bytesOf("i.payload", "r.output", "r.labels", "r.error", "r.failure");
+  const rows = byId(db.all(`SELECT r.id, ${size} AS size ${FROM_RUNS}`, JSON.stringify(runIds)));
+  return runIds.map((id) => Number(rows.get(id)?.size ?? 0));
+}
+
+function byId(rows: readonly SqliteRow[]): Map<string, SqliteRow> {
+  return new Map(rows.map((row) => [row.id as string, row]));
+}
+
+/** Reads steps of a run until they have so many characters. See `Store.readSteps()`. */
+export function readSteps(
+  db: SqliteDatabase,
+  runId: string,
+  after: string | null,
+  maxLength: number,
+): Part<StepText> | null {
+  return readPart(
+    db,
+    STEPS,
+    { runId, after, maxLength },
+    (runId, row) => withLarge(toStepText(runId, row), row, STEP_VALUES),
+  );
+}
+
+/** Reads waits of a run until they have so many characters. See `Store.readWaits()`. */
+export function readWaits(
+  db: SqliteDatabase,
+  runId: string,
+  after: string | null,
+  maxLength: number,
+): Part<WaitText> | null {
+  return readPart(
+    db,
+    WAITS,
+    { runId, after, maxLength },
+    (runId, row) => withLarge(toWaitText(runId, row), row, WAIT_VALUES),
+  );
+}
+
+/** Reads log lines of a run until they have so many characters. See `Store.readLogs()`. */
+export function readLogs(
+  db: SqliteDatabase,
+  runId: string,
+  after: string | null,
+  maxLength: number,
+): Part<LogText> | null {
+  return readPart(db, LOGS, { runId, after, maxLength }, (runId, row) => {
+    const line = toLogText(runId, row);
+    const [no, dropped] = [Number(row.no), Number(row.dropped)];
+    return no <= dropped ? droppedLines(line, no) : line;
+  });
+}
+
+/** A list of what belongs to a run. Its statements have the number of the run for their first parameter. */
+interface List {
+  /** The table. */
+  table: string;
+  /** The columns with values of any size. */
+  values: readonly string[];
+  /** What else is read of a row. */
+  more: readonly string[];
+  /** Which rows there are behind a place, and their order. */
+  rows: string;
+  /** How many bytes a row takes. */
+  size: string;
+  /** Before all rows. */
+  start: readonly SqliteValue[];
+  /** The columns that say at which place a row is; their order is that of the list. */
+  place: readonly string[];
+  /** Finds a row by what it is called. */
+  called: string;
+}
+
+const STEPS: List = {
+  table: "holdfast_steps",
+  values: STEP_VALUES,
+  more: [],
+  rows: "WHERE run_seq = ? AND (position, seq) > (?, ?) ORDER BY position, seq",
+  size: bytesOf("output", "failure"),
+  start: [-1, -1],
+  place: ["position", "seq"],
+  called: "run_seq = ? AND name = ?",
+};
+const WAITS: List = {
+  table: "holdfast_pauses",
+  values: WAIT_VALUES,
+  more: [],
+  rows: "WHERE run_seq = ? AND kind = 'wait' AND seq > ? ORDER BY seq",
+  size: bytesOf("metadata", "payload"),
+  start: [-1],
+  place: ["seq"],
+  called: "run_seq = ? AND id = ?",
+};
+const LOGS: List = {
+  table: "holdfast_logs",
+  values: [],
+  more: [`(SELECT max(no) FROM holdfast_logs a WHERE a.run_seq = l.run_seq) - ${MAX_LOG_LINES} AS dropped`],
+  rows: "WHERE run_seq = ? AND no > ? ORDER BY no",
+  size: bytesOf("message", "data"),
+  start: [0],
+  place: ["no"],
+  called: "run_seq = ? AND id = ?",
+};
+
+function readPart<T>(
+  db: SqliteDatabase,
+  list: List,
+  { runId, after, maxLength }: { runId: string; after: string | null; maxLength: number },
+  toRecord: (runId: string, row: SqliteRow) => T,
+): Part<T> | null {
+  const run = db.get("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+  if (run === undefined) return null;
+  const part = new PartBuilder<T>(maxLength);
+  const columns = maxLength === Infinity ? "l.*" : smallColumns(db, list.table, "l", list.values);
+  const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
+  let place = after === null ? list.start : placeOf(db, list, run.seq!, after);
+  while (!part.hasMore) {
+    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq!, place), part.room);
+    const rows = db.all(select, run.seq!, ...place, count);
+    part.add(rows, (row) => toRecord(runId, row));
+    if (rows.length === 0 || count === ALL) break;
+    place = list.place.map((column) => rows.at(-1)![column]!);
+  }
+  return part.toPart();
+}
+
+/** Where to go on. What has been removed was in front of all that is left. */
+function placeOf(db: SqliteDatabase, list: List, runSeq: SqliteValue, name: string): readonly SqliteValue[] {
+  const row = db.get(`SELECT ${list.place.join(", ")} FROM ${list.table} WHERE ${list.called}`, runSeq, name);
+  return row === undefined ? list.start : list.place.map((column) => row[column]!);
+}
+
+function sizes(db: SqliteDatabase, list: List, runSeq: SqliteValue, place: readonly SqliteValue[]): number[] {
+  const select = `SELECT ${list.size} AS size FROM ${list.table} l ${list.rows} LIMIT ?`;
+  return db.all(select, runSeq, ...place, SLICE).map((row) => Number(row.size));
+}
+
+/** How many bytes some columns take of a row. octet_length() looks at a value without reading it. */
+function bytesOf(...columns: string[]): string {
+  return columns.map((column) => `min(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
+}
+
+/** The columns of a table, without large values. */
+function smallColumns(db: SqliteDatabase, table: string, alias: string, values: readonly string[]): string {
+  return db.columnsOf(table).map((column) =>
+    values.includes(column) ? smallValue(`${alias}.${column}`, column) : `${alias}.${column}`
+  ).join(", ");
+}
+
+function smallValue(column: string, name: string): string {
+  const isLarge = `octet_length(${column}) > ${LARGE_VALUE_BYTES}`;
+  return `iif(${isLarge}, NULL, ${column}) AS ${name}, ${isLarge} AS ${name}_is_large`;
+}
+
+/** A record with what stands for its large values. */
+function withLarge<T extends object>(record: T, row: SqliteRow, values: readonly (keyof T & string)[]): T {
+  const large = values.filter((value) => Number(row[`${value}_is_large`] ?? 0) === 1);
+  return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };
+}
+
+/** Reads a part of a value. See `Store.readValue()`. */
+export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): ValuePart | null {
+  const { column, rows, parameters } = findValue(place);
+  // As bytes: in a string SQLite would count all characters in front of the part.
+  const row = db.get(
+    `SELECT substr(CAST(${column} AS BLOB), ?, ${VALUE_PART_LENGTH}) AS bytes, octet_length(${column}) AS size ${rows}`,
+    from + 1,
+    ...parameters,
+  );
+  if (row === undefined || row.size === null) return null;
+  // Every driver answers a BLOB so. No other statement reads one.
+  const bytes = row.bytes as unknown as Uint8Array<ArrayBuffer>;
+  const next = from + bytes.length;
+  return { bytes, next: next < Number(row.size) ? next : null };
+}
+
+function findValue(place: ValuePlace): { column: string; rows: string; parameters: readonly string[] } {
+  switch (place.of) {
+    case "run":
+      return {
+        column: place.value === "payload" ? "i.payload" : "r.output",
+        rows: "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq WHERE r.id = ?",
+        parameters: [place.runId],
+      };
+    case "step":
+      return {
+        column: "s.output",
+        rows: "FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE r.id = ? AND s.name = ?",
+        parameters: [place.runId, place.stepName],
+      };
+    case "wait":
+      return {
+        column: `p.${place.value}`,
+        rows: "FROM holdfast_pauses p WHERE p.id = ? AND p.kind = 'wait'",
+        parameters: [place.waitId],
+      };
+  }
+}
+
+/** How many of some rows it takes to fill a room. */
+function countFitting(sizes: readonly number[], room: number): number {
+  let left = room;
+  const last = sizes.findIndex((size) => (left -= size + ROW_BYTES) <= 0);
+  return last === -1 ? sizes.length : last + 1;
+}

@@ -1,0 +1,47 @@
+import type { RunStatus } from "../../run.ts";
+import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
+
+// How many runs of each job stand in each way is kept in a table, so that no list has to count them. What one
+// transaction changes is summed up and written once, right before the commit.
+
+/** Notes that a run of a job goes from one status to another; `null`: it is new, or gone. */
+export function moveRun(db: SqliteDatabase, job: string, from: RunStatus | null, to: RunStatus | null): void {
+  if (from !== null) add(db, job, from, -1);
+  if (to !== null) add(db, job, to, 1);
+}
+
+function add({ counts }: SqliteDatabase, job: string, status: RunStatus, count: number): void {
+  const key = `${status} ${job}`;
+  counts.set(key, (counts.get(key) ?? 0) + count);
+}
+
+/** Writes what was noted in the open transaction. */
+export function writeCounts(db: SqliteDatabase): void {
+  for (const [key, change] of db.counts) {
+    if (change === 0) continue;
+    const gap = key.indexOf(" ");
+    db.run(
+      "INSERT INTO holdfast_counts (status, job, runs) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET runs = runs + excluded.runs",
+      key.slice(0, gap),
+      key.slice(gap + 1),
+      change,
+    );
+  }
+  db.counts.clear();
+}
+
+/** How many runs there are of these jobs in these statuses; `null`: of all. */
+export function countRuns(
+  db: SqliteDatabase,
+  { jobs, statuses }: { jobs: readonly string[] | null; statuses: readonly string[] | null },
+): number {
+  const terms: string[] = [];
+  const parameters: SqliteValue[] = [];
+  for (const [column, values] of [["job", jobs], ["status", statuses]] as const) {
+    if (values === null) continue;
+    terms.push(`${column} IN (SELECT value FROM json_each(?))`);
+    parameters.push(JSON.stringify(values));
+  }
+  const where = terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`;
+  return Number(db.get(`SELECT coalesce(sum(runs), 0) AS runs FROM holdfast_counts ${where}`, ...parameters)!.runs);
+}

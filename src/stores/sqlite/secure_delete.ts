@@ -1,0 +1,69 @@
+import type { Host } from "../../host.ts";
+import type { SqliteDatabase } from "./sqlite_database.ts";
+import { JournalEraser } from "./journal/journal_eraser.ts";
+
+// What was deleted is to be gone after a second.
+const WIPE_AFTER_MS = 800;
+const RETRY_MS = 100;
+// How long the journal is gone through without a break, and how long that is.
+const MAX_WORK_MS = 5;
+const BREAK_MS = 1;
+
+/**
+ * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log, which
+ * keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the journal
+ * forgets its facts of the deleted runs.
+ *
+ * Copies can remain in unused bytes of pages: when SQLite moves cells between pages it does not always clear the place
+ * from which they came. `VACUUM` would remove them, but it blocks all others for long and needs `--allow-all` in Deno.
+ */
+export class SecureDelete {
+  readonly #database: SqliteDatabase;
+  readonly #host: Host;
+  readonly #eraser: JournalEraser;
+  #cancelTimer: (() => void) | null = null;
+
+  /** Takes care of one connection. */
+  constructor(database: SqliteDatabase, host: Host) {
+    this.#database = database;
+    this.#host = host;
+    this.#eraser = new JournalEraser(database);
+  }
+
+  /** Begins. What a process that died has deleted may still be in the log. */
+  start(): void {
+    this.#database.get("PRAGMA secure_delete = ON");
+    this.noteDeletion();
+  }
+
+  /** Wipes soon: something was deleted, or may have been. */
+  noteDeletion(): void {
+    if (this.#cancelTimer === null) this.#wipeAfter(WIPE_AFTER_MS);
+  }
+
+  /** Wipes a last time, if nobody else is in the way. */
+  close(): void {
+    this.#cancelTimer?.();
+    this.#wipe(() => true);
+  }
+
+  #wipeAfter(ms: number): void {
+    this.#cancelTimer = this.#host.schedule(ms, () => {
+      this.#cancelTimer = null;
+      const startedAt = this.#host.monotonic();
+      const againInMs = this.#wipe(() => this.#host.monotonic() - startedAt < MAX_WORK_MS);
+      if (againInMs !== null && this.#database.isOpen) this.#wipeAfter(againInMs);
+    });
+  }
+
+  /** Answers when to go on, or to try again: another process reads an older state, or writes. `null`: it is done. */
+  #wipe(hasTime: () => boolean): number | null {
+    try {
+      if (!this.#eraser.erase(hasTime)) return BREAK_MS;
+      const isDone = Number(this.#database.get("PRAGMA wal_checkpoint(TRUNCATE)")?.busy ?? 0) === 0;
+      return isDone ? null : RETRY_MS;
+    } catch {
+      return RETRY_MS; // the disk is full, or the owner of the connection has a transaction open on it
+    }
+  }
+}

@@ -1,0 +1,488 @@
+import { StoreError, WaitExpiredError } from "../../error.ts";
+import { type Host, pause, systemHost } from "../../host.ts";
+import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Cursor, JournalPage } from "../../journal.ts";
+import type { Lease, SeenLease } from "../../lease.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import type { Report } from "../../report.ts";
+import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import type {
+  CancelledExecution,
+  ClaimRequest,
+  ClaimResult,
+  Ending,
+  Enqueued,
+  FoundRuns,
+  NewRun,
+  Part,
+  PauseRequest,
+  PauseResult,
+  Renewal,
+  Retention,
+  RunQuery,
+  RunState,
+  SignalOutcome,
+  Store,
+  ValuePart,
+  ValuePlace,
+} from "../../store.ts";
+import { parseWait, type Signal, type Wait, type WaitText } from "../../wait.ts";
+import { backUp } from "./backup.ts";
+import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./writes/claim.ts";
+import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
+import { enqueueRuns } from "./writes/enqueue.ts";
+import { readClaims, toLease } from "./reads/claim_history.ts";
+import { readFactValues, readIdentities } from "./reads/fact_values.ts";
+import { trimByAge } from "./journal/journal.ts";
+import { findCursor, readJournal } from "./journal/journal_pages.ts";
+import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
+import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { appendLines } from "./writes/logs.ts";
+import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/list_parts.ts";
+import { deliver, pauseRun } from "./writes/pauses.ts";
+import { SELECT_RUN, toRun, toWait } from "./rows.ts";
+import { readRunState } from "./reads/run_state.ts";
+import { migrateTables } from "./schema.ts";
+import { recordStep } from "./writes/steps.ts";
+import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
+import { SecureDelete } from "./secure_delete.ts";
+import { WriteBatch } from "./write_batch.ts";
+
+/** How a {@linkcode SqliteStore} keeps its data. */
+export interface SqliteStoreOptions {
+  /**
+   * `full` (default): what was acknowledged survives a power cut. `normal`: a power cut can lose the last moments,
+   * a crash of the process cannot.
+   */
+  synchronous?: "full" | "normal";
+  /**
+   * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
+   * the file; what was deleted without it stays until its space is used again.
+   *
+   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that the
+   * run was deleted.
+   *
+   * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
+   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at random).
+   */
+  secureDelete?: boolean;
+  /** Time, timers, chance and ids. Default: the real ones. */
+  host?: Host;
+}
+
+/** What a {@linkcode SqliteStore} needs of the connection that it is given. */
+interface Connection {
+  /** The open connection. */
+  driver: SqliteDriver;
+  /** Closes it, if the store has opened it. */
+  close(): void;
+  /** The file behind it, if it is watched. */
+  file: DatabaseFile | null;
+}
+
+// SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
+const BUSY_TIMEOUT_MS = 2;
+const MAX_BUSY_MS = 10_000;
+const MEMORY = ":memory:";
+
+/**
+ * Keeps everything in one SQLite file, which several processes on one machine can share.
+ *
+ * It uses a write-ahead log. Copy the file with {@linkcode SqliteStore.backup}, never by reading it: opening and
+ * closing a database file by other means drops the locks of the whole process
+ * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+ */
+export class SqliteStore implements Store {
+  readonly #connection: Connection;
+  readonly #db: SqliteDatabase;
+  readonly #host: Host;
+  readonly #writes: WriteBatch;
+  readonly #secureDelete: SecureDelete | null;
+  #isClosed = false;
+
+  /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
+  private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
+    this.#connection = connection;
+    this.#db = new SqliteDatabase(connection.driver);
+    this.#host = host;
+    this.#writes = new WriteBatch(this.#db, host);
+    this.#secureDelete = secureDelete ? new SecureDelete(this.#db, host) : null;
+  }
+
+  /**
+   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file, and
+   * those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
+   *
+   * @param path The path of the file, a `file:` URL, or `":memory:"`.
+   * @throws {StoreError} The file cannot be opened or made, or is not a database.
+   */
+  static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    checkOptions(options, "SqliteStore.open()");
+    const { DatabaseSync } = await import("node:sqlite");
+    const name = path instanceof URL || path.startsWith("file:")
+      ? (await import("node:url")).fileURLToPath(path)
+      : path;
+    const refusal = `Cannot open the database "${name}"`;
+    if (name !== MEMORY) await createDatabaseFile(name, refusal);
+    let driver: InstanceType<typeof DatabaseSync>;
+    try {
+      driver = new DatabaseSync(name);
+    } catch (error) {
+      throw storeError(error, { refusal });
+    }
+    const store = new SqliteStore({
+      driver: driver as unknown as SqliteDriver,
+      close: () => driver.close(),
+      file: name === MEMORY ? null : await DatabaseFile.watch(name),
+    }, options);
+    try {
+      await store.#configure(options, refusal);
+    } catch (error) {
+      driver.close();
+      throw error;
+    }
+    return store;
+  }
+
+  /**
+   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
+   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
+   *
+   * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
+   * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
+   * once, and when one closes the file the other loses its locks, which can damage the database
+   * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+   *
+   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
+   */
+  static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
+    checkOptions(options, "SqliteStore.from()");
+    if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
+    const probe = 1_700_000_000_000;
+    const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
+    if (Number(read) !== probe) {
+      throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    }
+    const store = new SqliteStore({
+      driver: database,
+      close: () => {},
+      file: null,
+    }, options);
+    await store.#configure(options);
+    return store;
+  }
+
+  async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
+    const db = this.#db;
+    await this.#read(() => {
+      db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      db.get("PRAGMA journal_mode = WAL");
+      db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
+      this.#secureDelete?.start();
+    }, refusal);
+  }
+
+  /** Makes or updates the tables; harmless in several processes at once. */
+  migrate(): Promise<void> {
+    return this.#write(() => {
+      migrateTables(this.#db);
+      forgetDeadWorkers(this.#db, this.#host.now());
+      trimByAge(this.#db, this.#host.now());
+    });
+  }
+
+  /** Carries out what it was asked, and closes the file if the store has opened it. Safe to call twice. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#writes.close();
+    this.#secureDelete?.close();
+    this.#connection.close();
+  }
+
+  /** The same as {@linkcode SqliteStore.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /**
+   * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
+   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
+   * better copied by a process of its own.
+   *
+   * @throws {StoreError} The file exists, or cannot be written.
+   */
+  async backup(path: string): Promise<void> {
+    if (this.#isClosed) throw new StoreError("The store is closed");
+    this.#check();
+    await backUp(this.#db.driver, path);
+  }
+
+  /** Adds runs, or finds the ones that they stand for: all of them or none. */
+  enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
+    return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
+  }
+
+  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    const now = this.#host.now();
+    const idle = await this.#read(() =>
+      hasWork(this.#db, request, now) ? null : { nextTimerAt: readNextTimer(this.#db) }
+    );
+    if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
+    const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
+    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
+    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
+    for (const lease of rows.map(toLease)) {
+      // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
+      if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease, []);
+    }
+    return { ...result, claims };
+  }
+
+  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
+    return this.#write((now) => renewLeases(this.#db, renewals, leaseMs, now), { urgent: true });
+  }
+
+  /** Lets go of a lease before its end. */
+  release(lease: Lease, reports: readonly Report[]): Promise<void> {
+    return this.#write((now) => releaseLease(this.#db, lease, reports, now));
+  }
+
+  /** All current leases, and the keys that cancelled runs still hold. */
+  getLeases(): Promise<SeenLease[]> {
+    return this.#read(() => readLeases(this.#db));
+  }
+
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    return this.#read(() => findLostLeases(this.#db, leases));
+  }
+
+  /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
+  revoke(leases: readonly SeenLease[]): Promise<void> {
+    return this.#write((now) => revokeLeases(this.#db, leases, now));
+  }
+
+  /** Forgets what a worker had said of itself. */
+  forgetWorker(workerId: string): Promise<void> {
+    return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
+  }
+
+  /** Whether a worker that knows a job lives. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
+  }
+
+  /** Records how an attempt at a step ended. */
+  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
+    return this.#write((now) => recordStep(this.#db, lease, step, reports, now));
+  }
+
+  /** Prepares pauses and, if it is asked for, parks the run. */
+  pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
+    if (request.park && request.pauses.length === 0 && request.retryAt === null) {
+      return Promise.reject(new TypeError("A run cannot wait for nothing"));
+    }
+    return this.#write((now) => pauseRun(this.#db, lease, request, now));
+  }
+
+  /** Ends a run. */
+  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
+    return this.#write((now) => finishRun(this.#db, lease, ending, reports, now));
+  }
+
+  /** Ends a wait by a signal. */
+  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const payload = JSON.stringify(signal.payload);
+    const delivery = await this.#write((now) => deliver(this.#db, waitId, signal, payload, now));
+    if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
+    return delivery.outcome;
+  }
+
+  /** Cancels a run that has not ended. */
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+    return this.#write((now) => cancelRun(this.#db, runId, { requestId, execution }, now));
+  }
+
+  /** Deletes a run that has ended, with everything that belongs to it. */
+  delete(runId: string): Promise<RunIdentity | null> {
+    return this.#delete((now) => deleteRun(this.#db, runId, now));
+  }
+
+  /** Deletes the oldest of the runs that ended at least so long ago. */
+  purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
+    return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
+  }
+
+  /** A run, or `null` if there is none. */
+  getRun(runId: string): Promise<Run | null> {
+    return this.#read(() => {
+      const row = this.#db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+      return row === undefined ? null : toRun(row);
+    });
+  }
+
+  /** A run and its place in the journal, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null> {
+    return this.#read(() => this.#db.snapshot(() => readRunState(this.#db, runId)));
+  }
+
+  /** The runs that match a filter, newest first. */
+  getRuns(filter: RunFilter): Promise<RunPage> {
+    return this.#readInSlices(() => listRuns(this.#db, filter));
+  }
+
+  /** The recorded steps of a run, in the order of their index. */
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
+  }
+
+  /** The waits of a run, in the order in which they were prepared. */
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
+  }
+
+  /** A wait, or `null` if there is none. */
+  getWait(waitId: string): Promise<Wait | null> {
+    const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
+      "WHERE p.id = ? AND p.kind = 'wait'";
+    return this.#read(() => {
+      const row = this.#db.get(sql, waitId);
+      return row === undefined ? null : toWait(row.run_id as string, row);
+    });
+  }
+
+  /** The kept log lines of a run, in the order in which they came. */
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return this.#readInSlices(() => findRuns(this.#db, query));
+  }
+
+  /** Reads runs without parsing their values, until they have so many characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return this.#read(() => this.#db.snapshot(() => readRuns(this.#db, runIds, maxLength)));
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readSteps(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readWaits(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return this.#read(() => this.#db.snapshot(() => readLogs(this.#db, runId, after, maxLength)));
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return this.#read(() => readValue(this.#db, place, from));
+  }
+
+  /** Keeps log lines. Those of a run that is gone are dropped. */
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
+    return this.#write(() => appendLines(this.#db, entries));
+  }
+
+  /** Reads what was committed after a position, in the order of the commits. */
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return this.#read(() => readJournal(this.#db, after, maxLength));
+  }
+
+  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return this.#read(() => this.#db.snapshot(() => findCursor(this.#db, cursor)));
+  }
+
+  /** Who runs are, by their row numbers. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return this.#read(() => readIdentities(this.#db, runs));
+  }
+
+  /** Reads values that facts leave out, until they have so many characters. */
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return this.#read(() => this.#db.snapshot(() => readFactValues(this.#db, values, maxLength)));
+  }
+
+  /** A number that changes whenever something was committed through another connection, by any process. */
+  getVersion(): Promise<number> {
+    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version));
+  }
+
+  #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
+    return this.#writes.submit(() => {
+      this.#check();
+      return work(this.#host.now());
+    }, options);
+  }
+
+  /** A write that deletes runs, or finds none to delete. */
+  async #delete<T>(work: (now: number) => T): Promise<T> {
+    try {
+      return await this.#write(work);
+    } finally {
+      // Even after an error: the outcome may be unknown.
+      if (!this.#isClosed) this.#secureDelete?.noteDeletion();
+    }
+  }
+
+  async #read<T>(work: () => T, refusal?: string): Promise<T> {
+    const startedAt = this.#host.monotonic();
+    while (true) {
+      if (this.#isClosed) throw new StoreError("The store is closed");
+      this.#check();
+      try {
+        return work();
+      } catch (error) {
+        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error, { refusal });
+      }
+      await pause(this.#host, 1 + this.#host.random() * 10);
+    }
+  }
+
+  /** Reads what takes long, with breaks in which the event loop goes on: between two of them, what is so at one moment. */
+  async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
+    let slices = begin();
+    while (true) {
+      const { done, value } = await this.#read(() => {
+        try {
+          return this.#db.snapshot(() => slices.next());
+        } catch (error) {
+          slices = begin(); // one that has thrown has ended: what is tried again begins anew
+          throw error;
+        }
+      });
+      if (done) return value as T;
+      await new Promise<void>((resolve) => this.#host.defer(resolve));
+    }
+  }
+
+  /** Throws when the file is no longer the one that was opened: what is written would be lost. */
+  #check(): void {
+    this.#connection.file?.check(this.#host.monotonic());
+  }
+}
+
+const STORE_OPTIONS: Record<keyof SqliteStoreOptions, true> = { synchronous: true, secureDelete: true, host: true };
+
+function checkOptions(options: SqliteStoreOptions, subject: string): void {
+  checkOptionNames(options, STORE_OPTIONS, subject);
+  const { synchronous = "full" } = options;
+  if (synchronous !== "full" && synchronous !== "normal") {
+    throw new TypeError(`synchronous of ${subject} must be "full" or "normal", not "${synchronous}"`);
+  }
+}

@@ -1,0 +1,145 @@
+import { HoldfastError, StoreError } from "../../error.ts";
+import { type Host, pause } from "../../host.ts";
+import { writeCounts } from "./run_counts.ts";
+import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
+import { writeJournal } from "./journal/journal.ts";
+
+// How long a batch may work before it commits, so that the event loop stays free.
+const MAX_WORK_MS = 5;
+// How long a write waits for another process to let go of the lock.
+const MAX_BUSY_MS = 10_000;
+const MAX_BUSY_PAUSE_MS = 20;
+
+interface Write {
+  work: () => unknown;
+  resolve: (value: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+/**
+ * Group commit: writes that are ready at the same moment share one transaction, since a commit costs as much as
+ * dozens of rows. Each caller hears of its own result, after the commit.
+ *
+ * A write is synchronous and may refuse by throwing a {@linkcode HoldfastError}, before it has changed anything:
+ * so a refusal touches nobody else. Any other error rolls the batch back, and each write is tried again alone.
+ */
+export class WriteBatch {
+  readonly #database: SqliteDatabase;
+  readonly #host: Host;
+  #urgent: Write[] = [];
+  #queue: Write[] = [];
+  /** Writes of a batch that failed: each is tried again alone. */
+  #alone: Write[] = [];
+  #flush: Promise<void> | null = null;
+  #closed = false;
+
+  /** Makes a queue of writes to one connection. */
+  constructor(database: SqliteDatabase, host: Host) {
+    this.#database = database;
+    this.#host = host;
+  }
+
+  /** Carries out a write in the next batch. Urgent ones (heartbeats) go first. */
+  submit<T>(work: () => T, options: { urgent?: boolean } = {}): Promise<T> {
+    if (this.#closed) return Promise.reject(new StoreError("The store is closed"));
+    return new Promise<T>((resolve, reject) => {
+      const write: Write = { work, resolve: resolve as (value: unknown) => void, reject };
+      (options.urgent ? this.#urgent : this.#queue).push(write);
+      this.#flush ??= this.#flushAll();
+    });
+  }
+
+  /** Takes nothing more, and resolves when everything taken has been carried out. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#flush;
+  }
+
+  async #flushAll(): Promise<void> {
+    let busySince: number | null = null;
+    do {
+      // A macrotask between two batches: it gathers what is ready, and leaves the lock free for a moment, since
+      // SQLite has no queue for it.
+      await new Promise<void>((resolve) => this.#host.defer(resolve));
+      if (this.#commitBatch()) {
+        busySince = null;
+        continue;
+      }
+      const now = this.#host.monotonic();
+      busySince ??= now;
+      if (now - busySince > MAX_BUSY_MS) {
+        this.#rejectAll(new StoreError(`The database was locked by another process for ${MAX_BUSY_MS} ms`));
+        busySince = null;
+      } else {
+        await pause(this.#host, 1 + this.#host.random() * MAX_BUSY_PAUSE_MS);
+      }
+    } while (this.#alone.length + this.#urgent.length + this.#queue.length > 0);
+    this.#flush = null;
+  }
+
+  /** Commits as many writes as fit in a batch. Answers `false` if the lock could not be had. */
+  #commitBatch(): boolean {
+    try {
+      // Not a deferred transaction: its first write would fail at once if another process has written meanwhile.
+      this.#database.exec("BEGIN IMMEDIATE");
+    } catch (error) {
+      if (isBusy(error)) return false;
+      this.#rejectAll(storeError(error));
+      return true;
+    }
+    const taken: Write[] = [];
+    const answers: (() => void)[] = [];
+    const startedAt = this.#host.monotonic();
+    const isAlone = this.#alone.length > 0;
+    try {
+      for (let write = this.#take(); write !== undefined; write = this.#take()) {
+        taken.push(write);
+        answers.push(this.#perform(write));
+        if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
+      }
+      writeCounts(this.#database);
+      writeJournal(this.#database, () => this.#host.now());
+      this.#database.exec("COMMIT");
+    } catch (error) {
+      this.#rollBack();
+      if (taken.length === 1) taken[0]!.reject(storeError(error, { outcomeUnknown: true }));
+      else this.#alone.push(...taken);
+      return true;
+    }
+    for (const answer of answers) answer();
+    return true;
+  }
+
+  /** Does the work of a write and keeps the answer until the commit. A refusal is an answer. */
+  #perform(write: Write): () => void {
+    const { facts } = this.#database;
+    const before = facts.length;
+    try {
+      const value = write.work();
+      return () => write.resolve(value);
+    } catch (error) {
+      if (!(error instanceof HoldfastError)) throw error;
+      facts.cutBackTo(before);
+      return () => write.reject(error);
+    }
+  }
+
+  #rollBack(): void {
+    this.#database.counts.clear();
+    this.#database.facts.clear();
+    this.#database.held.clear();
+    this.#database.rollBack();
+  }
+
+  #rejectAll(error: StoreError): void {
+    const all = [...this.#alone, ...this.#urgent, ...this.#queue];
+    this.#alone = [];
+    this.#urgent = [];
+    this.#queue = [];
+    for (const write of all) write.reject(error);
+  }
+
+  #take(): Write | undefined {
+    return this.#alone.shift() ?? this.#urgent.shift() ?? this.#queue.shift();
+  }
+}

@@ -1,0 +1,173 @@
+import { LeaseLostError } from "../../../error.ts";
+import { failureText } from "../../../failure.ts";
+import { toFact } from "../../../fact.ts";
+import type { Lease } from "../../../lease.ts";
+import type { Report } from "../../../report.ts";
+import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../../../run.ts";
+import type { CancelledExecution, Ending, Retention } from "../../../store.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { trimByAge } from "../journal/journal.ts";
+import { letGo } from "./concurrency_keys.ts";
+import { closePauses } from "./pauses.ts";
+import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./reports.ts";
+import { SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
+import { recordCancelledStep } from "./steps.ts";
+
+/** Ends a run. See `Store.finish()`. */
+export function finishRun(
+  db: SqliteDatabase,
+  lease: Lease,
+  ending: Ending,
+  reports: readonly Report[],
+  now: number,
+): void {
+  const added = findNewReports(db, lease, reports);
+  const columns = [
+    ending.status,
+    ending.status === "completed" ? ending.output : null,
+    ending.status === "failed" ? failureText(ending.failure) : null,
+    ending.status === "failed" ? JSON.stringify(ending.failure) : null,
+    ending.status === "failed" ? ending.failedStepName : null,
+    added.progress,
+    added.lastNo,
+    now,
+    now,
+  ];
+  const held = db.held.find(lease);
+  db.held.forget(lease.runId);
+  const isEnded = held !== undefined &&
+    db.run(
+        `${FINISH} WHERE seq = ? AND lease_generation = ? AND status = 'running' AND has_pauses = 0`,
+        ...columns,
+        held.seq,
+        lease.generation,
+      ) > 0;
+  const run = isEnded ? { ...held, has_pauses: 0 } : db.get(
+    `${FINISH} WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
+    ...columns,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) {
+    // A call that is repeated after it ended the run: nobody else ends it so under this lease.
+    const ended = db.get(
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = ?",
+      lease.runId,
+      lease.generation,
+      ending.status,
+    );
+    if (ended === undefined) throw new LeaseLostError(lease);
+    return;
+  }
+  moveRun(db, run.job as string, "running", ending.status);
+  const runSeq = Number(run.seq);
+  noteReports(db, lease, runSeq, added);
+  db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
+  if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
+  if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+}
+
+const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
+  ${KEEP_REPORTS}, lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
+
+/** Cancels a run that has not ended. See `Store.cancel()`. */
+export function cancelRun(
+  db: SqliteDatabase,
+  runId: string,
+  { requestId, execution }: { requestId: string; execution: CancelledExecution | null },
+  now: number,
+): Run | null {
+  const before = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (before === undefined) return null;
+  const status = before.status as RunStatus;
+  if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
+
+  const runSeq = Number(before.seq);
+  const generation = Number(before.lease_generation);
+  const isUnderLease = isLeased(status) && execution?.generation === generation;
+  const { reports, progress } = isUnderLease
+    ? newReports(execution.reports, Number(before.last_report_no))
+    : NO_REPORTS;
+  const row = db.get(
+    `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
+       lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
+     WHERE seq = ? RETURNING *`,
+    requestId,
+    now,
+    now,
+    progress,
+    runSeq,
+  )!;
+  moveRun(db, before.job as string, status, "cancelled");
+  db.facts.note(...reports.map((report) => toFact(runSeq, report)));
+  for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, runSeq, step, now);
+  db.run(
+    "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
+    now,
+    runSeq,
+  );
+  db.facts.note([runSeq, "cancelled"]);
+  closePauses(db, runSeq, "cancelled", now);
+  const key = before.concurrency_key as string | null;
+  if (key !== null) {
+    if (isLeased(status) && Number(before.lease_expires_at) > now) {
+      keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
+    } else letGo(db, key, runId, generation);
+  }
+  return toRun({ ...row, payload: before.payload! });
+}
+
+/** A worker may still be inside the run: its key is not given to another before it has noticed, or lost its lease. */
+function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
+  db.run(
+    "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
+    expiresAt,
+    key,
+    runId,
+  );
+}
+
+/** Deletes a run that has ended. See `Store.delete()`. */
+export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
+  const row = db.get(
+    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
+    runId,
+  );
+  if (row === undefined) return null;
+  const identity = toRunIdentity(row);
+  moveRun(db, identity.jobName, row.status as RunStatus, null);
+  db.facts.note([Number(row.seq), "deleted", identity.id, identity.jobName, identity.labels]);
+  db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
+  db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
+  return identity;
+}
+
+// After so many steps a purge comes to its end, so that none takes long.
+const MAX_PURGED_STEPS = 1_000;
+
+/** Deletes runs that ended long enough ago. See `Store.purge()`. */
+export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
+  trimByAge(db, now);
+  const due = Object.entries(retention).flatMap(([status, keptMs]) =>
+    db.all(
+      `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
+       ORDER BY completed_at, seq LIMIT ?`,
+      status,
+      now - keptMs,
+      limit,
+    )
+  );
+  due.sort((left, right) =>
+    Number(left.completed_at) - Number(right.completed_at) || Number(left.seq) - Number(right.seq)
+  );
+  const purged: RunIdentity[] = [];
+  let steps = 0;
+  for (const { id, recorded } of due.slice(0, limit)) {
+    steps += Number(recorded);
+    if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
+    purged.push(deleteRun(db, id as string, now)!);
+  }
+  return purged;
+}

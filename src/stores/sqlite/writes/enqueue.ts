@@ -1,0 +1,118 @@
+import { ConflictError, NotFoundError } from "../../../error.ts";
+import { coalescedFacts } from "../../../fact.ts";
+import type { Host } from "../../../host.ts";
+import type { Run } from "../../../run.ts";
+import type { Enqueued, NewRun } from "../../../store.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import { drawNumber } from "../journal/journal.ts";
+import { lineUp } from "./concurrency_keys.ts";
+import { findRetry, linkRetry } from "./retrigger.ts";
+import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
+
+/** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
+export function enqueueRuns(
+  db: SqliteDatabase,
+  runs: readonly NewRun[],
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued[] {
+  const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
+  for (const { id, retriggerOf } of runs) {
+    if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
+      throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
+    }
+    // When the call is repeated, the old run may be gone.
+    if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
+      throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
+    }
+  }
+  return runs.map((run) => enqueueRun(db, run, host, now));
+}
+
+function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+  const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
+  if (retry !== null) return retry;
+  const coalescable = findCoalescable(db, run, now);
+  const found = coalescable === null ? insertRun(db, run, host, now) : null;
+  if (found !== null) return { run: found, disposition: "created" };
+  return findRun(db, run) ?? joinRun(db, toRun(coalescable!), Number(coalescable!.seq), run);
+}
+
+function joinRun(db: SqliteDatabase, joined: Run, seq: number, request: NewRun): Enqueued {
+  db.facts.note(...coalescedFacts(seq, joined, request));
+  return { run: joined, disposition: "coalesced" };
+}
+
+/** The run that was added before by the same call, or by another with the same idempotency key. */
+function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): Enqueued | null {
+  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, id);
+  if (known !== undefined) return { run: toRun(known), disposition: "created" };
+  if (idempotencyKey === null) return null;
+  const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
+  return same === undefined ? null : { run: toRun(same), disposition: "idempotent" };
+}
+
+function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRow | null {
+  const { concurrencyKey: key, jobName: job, coalesce } = run;
+  if (key === null || coalesce === null) return null;
+  const pending = db.get(
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.place IS NOT NULL AND r.status = 'pending'
+     ORDER BY r.seq LIMIT 1`,
+    key,
+    job,
+  );
+  if (pending !== undefined || coalesce !== "active") return pending ?? null;
+  const leased = db.get(
+    `${SELECT_RUN} JOIN holdfast_keys k ON k.run_id = r.id
+     WHERE k.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ?`,
+    key,
+    job,
+    now,
+  );
+  if (leased !== undefined) return leased;
+  const waiting = db.get(
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
+    key,
+    job,
+  );
+  return waiting ?? null;
+}
+
+/** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
+function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
+  const seq = drawNumber(db);
+  const row = {
+    seq,
+    id: run.id,
+    job: run.jobName,
+    status: "pending",
+    labels: JSON.stringify(run.labels),
+    idempotency_key: run.idempotencyKey,
+    concurrency_key: run.concurrencyKey,
+    place: run.concurrencyKey === null ? "R" : "B",
+    retrigger_of: run.retriggerOf?.runId ?? null,
+    created_at: now,
+    updated_at: now,
+  };
+  const isAdded = db.run(
+    `INSERT INTO holdfast_runs
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    ...Object.values(row),
+  ) > 0;
+  if (!isAdded) return null;
+  moveRun(db, run.jobName, null, "pending");
+  db.run(
+    "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
+    seq,
+    run.payload,
+    fromInput(run.payload, run.input),
+  );
+  for (const [key, value] of Object.entries(run.labels)) {
+    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
+  }
+  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
+  if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
+  return toRun({ ...row, lease_generation: 0, payload: run.payload });
+}

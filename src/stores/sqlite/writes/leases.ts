@@ -1,0 +1,120 @@
+import type { Lease, SeenLease } from "../../../lease.ts";
+import type { Report } from "../../../report.ts";
+import type { Renewal } from "../../../store.ts";
+import { takeAway } from "./claim.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { enterLine, letGo } from "./concurrency_keys.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
+
+/** Extends leases. See `Store.renew()`. */
+export function renewLeases(
+  db: SqliteDatabase,
+  renewals: readonly Renewal[],
+  leaseMs: number,
+  now: number,
+): (number | null)[] {
+  return renewals.map(({ lease, reports }) => {
+    const added = findNewReports(db, lease, reports);
+    const row = db.get(
+      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
+       WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, lease_expires_at`,
+      now + leaseMs,
+      now,
+      added.progress,
+      added.lastNo,
+      lease.runId,
+      lease.generation,
+    );
+    if (row === undefined) return null;
+    noteReports(db, lease, Number(row.seq), added);
+    return Number(row.lease_expires_at);
+  });
+}
+
+/** Releases a lease. See `Store.release()`. */
+export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly Report[], now: number): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  db.held.forget(runId);
+  const added = findNewReports(db, lease, reports);
+  const row = db.get(
+    `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
+       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
+    now,
+    added.progress,
+    added.lastNo,
+    runId,
+    generation,
+  );
+  if (row !== undefined) {
+    noteReports(db, lease, Number(row.seq), added);
+    moveRun(db, row.job as string, "running", "pending");
+    enterLine(db, Number(row.seq), key);
+    if (key !== null) letGo(db, key, runId, generation);
+  } else {
+    letGoAfterCancel(db, lease, null);
+  }
+}
+
+/**
+ * Frees the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
+ * without an end.
+ *
+ * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ */
+function letGoAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  if (key === null) return;
+  const kept = db.get(
+    `SELECT 1 FROM holdfast_keys
+     WHERE concurrency_key = ? AND run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)`,
+    key,
+    runId,
+    generation,
+    expiresAt,
+  );
+  if (kept !== undefined) letGo(db, key, runId, generation);
+}
+
+/** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
+export function readLeases(db: SqliteDatabase): SeenLease[] {
+  const rows = db.all(
+    `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
+     FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
+     UNION ALL SELECT run_id, generation, concurrency_key, expires_at, NULL
+     FROM holdfast_keys WHERE expires_at IS NOT NULL`,
+  );
+  return rows.map((row) => ({
+    runId: row.id as string,
+    generation: Number(row.generation),
+    concurrencyKey: row.concurrency_key as string | null,
+    expiresAt: Number(row.expires_at),
+    leaseMs: row.lease_ms === null ? null : Number(row.lease_ms),
+  }));
+}
+
+/** Which leases are no longer current. See `Store.getLostLeases()`. */
+export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Lease[] {
+  return leases.filter(({ runId, generation }) =>
+    db.get(
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
+      runId,
+      generation,
+    ) === undefined
+  );
+}
+
+/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
+export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
+  for (const lease of leases) {
+    const row = db.get(
+      "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
+      lease.runId,
+      lease.generation,
+      lease.expiresAt,
+    );
+    if (row !== undefined) takeAway(db, row, Infinity, now);
+    else letGoAfterCancel(db, lease, lease.expiresAt);
+  }
+}

@@ -1,0 +1,23 @@
+import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../../log.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** Keeps log lines. See `Store.appendLogs()`. */
+export function appendLines(db: SqliteDatabase, entries: readonly NewLogEntry[]): void {
+  for (const { id, runId, stepName, level, message, data, writtenAt } of entries.map(fitLine)) {
+    const added = db.get(
+      `INSERT INTO holdfast_logs (id, run_seq, no, step_name, level, message, data, written_at)
+       SELECT ?, r.seq, coalesce((SELECT max(no) FROM holdfast_logs l WHERE l.run_seq = r.seq), 0) + 1, ?, ?, ?, ?, ?
+       FROM holdfast_runs r WHERE r.id = ? ON CONFLICT DO NOTHING RETURNING run_seq, no`,
+      id,
+      stepName,
+      level,
+      message,
+      data,
+      writtenAt,
+      runId,
+    );
+    if (added === undefined || Number(added.no) <= MAX_LOG_LINES + 1) continue;
+    // The last one that is dropped stays, for the line that says so.
+    db.run("DELETE FROM holdfast_logs WHERE run_seq = ? AND no < ?", added.run_seq!, Number(added.no) - MAX_LOG_LINES);
+  }
+}

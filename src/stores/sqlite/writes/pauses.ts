@@ -1,0 +1,226 @@
+import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts";
+import { decode, isSameJson, type Json, type JsonText } from "../../../json.ts";
+import type { Lease } from "../../../lease.ts";
+import type { RunIdentity } from "../../../run.ts";
+import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
+import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import { enterLine, letGo } from "./concurrency_keys.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
+import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
+
+/** Prepares pauses and, if it is asked for and none of them is over, parks the run. See `Store.pause()`. */
+export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
+  const reports = findNewReports(db, lease, request.reports);
+  const run = db.get(
+    `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
+    now,
+    reports.progress,
+    reports.lastNo,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) return answerAgain(db, lease, request, now);
+
+  const runSeq = Number(run.seq);
+  noteReports(db, lease, runSeq, reports);
+  for (const pause of request.pauses) insertPause(db, runSeq, pause, now);
+  commitDeadlines(db, runSeq, now);
+  const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!);
+  const pauses = rows.map(toPauseRecord);
+  const isOver = pauses.some(({ resolution }) => resolution !== null) ||
+    (request.retryAt !== null && request.retryAt <= now);
+  const result = { pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  if (!request.park || isOver) return { parked: false, ...result };
+
+  const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
+  db.run(
+    `UPDATE holdfast_runs SET status = 'waiting', timer_at = ?, lease_owner = NULL, lease_expires_at = NULL,
+       abandonments = 0 WHERE seq = ?`,
+    instants.length === 0 ? null : Math.min(...instants),
+    runSeq,
+  );
+  moveRun(db, run.job as string, "running", "waiting");
+  for (const { waitId, name, deadlineAt } of [...rows.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
+    db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
+  }
+  db.held.forget(lease.runId);
+  db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
+  for (const pause of pauses) {
+    db.run(
+      "UPDATE holdfast_pauses SET awaited = 1, suspended_at = coalesce(suspended_at, ?) WHERE id = ?",
+      now,
+      pause.id,
+    );
+  }
+  if (lease.concurrencyKey !== null && request.retryAt === null) {
+    letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+  }
+  return { parked: true, ...result };
+}
+
+/** The steps of a run that are between two attempts, as it waits for the next ones. */
+export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<number>[] {
+  return db.all(
+    "SELECT name, retry_at FROM holdfast_steps WHERE run_seq = ? AND status = 'retrying' ORDER BY position, seq",
+    runSeq,
+  ).map(toAwaitedRetry);
+}
+
+/** A call that is repeated after it parked the run gets its answer once more. */
+function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
+  const run = db.get(
+    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'waiting'",
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined || !request.park) throw new LeaseLostError(lease);
+  const pauses = request.pauses.map((pause) => {
+    const row = findPause(db, Number(run.seq), pause);
+    if (row === undefined) throw new LeaseLostError(lease);
+    return toPauseRecord(row);
+  });
+  return { parked: true, pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+}
+
+function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
+  const added = db.run(
+    `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at)
+     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?) ON CONFLICT DO NOTHING`,
+    pause.id,
+    runSeq,
+    pause.kind,
+    pause.name,
+    pause.metadata,
+    now,
+    deadlineAt(pause.deadline, now),
+  );
+  if (pause.prepared && added > 0) {
+    db.run("UPDATE holdfast_pauses SET prepared_no = ? WHERE id = ?", nextRecordedNo(db, runSeq), pause.id);
+  }
+}
+
+function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteRow | undefined {
+  return db.get(
+    "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND kind = ? AND name = ?",
+    runSeq,
+    pause.kind,
+    pause.name,
+  );
+}
+
+/**
+ * Commits the timeouts of a run's pauses whose deadline has passed: whoever looks first does it.
+ *
+ * @returns Whether the run waited for one of them when it last parked.
+ */
+export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
+  const passed = db.all(
+    `SELECT seq, awaited FROM holdfast_pauses
+     WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
+    runSeq,
+    now,
+  );
+  for (const { seq } of passed) {
+    db.run(
+      `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = deadline_at,
+         recorded_no = ? WHERE seq = ?`,
+      nextRecordedNo(db, runSeq),
+      seq!,
+    );
+  }
+  return passed.some(({ awaited }) => awaited === 1);
+}
+
+/** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
+export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
+  const row = db.get("UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded", runSeq);
+  return Number(row!.recorded);
+}
+
+/** Makes a waiting run due, if it is not so already. */
+export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
+  const run = db.get(
+    `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
+     WHERE seq = ? AND status = 'waiting' AND place IS NULL RETURNING concurrency_key`,
+    now,
+    runSeq,
+  );
+  if (run !== undefined) enterLine(db, runSeq, run.concurrency_key as string | null);
+}
+
+/** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
+export function closePauses(
+  db: SqliteDatabase,
+  runSeq: number,
+  status: "closed" | "cancelled",
+  now: number,
+): void {
+  commitDeadlines(db, runSeq, now);
+  db.run(
+    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending'",
+    status,
+    runSeq,
+  );
+}
+
+/** Notes when a worker first took a run up again after the pauses that it waited on were over. */
+export function noteResumption(db: SqliteDatabase, runSeq: number, now: number): void {
+  db.run(
+    `UPDATE holdfast_pauses SET first_resumed_at = ?
+     WHERE run_seq = ? AND awaited = 1 AND status = 'resolved' AND first_resumed_at IS NULL`,
+    now,
+    runSeq,
+  );
+}
+
+/** What became of a signal. A deadline that it found passed is committed, so `expired` is no exception here. */
+export type Delivery = { outcome: SignalOutcome } | { expired: true };
+
+/** Ends a wait by a signal, or says why it cannot be. See `Store.signal()`. */
+export function deliver(
+  db: SqliteDatabase,
+  waitId: string,
+  signal: Signal,
+  payload: JsonText,
+  now: number,
+): Delivery {
+  const row = db.get(
+    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
+     WHERE p.id = ? AND p.kind = 'wait'`,
+    waitId,
+  );
+  if (row === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
+  const run = toRunIdentity({ ...row, id: row.run_id! });
+  if (row.outcome === "signal") return { outcome: repeatedSignal(row, run, signal) };
+  if (row.outcome === "timeout") return { expired: true };
+  if (row.status !== "pending") {
+    throw new ConflictError(`Cannot signal wait "${waitId}": it is ${row.status}`);
+  }
+  const runSeq = Number(row.run_seq);
+  // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
+  const isAwaitedOver = commitDeadlines(db, runSeq, now);
+  if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
+  if (row.deadline_at !== null && Number(row.deadline_at) <= now) return { expired: true };
+  const accepted = db.get(
+    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?,
+       resolved_at = ?, recorded_no = ? WHERE id = ? RETURNING *`,
+    payload,
+    signal.signalId,
+    now,
+    nextRecordedNo(db, runSeq),
+    waitId,
+  )!;
+  return { outcome: { wait: toWait(run.id, accepted), disposition: "accepted", run } };
+}
+
+function repeatedSignal(row: SqliteRow, run: RunIdentity, signal: Signal): SignalOutcome {
+  const isSame = row.signal_id === signal.signalId &&
+    isSameJson(decode(row.payload as JsonText) as Json, signal.payload);
+  if (!isSame) throw new ConflictError(`Cannot signal wait "${row.id}": another signal came first`);
+  // The receipt as it was first given: nobody had taken the run up again by then.
+  const wait = toWait(run.id, { ...row, first_resumed_at: null });
+  return { wait, disposition: "duplicate", run };
+}

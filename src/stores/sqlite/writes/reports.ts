@@ -1,0 +1,53 @@
+import { toFact } from "../../../fact.ts";
+import type { JsonText } from "../../../json.ts";
+import type { Lease } from "../../../lease.ts";
+import { latestProgress, type Report } from "../../../report.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** The reports of a write that are new under its lease. */
+export interface NewReports {
+  /** Those that no earlier write has kept. */
+  reports: readonly Report[];
+  /** The latest progress among them. */
+  progress: JsonText | null;
+  /** The number of the last one; 0: there is none. */
+  lastNo: number;
+}
+
+/** What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and `lastNo`. */
+export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
+
+/** No new reports. */
+export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 };
+
+/** Which reports are new, if those up to a number are known. They are in the order of their numbers. */
+export function newReports(reports: readonly Report[], knownNo: number): NewReports {
+  const lastNo = reports.at(-1)?.no ?? 0;
+  if (lastNo <= knownNo) return NO_REPORTS;
+  const added = reports[0]!.no > knownNo ? reports : reports.filter(({ no }) => no > knownNo);
+  const progress = latestProgress(added);
+  return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo };
+}
+
+/** Which reports are new under a lease; of a lease that is lost none are. */
+export function findNewReports(
+  db: SqliteDatabase,
+  { runId, generation }: Lease,
+  reports: readonly Report[],
+): NewReports {
+  if (reports.length === 0) return NO_REPORTS;
+  const run = db.get(
+    "SELECT last_report_no FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
+    runId,
+    generation,
+  );
+  return run === undefined ? NO_REPORTS : newReports(reports, Number(run.last_report_no));
+}
+
+/** Notes the new reports of a write that has kept them. */
+export function noteReports(db: SqliteDatabase, lease: Lease, runSeq: number, { reports, lastNo }: NewReports): void {
+  if (reports.length === 0) return;
+  db.facts.note(...reports.map((report) => toFact(runSeq, report)));
+  const held = db.held.find(lease);
+  if (held !== undefined) held.lastReportNo = lastNo;
+}

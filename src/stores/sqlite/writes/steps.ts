@@ -1,0 +1,166 @@
+import { LeaseLostError } from "../../../error.ts";
+import { stepFacts, toFact } from "../../../fact.ts";
+import type { Lease } from "../../../lease.ts";
+import type { Report } from "../../../report.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import type { HeldRun } from "./lease_cache.ts";
+import { drawNumber, drawUnlessFirst, NEXT_NUMBER, Told } from "../journal/journal.ts";
+import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./reports.ts";
+import { toHeldRun } from "../rows.ts";
+
+/** Records how an attempt at a step ended. See `Store.saveStep()`. */
+export function recordStep(
+  db: SqliteDatabase,
+  lease: Lease,
+  step: StepWrite,
+  reports: readonly Report[],
+  now: number,
+): SavedStep {
+  const { run, added } = countRecord(db, lease, reports, now);
+  const { result } = step;
+  const failure = result.status === "completed" ? null : result.failure;
+  const retryAt = result.status === "retrying" ? now + result.delayMs : null;
+  const told = toldOf(db, run.seq, step, added.reports);
+  const number = drawUnlessFirst(db);
+  const isRecorded = db.run(
+    number === null ? INSERT_WITH_NEXT_NUMBER : INSERT_STEP,
+    ...(number === null ? [] : [number]),
+    told,
+    run.seq,
+    step.name,
+    step.index,
+    result.status,
+    result.status === "completed" ? result.output : null,
+    failure === null ? null : JSON.stringify(failure),
+    step.attempts,
+    retryAt,
+    run.recorded,
+    startedAt(step, now),
+    result.status === "retrying" ? null : now,
+  ) > 0;
+  if (isRecorded) {
+    if (told === Told.no) {
+      db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
+    }
+    return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
+  }
+  db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
+  db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
+  db.held.forget(lease.runId);
+  const earlier = db.get(
+    "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
+    run.seq,
+    step.name,
+  )!;
+  return {
+    recordedNo: Number(earlier.recorded_no),
+    retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
+  };
+}
+
+const INSERT_STEP = insertStep("?");
+const INSERT_WITH_NEXT_NUMBER = insertStep(NEXT_NUMBER);
+
+function insertStep(number: string): string {
+  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  return `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
+     retry_at, recorded_no, started_at, completed_at)
+   VALUES (${number}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+   ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
+     failure = excluded.failure, attempts = excluded.attempts,
+     retry_at = excluded.retry_at, recorded_no = excluded.recorded_no, completed_at = excluded.completed_at
+   WHERE status = 'retrying' AND excluded.attempts > attempts`;
+}
+
+/**
+ * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of this
+ * step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
+ */
+function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
+  const { name, attempts, result } = step;
+  // A step that was tried before has its row already.
+  if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return Told.no;
+  const start = reports[0];
+  if (start === undefined) return Told.end;
+  const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;
+  return isOwn && reports.length === 1 ? Told.whole : Told.no;
+}
+
+/** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
+function countRecord(
+  db: SqliteDatabase,
+  lease: Lease,
+  reports: readonly Report[],
+  now: number,
+): { run: HeldRun; added: NewReports } {
+  const held = db.held.find(lease);
+  if (held !== undefined) {
+    const added = newReports(reports, held.lastReportNo);
+    const lastReportNo = Math.max(held.lastReportNo, added.lastNo);
+    const isCounted = db.run(
+      `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress),
+         last_report_no = ?
+       WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ? AND last_report_no = ?`,
+      held.recorded + 1,
+      now,
+      added.progress,
+      lastReportNo,
+      held.seq,
+      lease.generation,
+      held.recorded,
+      held.lastReportNo,
+    ) > 0;
+    if (isCounted) {
+      held.recorded += 1;
+      held.lastReportNo = lastReportNo;
+      return { run: held, added };
+    }
+  }
+  const added = findNewReports(db, lease, reports);
+  const run = db.get(
+    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
+     WHERE id = ? AND lease_generation = ? AND status = 'running'
+     RETURNING seq, job, lease_generation, recorded, last_report_no`,
+    now,
+    added.progress,
+    added.lastNo,
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) {
+    db.held.forget(lease.runId);
+    throw new LeaseLostError(lease);
+  }
+  const known = toHeldRun(run);
+  db.held.note(lease.runId, known);
+  return { run: known, added };
+}
+
+/**
+ * Records a step as cancelled that is being executed. One between two attempts is only noted: it is recorded with all others
+ * that are.
+ */
+export function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
+  const isRecorded = db.run(
+    `INSERT INTO holdfast_steps
+       (seq, run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
+     VALUES (?, ?, ?, ?, 'cancelled', ?, 0, ?, ?)
+     ON CONFLICT (run_seq, name) DO NOTHING`,
+    drawNumber(db),
+    runSeq,
+    step.name,
+    step.index,
+    step.attempts,
+    startedAt(step, now),
+    now,
+  ) > 0;
+  if (isRecorded || isRetrying(db, runSeq, step.name)) {
+    db.facts.note([runSeq, "step_cancelled", step.name, step.index]);
+  }
+}
+
+function isRetrying(db: SqliteDatabase, runSeq: number, name: string): boolean {
+  const sql = "SELECT 1 FROM holdfast_steps WHERE run_seq = ? AND name = ? AND status = 'retrying'";
+  return db.get(sql, runSeq, name) !== undefined;
+}

@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import type { Follower } from "../../src/events/follower.ts";
+import { Hub } from "../../src/events/hub.ts";
+import { FactEvents } from "../../src/events/fact_events.ts";
+import { JournalReader } from "../../src/events/journal_reader.ts";
+import type { RunEvent } from "../../src/event.ts";
+import type { Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { aRun } from "../support/fixtures.ts";
+import { withCalls } from "../support/with_calls.ts";
+
+class AFollower implements Follower {
+  readonly events: RunEvent[] = [];
+  readonly ending = new AbortController();
+  readonly abortSignal = this.ending.signal;
+  error: Error | undefined;
+  constructor(readonly runSeq: number | null = null) {}
+  follows = () => true;
+  next = (event: RunEvent) => void this.events.push(event);
+  reach = () => {};
+  end = (error?: Error) => {
+    this.error = error;
+    this.ending.abort();
+  };
+  ready = () => Promise.resolve();
+}
+
+function aReader(calls: (store: MemoryStore) => Partial<Store> = () => ({})) {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const deps = { store: withCalls(store, calls(store)), host, hub: new Hub(host), migrate: () => Promise.resolve() };
+  return { host, store, deps, reader: new JournalReader(deps) };
+}
+
+Deno.test("FactEvents knows all runs of a page, though another page is read meanwhile", async () => {
+  let asking = Promise.resolve();
+  const { store, deps } = aReader((store) => ({
+    getRunIdentities: async (runs) => {
+      await asking;
+      return await store.getRunIdentities(runs);
+    },
+  }));
+  for (const count of [599, 1, 600]) await store.enqueue(Array.from({ length: count }, () => aRun()));
+  const { rows } = (await store.readJournal(0, 1_000_000))!;
+  const events = new FactEvents(deps);
+  const countEvents = async (from: number, to: number) => {
+    const follower = new AFollower();
+    const receivers = { ofRun: () => [], ofLists: [{ follower, after: 0 }] };
+    await events.publish(rows.slice(from, to), receivers, () => Promise.resolve(), follower.abortSignal);
+    return follower.events.length;
+  };
+  await countEvents(0, 1);
+  const answer = Promise.withResolvers<void>();
+  asking = answer.promise;
+
+  const counts = Promise.all([countEvents(0, 2), countEvents(2, 3)]);
+  answer.resolve();
+
+  assert.deepEqual(await counts, [600, 600]);
+});
+
+Deno.test("JournalReader publishes to a follower though an earlier one of the run is detached twice", async () => {
+  const { host, store, reader } = aReader();
+  const run = aRun();
+  await store.enqueue([run]);
+  const place = (await store.findCursor(null))!;
+  const detachEarlier = reader.attach(new AFollower(1), place);
+  detachEarlier();
+  const follower = new AFollower(1);
+  const detach = reader.attach(follower, place);
+  detachEarlier();
+
+  await store.cancel(run.id, "request", null);
+  host.advance(20);
+  await host.settle();
+
+  assert.deepEqual(follower.events.map(({ type }) => type), ["run:cancel"]);
+  detach();
+  assert.equal(host.timerCount, 0);
+});

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { PendingReports } from "../../src/execution/pending_reports.ts";
+import { toFact } from "../../src/fact.ts";
+import { latestProgress, type Report } from "../../src/report.ts";
+
+function someReports() {
+  const reports = new PendingReports();
+  const progress = (current: number) => reports.add({ kind: "progress", progress: { current } }, 0);
+  const log = (message: string) => reports.add({ kind: "log", stepName: null, level: "info", message, data: null }, 0);
+  return { reports, progress, log };
+}
+
+function describe(report: Report): string {
+  if (report.kind === "progress") return `progress ${report.progress.current}`;
+  return report.kind === "log" ? report.message.slice(0, 40) : report.stepName;
+}
+
+Deno.test("PendingReports sends what was not kept, numbered in its order", () => {
+  const { reports, progress, log } = someReports();
+  progress(1);
+  log("one");
+  reports.add({ kind: "start", stepName: "work", stepIndex: 0, attempt: 1 }, 0);
+
+  const sent = reports.send();
+
+  assert.deepEqual(sent.map(describe), ["progress 1", "one", "work"]);
+  assert.deepEqual(sent.map(({ no }) => no), [1, 2, 3]);
+});
+
+Deno.test("PendingReports sends again what a write did not keep, with the same numbers", () => {
+  const { reports, progress } = someReports();
+  progress(1);
+  const first = reports.send();
+  progress(2);
+
+  const second = reports.send();
+  reports.noteKept(first);
+  const third = reports.send();
+  reports.noteKept(second);
+
+  assert.deepEqual([first, second, third].map((sent) => sent.map(({ no }) => no)), [[1], [1, 2], [2]]);
+  assert.equal(reports.isEmpty, true);
+});
+
+Deno.test("PendingReports keeps 64 reports of progress, then the latest", () => {
+  const { reports, progress } = someReports();
+
+  for (let n = 1; n <= 10_000; n++) progress(n);
+
+  const sent = reports.send();
+  assert.equal(sent.length, 64);
+  assert.deepEqual([sent[0], sent[62], sent[63]].map((report) => describe(report!)), [
+    "progress 1",
+    "progress 63",
+    "progress 10000",
+  ]);
+  assert.deepEqual(latestProgress(sent), { current: 10_000 });
+});
+
+Deno.test("PendingReports leaves alone what a write that is under way has", () => {
+  const { reports, progress } = someReports();
+  for (let n = 1; n <= 64; n++) progress(n);
+  const sent = [...reports.send()];
+
+  for (const n of [65, 66]) progress(n);
+  const after = reports.send();
+
+  assert.deepEqual(after.slice(0, 64), sent);
+  assert.deepEqual(after.slice(64).map(describe), ["progress 66"]);
+});
+
+Deno.test("PendingReports keeps 256 KiB of log lines, and one that says how many were left out", () => {
+  const { reports, progress, log } = someReports();
+
+  for (let n = 0; n < 1_000; n++) {
+    log(`${n} ${"x".repeat(8_000)}`);
+    progress(n);
+  }
+
+  const lines = reports.send().filter(({ kind }) => kind === "log");
+  assert.ok(lines.length >= 32 && lines.length <= 34, `${lines.length} lines`);
+  const left = 1_000 - (lines.length - 1);
+  assert.equal(describe(lines.at(-1)!), `Log lines were left out of the event str`);
+  assert.deepEqual(lines.at(-1)!.kind === "log" && lines.at(-1), { ...lines.at(-1), data: { leftOut: left } });
+});
+
+Deno.test("PendingReports takes log lines again when earlier ones were kept, while others wait", () => {
+  const { reports, log } = someReports();
+  for (let n = 0; n < 100; n++) log("x".repeat(8_000));
+  const first = reports.send();
+  log("y".repeat(8_000)); // is left out
+
+  reports.noteKept(first);
+  log("z");
+
+  const kinds = reports.send().map((report) => describe(report)[0]);
+  assert.deepEqual(kinds, ["L", "z"]);
+});
+
+Deno.test("PendingReports keeps 256 KiB of short lines, too, and takes no longer for each of many", () => {
+  const { reports, log } = someReports();
+  const startedAt = performance.now();
+
+  for (let n = 0; n < 100_000; n++) log("x");
+
+  const sent = reports.send();
+  assert.ok(performance.now() - startedAt < 2_000);
+  assert.ok(JSON.stringify(sent.map((report) => toFact(1_000, report))).length < 300_000, `${sent.length} lines`);
+  assert.deepEqual(sent.at(-1)!.kind === "log" && sent.at(-1)!.no, 100_000);
+});

@@ -1,0 +1,389 @@
+import assert from "node:assert/strict";
+import { StoreError } from "../../../src/error.ts";
+import { hasWholeRun } from "../../../src/http/streams/resume.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { formatCursor } from "../../../src/journal.ts";
+import { defineJob, type StepContext } from "../../../src/job.ts";
+import { aLogged, aStart } from "../../support/fixtures.ts";
+import { EventReader } from "../../support/event_reader.ts";
+import { anything, claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http.ts";
+import { withCalls } from "../../support/with_calls.ts";
+
+const EVENT_STREAM = { accept: "text/event-stream" };
+
+async function respond({ handler }: Pick<Service, "handler">, path: string, lastId?: string): Promise<Response> {
+  const headers = lastId === undefined ? EVENT_STREAM : { ...EVENT_STREAM, "last-event-id": lastId };
+  return await handler.fetch(aRequest("GET", path, { headers }));
+}
+
+/** Follows as an `EventSource` does: with the last id, once there is one. */
+async function follow(service: Pick<Service, "handler">, path: string, lastId?: string): Promise<EventReader> {
+  return new EventReader(await respond(service, path, lastId));
+}
+
+forEachStore("event streams send an id after the events of each commit, as a message of its own", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe");
+  await context.host.settle();
+
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+
+  assert.deepEqual(reader.types, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+  assert.deepEqual(reader.ids.map(({ after }) => after), [0, 1, 3, 4]);
+  for (const { id } of reader.ids) assert.match(id, /^\d+-[0-9a-z]+$/);
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`);
+  await ofRun.ended;
+  assert.deepEqual(ofRun.ids.map(({ after }) => after), [1]);
+});
+
+forEachStore("clients that do not ask for an event stream are sent no ids", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  const paths = ["/runs/subscribe", `/subscribe?runId=${id}`];
+  const responses = await Promise.all(
+    [...paths, ...paths].map((path, at) =>
+      service.handler.fetch(aRequest("GET", path, { headers: at < 2 ? {} : { accept: "*/*" } }))
+    ),
+  );
+  const readers = responses.map((response) => new EventReader(response));
+
+  await service.engine.runUntilIdle();
+  await pass(context.host, 16_000, 1_000);
+
+  assert.ok(readers.every(({ events }) => events.length >= 3));
+  assert.deepEqual(readers.map(({ ids }) => ids), [[], [], [], []]);
+  for (const reader of readers) await reader.leave();
+});
+
+forEachStore("GET /runs/subscribe goes on after Last-Event-ID, in any process", async (context) => {
+  await using here = aService({}, context);
+  await using there = aService({}, context);
+  const whole = await follow(here, "/runs/subscribe?label.org=a");
+  const first = await follow(here, "/runs/subscribe?label.org=a");
+  await context.host.settle();
+  await here.engine.trigger("echo", 1, { labels: { org: "a" } });
+  await context.host.settle();
+  await first.leave();
+  await here.engine.trigger("echo", 2, { labels: { org: "b" } });
+  await here.engine.trigger("approval", 3, { labels: { org: "a" } });
+  await here.engine.runUntilIdle();
+
+  await using second = await follow(there, "/runs/subscribe?label.org=a", first.lastId);
+  await context.host.settle();
+  await here.engine.trigger("fail", 4, { labels: { org: "a" } });
+  await there.engine.runUntilIdle();
+  await pass(context.host, 100, 20);
+
+  assert.deepEqual([...first.events, ...second.events], whole.events);
+  assert.deepEqual([second.gaps, whole.events.length], [0, 3 * 4]);
+  await whole.leave();
+});
+
+forEachStore("GET /subscribe goes on after the id in a header or in the query", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  const path = `/subscribe?runId=${id}`;
+  const first = await follow(service, path);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+  await first.leave();
+  await service.engine.cancel(id);
+
+  await using inHeader = await follow(service, path, first.lastId);
+  const inQuery = new EventReader(
+    await service.handler.fetch(aRequest("GET", `${path}&lastEventId=${first.lastId}`)),
+  );
+  await Promise.all([inHeader.ended, inQuery.ended]);
+
+  assert.deepEqual(first.types, ["run:leased", "run:start", "run:waiting"]);
+  assert.deepEqual(inHeader.types, ["run:cancel"]);
+  assert.deepEqual(inQuery.events, inHeader.events);
+  assert.deepEqual([inHeader.ids.length, inQuery.ids.length], [1, 1]);
+});
+
+forEachStore("GET /subscribe answers 204 to a client that has the last event of the run", async (context) => {
+  await using service = aService({}, context);
+  for (const [job, last] of [["echo", "run:complete"], ["fail", "run:fail"], ["approval", "run:cancel"]] as const) {
+    const { id } = await service.engine.trigger(job, 1);
+    const path = `/subscribe?runId=${id}`;
+    await using reader = await follow(service, path);
+    await service.engine.runUntilIdle();
+    if (job === "approval") await service.engine.cancel(id);
+    await reader.ended;
+    await service.engine.trigger("echo", "something else");
+
+    const again = await respond(service, path, reader.lastId);
+    const before = await follow(service, path, reader.ids.at(-2)!.id);
+    await before.ended;
+
+    assert.deepEqual([again.status, await again.text()], [204, ""]);
+    assert.deepEqual([before.types, before.gaps], [[last], 0]);
+  }
+});
+
+forEachStore("event streams begin anew after an unknown id, and say that events are missing", async (context) => {
+  const { store } = context;
+  // The journal is another one, in which the positions are the same.
+  const forgetful = withCalls(store, {
+    findCursor: (cursor) => cursor === null ? store.findCursor(null) : Promise.resolve(null),
+  });
+  await using service = aService({}, { ...context, store: forgetful });
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`, "2-abc");
+  await using ofList = await follow(service, "/runs/subscribe", "2-abc");
+  await context.host.settle();
+  await service.engine.cancel(id);
+  await ofRun.ended;
+  await context.host.settle();
+
+  assert.deepEqual([ofRun.gaps, ofRun.types], [1, ["run:waiting", "run:cancel"]]);
+  assert.deepEqual([ofList.gaps, ofList.types], [1, ["run:cancel"]]);
+});
+
+forEachStore("event streams take an id that is none for no id", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  for (const bad of ["", "1", "-1-a", "1-", "1-A!", "x".repeat(41), `${"9".repeat(16)}-a`, "1-a\u00e4"]) {
+    await using reader = await follow(service, `/subscribe?runId=${id}&lastEventId=${encodeURIComponent(bad)}`);
+    await context.host.settle();
+
+    assert.deepEqual([reader.gaps, reader.types], [0, ["run:waiting"]], bad);
+  }
+});
+
+forEachStore("an id that lies beyond the end of the journal, or has another instant, is unknown", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe");
+  await service.engine.trigger("echo", 1);
+  await context.host.settle();
+  const [position, at] = reader.lastId.split("-") as [string, string];
+
+  for (const id of [`${Number(position) + 1}-${at}`, `${position}-${at}0`]) {
+    await using other = await follow(service, "/runs/subscribe", id);
+    await context.host.settle();
+
+    assert.equal(other.gaps, 1);
+  }
+});
+
+forEachStore("keep-alives bring ids, so that a filter that matches little does not fall behind", async (context) => {
+  await using service = aService({}, context);
+  await using reader = await follow(service, "/runs/subscribe?label.org=nobody");
+  await context.host.settle();
+  await service.engine.trigger("echo", 1);
+  await context.host.settle();
+
+  await pass(context.host, 15_000, 1_000);
+
+  const end = (await context.store.findCursor(null))!;
+  assert.deepEqual(reader.ids.slice(1), [{ id: `${end.position}-${end.at.toString(36)}`, after: 0 }]);
+});
+
+forEachStore("a resumed stream of a running run begins with the latest progress if none follows", async (context) => {
+  await using service = aService({ sseThrottleMs: 60_000 }, context);
+  const { id } = await service.engine.trigger("echo", 1);
+  const { lease } = await claimOne(context.store, "echo");
+  const progress = (no: number, current: number) => ({ kind: "progress" as const, no, at: 0, progress: { current } });
+  await using first = await follow(service, `/subscribe?runId=${id}`);
+  await context.host.settle();
+  await context.store.renew([{ lease, reports: [progress(1, 1), progress(2, 2)] }], 30_000);
+  await pass(context.host, 40, 20);
+
+  await using second = await follow(service, `/subscribe?runId=${id}`, first.lastId);
+  await context.host.settle();
+  await context.store.renew([{ lease, reports: [aStart({ no: 3 })] }], 30_000);
+  await pass(context.host, 40, 20);
+
+  const shown = (reader: EventReader) =>
+    reader.events.map((event) => event.type === "run:progress" ? event.progress.current : event.type);
+  assert.deepEqual(shown(first), ["run:leased", "run:start", 1, "step:start"]); // 2 is held back
+  assert.deepEqual(shown(second), [2, "step:start"]);
+});
+
+forEachStore("a resumed stream is authorised anew, and what it missed passes its filter", async (context) => {
+  let tenant = "a";
+  await using service = aService({
+    auth: {
+      authenticate: () => tenant,
+      scopeRuns: (org, filter) => ({ ...filter, labels: { org } }),
+      onRunAccess: (org, run) => {
+        if (run.labels.org !== org) throw new Response("no", { status: 403 });
+      },
+    },
+  }, context);
+  const first = await follow(service, "/runs/subscribe");
+  const { id } = await service.engine.trigger("approval", 1, { labels: { org: "a" } });
+  await context.host.settle();
+  await first.leave();
+  await service.engine.trigger("approval", 2, { labels: { org: "a" } });
+  const { id: foreign } = await service.engine.trigger("approval", 3, { labels: { org: "b" } });
+  tenant = "b";
+
+  await using second = await follow(service, "/runs/subscribe", first.lastId);
+  await context.host.settle();
+  const ofRun = await respond(service, `/subscribe?runId=${id}`, first.lastId);
+
+  assert.deepEqual(second.events.map(({ runId }) => runId), [foreign]);
+  assert.equal(ofRun.status, 403);
+});
+
+forEachStore("a stream whose reader is slow is closed, and its client loses nothing by it", async (context) => {
+  await using service = aService({}, context);
+  const response = await respond(service, "/runs/subscribe");
+  const reader = response.body!.getReader();
+  let text = new TextDecoder().decode((await reader.read()).value);
+  const outputs = Array.from({ length: 8 }, (_, n) => `${n}`.repeat(100_000));
+  for (const output of outputs) await service.engine.trigger("echo", output);
+  await service.engine.runUntilIdle();
+  await context.host.settle();
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    text += new TextDecoder().decode(chunk.value);
+  }
+  const [lastId] = [...text.matchAll(/^id: (.*)$/gm)].map(([, id]) => id!).slice(-1);
+
+  await using next = await follow(service, "/runs/subscribe", lastId!);
+  await context.host.settle(100);
+
+  const shown = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!)).concat(next.events);
+  const complete = shown.filter(({ type }) => type === "run:complete").map(({ output }) => output.length);
+  assert.deepEqual(complete, outputs.map(({ length }) => length));
+  assert.ok(!text.includes("run:complete"), "the first stream was closed");
+});
+
+Deno.test("event streams end when the journal was trimmed before they read it, and their clients begin anew", async () => {
+  const store = new MemoryStore();
+  let isTrimmed = false;
+  const trimmed = withCalls(store, {
+    readJournal: (after, length) => isTrimmed ? Promise.resolve(null) : store.readJournal(after, length),
+  });
+  await using service = aService({}, { store: trimmed, host: aService().host });
+  const reader = await follow(service, "/runs/subscribe");
+  await service.host.settle();
+
+  isTrimmed = true;
+  await service.engine.trigger("echo", 1);
+  await reader.ended;
+
+  assert.deepEqual(reader.types, []);
+});
+
+forEachStore(
+  "a client that reads is sent any number of events of one commit, live and when it resumes",
+  async (context) => {
+    await using service = aService({}, context);
+    const labels = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`key${n}`, "v".repeat(255)]));
+    const { id } = await service.engine.trigger("echo", 1);
+    const { id: labelled } = await service.engine.trigger("echo", 2, { labels });
+    const leases = [(await claimOne(context.store, "echo")).lease, (await claimOne(context.store, "echo")).lease];
+    const [place] = [await context.store.findCursor(null)];
+    const readers = await Promise.all([id, labelled].map((runId) => follow(service, `/subscribe?runId=${runId}`)));
+    await context.host.settle();
+
+    const lines = Array.from({ length: 3_000 }, (_, n) => aLogged({ message: `line ${n}`, no: n + 1 }));
+    await context.store.renew(leases.map((lease) => ({ lease, reports: lines })), 30_000);
+    await pass(context.host, 40, 20);
+    await context.host.settle(1_000);
+    const resumed = await Promise.all(
+      [id, labelled].map((runId) => follow(service, `/subscribe?runId=${runId}`, formatCursor(place!))),
+    );
+    await context.host.settle(1_000);
+
+    assert.deepEqual(readers[0]!.events.length, 2 + 3_000);
+    assert.deepEqual(resumed.map(({ events }) => events.length), [3_000, 3_000]);
+    for (const reader of [...readers, ...resumed]) await reader.leave();
+  },
+);
+
+forEachStore("a run that waits for any number of signals is shown to a client that reads", async (context) => {
+  const fanOut = defineJob({
+    name: "fan-out",
+    input: anything,
+    run: (step: StepContext) => Promise.all(Array.from({ length: 3_000 }, (_, n) => step.wait(`wait ${n}`))),
+  });
+  await using service = aService({}, context, { fanOut });
+  const { id } = await service.engine.trigger("fan-out", 1);
+  await service.engine.runUntilIdle();
+
+  await using reader = await follow(service, `/subscribe?runId=${id}`);
+  await context.host.settle(500);
+
+  assert.deepEqual([reader.events.length, reader.isEnded], [3_000, false]);
+});
+
+Deno.test("a stream that resumes far back leaves the event loop free while it reads what is not for it", async () => {
+  const store = new MemoryStore();
+  let pages = 0;
+  const long = withCalls(store, {
+    readJournal: (after) => {
+      pages += 1;
+      const rows = after === 1_000 ? [] : [{ position: after + 1, at: 0, facts: [[1, "failed"] as const] }];
+      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+    },
+  });
+  await using service = aService({}, { store: long, host: aService().host });
+  await using reader = await follow(service, "/runs/subscribe?label.org=nobody", "0-0");
+  await service.host.settle(100);
+
+  assert.ok(pages > 10 && pages <= 101, `${pages} pages were read in 100 macrotasks`);
+  assert.equal(reader.gaps, 0);
+});
+
+forEachStore("a stream begins though the store does not answer at first", async (context) => {
+  const { store } = context;
+  let failures = 0;
+  const failOnce = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => {
+    let isBroken = true;
+    return async (...args: A): Promise<T> => {
+      if (!isBroken) return await call(...args);
+      isBroken = false;
+      failures += 1;
+      throw new StoreError("The disk is busy");
+    };
+  };
+  const broken = withCalls(store, {
+    getRunState: failOnce((id) => store.getRunState(id)),
+    findCursor: failOnce((cursor) => store.findCursor(cursor)),
+  });
+  await using service = aService({}, { ...context, store: broken });
+  const { id } = await service.engine.trigger("approval", 1);
+  await service.engine.runUntilIdle();
+
+  await using ofRun = await follow(service, `/subscribe?runId=${id}`);
+  await using ofList = await follow(service, "/runs/subscribe");
+  await pass(context.host, 100, 10);
+  await service.engine.cancel(id);
+  await pass(context.host, 100, 10);
+
+  assert.deepEqual([ofRun.types, ofList.types], [["run:waiting", "run:cancel"], ["run:cancel"]]);
+  assert.equal(failures, 2);
+});
+
+Deno.test("an old id of a run that has ended leaves the event loop free while the journal is searched for the end", async () => {
+  const store = new MemoryStore();
+  await using service = aService({}, { store, host: aService().host });
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  const { seq, place } = (await store.getRunState(id))!;
+  let pages = 0;
+  const long = withCalls(store, {
+    getRunState: async (runId) => ({ ...(await store.getRunState(runId))!, place: { ...place, position: 1_000 } }),
+    readJournal: (after) => {
+      pages += 1;
+      const rows = [{ position: after + 1, at: 0, facts: [[seq + 1, "failed"] as const] }];
+      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+    },
+  });
+
+  const answer = hasWholeRun(id, { position: 0, at: 0 }, { store: long, host: service.host });
+  await service.host.settle(100);
+  const pagesSoon = pages;
+  assert.equal(await answer, true);
+  assert.ok(pagesSoon <= 101 && pages === 1_000, `${pagesSoon} pages were read in 100 macrotasks`);
+});

@@ -1,0 +1,1049 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import Database from "better-sqlite3";
+import { StoreError } from "../../../src/error.ts";
+import type { RunFilter } from "../../../src/run.ts";
+import type { Store } from "../../../src/store.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aFailure, aLogged, aPause, aProgress, aRun, aStep } from "../../support/fixtures.ts";
+import { storeContract } from "../store_contract.ts";
+
+storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
+
+storeContract("SqliteStore on a file", async (host) => {
+  const folder = await Deno.makeTempDir();
+  return afterClose(
+    await SqliteStore.open(`${folder}/jobs.db`, { host }),
+    () => Deno.remove(folder, { recursive: true }),
+  );
+});
+
+storeContract("SqliteStore on an open node:sqlite database", async (host) => {
+  const database = new DatabaseSync(":memory:");
+  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
+
+storeContract("SqliteStore on an open better-sqlite3 database", async (host) => {
+  const database = new Database(":memory:");
+  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
+
+storeContract("SqliteStore on a driver that answers null for no row", async (host) => {
+  const database = new DatabaseSync(":memory:");
+  const driver: SqliteDriver = {
+    exec: (sql) => database.exec(sql),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: statement.run.bind(statement),
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters) ?? null,
+        all: statement.all.bind(statement),
+      };
+    },
+  };
+  return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
+});
+
+/** A store that cleans up after itself when it is closed for the first time. */
+function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S {
+  const close = store.close.bind(store);
+  let isClosed = false;
+  store.close = store[Symbol.asyncDispose] = async () => {
+    await close();
+    if (!isClosed) await cleanUp();
+    isClosed = true;
+  };
+  return store;
+}
+
+async function withFile(test: (path: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await test(`${folder}/jobs.db`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>
+  withFile(async (path) => {
+    const run = aRun();
+    {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      await store.enqueue([run]);
+    }
+
+    await using store = await SqliteStore.open(new URL(`file://${path}`));
+    await store.migrate();
+
+    assert.equal((await store.getRun(run.id))?.status, "pending");
+  }));
+
+Deno.test("SqliteStore.open() refuses a file that is no database, by its name, and leaves it as it is", () =>
+  withFile(async (path) => {
+    const text = "this is plain text, and long enough to be read as a header of a database";
+    await Deno.writeTextFile(path, text);
+
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": file is not a database; ` +
+        "check that the path is that of a SQLite database, or of a new file",
+    });
+
+    assert.equal(await Deno.readTextFile(path), text);
+  }));
+
+Deno.test("SqliteStore.open() refuses a directory, by its name", () =>
+  withFile(async (path) => {
+    await Deno.mkdir(path);
+
+    await assert.rejects(SqliteStore.open(path), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}": it is a directory; name a file in it`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() refuses a file in a directory that does not exist, by its name", () =>
+  withFile(async (path) => {
+    await assert.rejects(SqliteStore.open(`${path}/nowhere/jobs.db`), {
+      name: "StoreError",
+      message: `Cannot open the database "${path}/nowhere/jobs.db": its directory does not exist; make it first`,
+    });
+  }));
+
+Deno.test("SqliteStore.open() names a file that another connection keeps locked", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    using other = new DatabaseSync(path);
+    other.exec("CREATE TABLE own (value TEXT); PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+
+    const refusal = assert.rejects(SqliteStore.open(path, { host }), {
+      name: "StoreError",
+      code: "unavailable",
+      message: `Cannot open the database "${path}": database is locked`,
+    });
+    for (let i = 0; i < 300; i++) {
+      host.advance(100);
+      await host.settle(1);
+    }
+
+    await refusal;
+  }));
+
+Deno.test("SqliteStore.open() names a file for which a permission is missing, and makes none", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../../mod.ts"))});
+      await SqliteStore.open(${JSON.stringify(path)}).catch((error) => console.log(error.name, error.message));
+    `;
+    for (const permissions of [[], [`--allow-read=${path}`], [`--allow-write=${path}`]]) {
+      const { stdout } = await run(["run", "--no-prompt", ...permissions, "-"], program);
+
+      assert.match(stdout, new RegExp(`^StoreError Cannot open the database "${path}": Requires (read|write) access`));
+      await assert.rejects(Deno.stat(path), Deno.errors.NotFound);
+    }
+  }));
+
+/** Runs a program in another process. */
+async function run(args: string[], program: string): Promise<{ stdout: string }> {
+  await using child = new Deno.Command(Deno.execPath(), { args, stdin: "piped", stdout: "piped", stderr: "piped" })
+    .spawn();
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(program));
+  await writer.close();
+  const { stdout, stderr, success } = await child.output();
+  assert.ok(success, new TextDecoder().decode(stderr));
+  return { stdout: new TextDecoder().decode(stdout) };
+}
+
+async function modeOf(path: string): Promise<number> {
+  return (await Deno.stat(path)).mode! & 0o777;
+}
+
+Deno.test({
+  name: "SqliteStore.open() and backup() make files that only their owner can read",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      await store.backup(`${path}.copy`);
+
+      const modes = await Promise.all(["", "-wal", "-shm", ".copy"].map((suffix) => modeOf(path + suffix)));
+
+      assert.deepEqual(modes, [0o600, 0o600, 0o600, 0o600]);
+    }),
+});
+
+Deno.test({
+  name: "SqliteStore.open() makes the file that a link names so that only its owner can read it",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await Deno.symlink(`${path}.real`, path);
+
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+
+      assert.equal(await modeOf(`${path}.real`), 0o600);
+    }),
+});
+
+Deno.test({
+  name: "SqliteStore.open() leaves the mode of a file that exists",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withFile(async (path) => {
+      await Deno.writeFile(path, new Uint8Array());
+      await Deno.chmod(path, 0o640);
+
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+
+      assert.equal(await modeOf(path), 0o640);
+    }),
+});
+
+Deno.test("SqliteStore.open() needs no other permission than to read and to write the file", () =>
+  withFile(async (path) => {
+    const program = `
+      const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../../mod.ts"))});
+      await using store = await SqliteStore.open(${JSON.stringify(path)});
+      await store.migrate();
+      console.log((await store.getRuns({})).total);
+    `;
+
+    const { stdout } = await run(["run", "--no-prompt", `--allow-read=${path}`, `--allow-write=${path}`, "-"], program);
+
+    assert.equal(stdout.trim(), "0");
+  }));
+
+Deno.test("SqliteStore.migrate() refuses tables of a newer version", async () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE holdfast_schema (version INTEGER); INSERT INTO holdfast_schema VALUES (99)");
+  await using store = await SqliteStore.from(database);
+
+  await assert.rejects(store.migrate(), /tables of version 99/);
+
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
+  const database = {
+    exec: () => {},
+    prepare: () => ({ run: () => 0, get: () => ({ value: 1_700_000_000_000 | 0 }), all: () => [] }),
+  };
+
+  await assert.rejects(SqliteStore.from(database), TypeError);
+});
+
+for (const [synchronous, level] of [[undefined, 2], ["full", 2], ["normal", 1]] as const) {
+  Deno.test(`SqliteStore.from() keeps what it acknowledges as ${synchronous ?? "nothing else"} says`, () =>
+    withFile(async (path) => {
+      using database = new DatabaseSync(path);
+      await using _store = await SqliteStore.from(database, synchronous === undefined ? {} : { synchronous });
+
+      const kept = database.prepare("SELECT * FROM pragma_synchronous, pragma_journal_mode").get();
+
+      assert.deepEqual({ ...kept }, { synchronous: level, journal_mode: "wal" });
+    }));
+}
+
+Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");
+
+  await using store = await SqliteStore.from(database);
+  await store.migrate();
+  await store.close();
+
+  const tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
+  assert.deepEqual(
+    tables.map(({ name }) => String(name)).filter((name) =>
+      !name.startsWith("holdfast_") && !name.startsWith("sqlite_")
+    ),
+    ["runs"],
+  );
+  assert.equal(database.prepare("PRAGMA user_version").get()!.user_version, 7);
+  database.close();
+});
+
+Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
+  withFile(async (path) => {
+    const run = aRun();
+    await using store = await SqliteStore.open(path);
+    await store.migrate();
+    await store.enqueue([run]);
+
+    await store.backup(`${path}.copy`);
+
+    await using copy = await SqliteStore.open(`${path}.copy`);
+    await copy.migrate();
+    assert.equal((await copy.getRun(run.id))?.id, run.id);
+  }));
+
+Deno.test("SqliteStore waits for another connection to let go of the lock, without blocking", () =>
+  withFile(async (path) => {
+    await using store = await SqliteStore.open(path);
+    await store.migrate();
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+
+    const enqueued = store.enqueue([aRun()]);
+    const first = await Promise.race([enqueued, new Promise((resolve) => setTimeout(resolve, 60, "still waiting"))]);
+    other.exec("COMMIT");
+
+    assert.equal(first, "still waiting");
+    assert.equal((await enqueued)[0]!.disposition, "created");
+    other.close();
+  }));
+
+Deno.test("SqliteStore gives up on a lock that is held for ever", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host });
+    await store.migrate();
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+
+    const refusal = assert.rejects(store.enqueue([aRun()]), StoreError);
+    for (let i = 0; i < 1_000; i++) {
+      host.advance(20);
+      await host.settle(1);
+    }
+    await refusal;
+
+    other.exec("COMMIT");
+    other.close();
+  }));
+
+Deno.test("SqliteStore refuses one write of a batch without touching the others", async () => {
+  await using store = await SqliteStore.open(":memory:");
+  await store.migrate();
+  const runs = [aRun(), aRun()];
+  const gone = { runId: "none", generation: 1, concurrencyKey: null };
+
+  const answers = await Promise.allSettled([
+    store.enqueue([runs[0]!]),
+    store.saveStep(gone, aStep(), []),
+    store.enqueue([runs[1]!]),
+  ]);
+
+  assert.deepEqual(answers.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.equal((await store.getRuns({})).total, 2);
+});
+
+Deno.test("SqliteStore tries the writes of a batch one by one when the database fails for one of them", async () => {
+  const database = new DatabaseSync(":memory:");
+  await using store = await SqliteStore.from(database);
+  await store.migrate();
+  database.exec(
+    "CREATE TRIGGER fail BEFORE INSERT ON holdfast_runs WHEN new.job = 'broken' BEGIN SELECT raise(ABORT, 'broken'); END",
+  );
+
+  const answers = await Promise.allSettled(
+    ["good", "broken", "good"].map((jobName) => store.enqueue([aRun({ jobName })])),
+  );
+
+  assert.deepEqual(answers.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.ok((answers[1] as PromiseRejectedResult).reason instanceof StoreError);
+  assert.equal((await store.getRuns({})).total, 2);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore commits writes that are ready together at once", async () => {
+  const database = new DatabaseSync(":memory:");
+  const commits: string[] = [];
+  const counting: SqliteDriver = {
+    exec: (sql) => {
+      if (sql === "COMMIT") commits.push(sql);
+      database.exec(sql);
+    },
+    prepare: (sql) => database.prepare(sql),
+  };
+  // On a clock that stands still no batch takes too long.
+  await using store = await SqliteStore.from(counting, { host: new FakeHost() });
+  await store.migrate();
+  commits.length = 0;
+
+  await Promise.all(Array.from({ length: 50 }, () => store.enqueue([aRun()])));
+
+  assert.equal(commits.length, 1);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore.claim() finds again what it claimed when its answer was lost", async () => {
+  await using store = await SqliteStore.open(":memory:", { host: new FakeHost() });
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  const request = aClaimRequest({ limit: 5 });
+  const first = await store.claim(request);
+
+  const again = await store.claim(request);
+
+  assert.deepEqual(again.claims, first.claims);
+});
+
+Deno.test("SqliteStore refuses calls when it is closed", async () => {
+  const store = await SqliteStore.open(":memory:");
+  await store.close();
+
+  await assert.rejects(store.getRun("any"), StoreError);
+  await assert.rejects(store.enqueue([aRun()]), StoreError);
+  await store.close();
+});
+
+Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
+  const database = new DatabaseSync(":memory:");
+  const statements = new Set<string>();
+  const watching = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      statements.add(sql);
+      return database.prepare(sql);
+    },
+  };
+  await using store = await SqliteStore.from(watching as unknown as DatabaseSync);
+  await store.migrate();
+  await store.enqueue([aRun({ concurrencyKey: "key", coalesce: "active", idempotencyKey: "same" })]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  await store.saveStep(claim!.lease, aStep(), []);
+  await store.renew([{ lease: claim!.lease, reports: [] }], 1_000);
+  await store.finish(claim!.lease, { status: "completed", output: null, durationMs: 0 }, []);
+  const { end } = (await store.readJournal(0, 1_000))!;
+  await store.findCursor(end);
+  await store.findCursor({ position: 0, at: 0 });
+  await store.getRunIdentities([1]);
+  await store.readFactValues([{ run: 1, of: "payload" }, { run: 1, of: "step", stepName: "read" }], 1_000);
+  await store.getRunState(claim!.run.id);
+  await store.readRuns([claim!.run.id], 1_000);
+  for (const after of [null, "unknown"]) {
+    await store.readSteps(claim!.run.id, after, 1_000);
+    await store.readWaits(claim!.run.id, after, 1_000);
+    await store.readLogs(claim!.run.id, after, 1_000);
+  }
+  await store.purge({ completed: 0 }, 10);
+  await store.claim(aClaimRequest());
+
+  // A few rows: the workers that are alive, the columns of a table.
+  const small = /holdfast_workers|sqlite_schema|holdfast_schema|pragma_table_info/;
+  const scans = [...statements].filter((sql) => /^\s*(SELECT|UPDATE|DELETE)/.test(sql) && !small.test(sql))
+    .flatMap((sql) => {
+      const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+      return database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters).map(({ detail }) => `${detail}: ${sql}`);
+    })
+    .filter((detail) => /^SCAN (?!CONSTANT|\(subquery|json_each)/.test(detail));
+
+  // Runs that are ready are few; those of a job, or behind a key, may be very many.
+  const slow = [...statements].filter((sql) => /WHERE[^]*place = 'R'/.test(sql)).filter((sql) => {
+    const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
+    return !plan.some(({ detail }) =>
+      /holdfast_runs_(ready|first_in_line)|INTEGER PRIMARY KEY|\(id=\?\)/.test(String(detail))
+    );
+  });
+
+  // A part of a long list is not found by sorting all of it.
+  const sorted = [...statements].filter((sql) => sql.includes("LIMIT ?")).filter((sql) => {
+    const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
+    return plan.some(({ detail }) => /USE TEMP B-TREE/.test(String(detail)));
+  });
+
+  assert.deepEqual(scans, []);
+  assert.deepEqual(slow, []);
+  assert.deepEqual(sorted, []);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go through", async () => {
+  const host = new FakeHost();
+  const memory = new MemoryStore({ host });
+  await using sqlite = await SqliteStore.open(":memory:", { host });
+  await sqlite.migrate();
+  const runs = Array.from({ length: 12_000 }, (_, n) =>
+    aRun({
+      jobName: n % 100 === 7 ? "rare" : `job-${n % 3}`,
+      labels: { org: n % 2 === 0 ? "a" : "b", ...(n % 1_000 === 0 ? { few: "x" } : {}), all: "y" },
+    }));
+  for (const store of [memory, sqlite]) {
+    await store.enqueue(runs);
+    for (const { id } of runs.filter((_, n) => n % 5 === 0)) await store.cancel(id, id, null);
+    for (const { id } of runs.filter((_, n) => n % 50 === 0)) await store.delete(id);
+  }
+  const filters: RunFilter[] = [
+    {},
+    { jobName: "rare" },
+    { jobName: "job-1" },
+    { jobName: ["job-1", "rare", "none"] },
+    { jobName: [] },
+    { jobName: Array.from({ length: 60 }, (_, n) => `job-${n}`) },
+    { status: "cancelled" },
+    { status: "running" },
+    { status: ["pending", "cancelled"] },
+    { status: "cancelled", jobName: "rare" },
+    { status: ["pending", "cancelled"], jobName: ["job-0", "job-2"] },
+    { labels: { all: "y" } },
+    { labels: { org: "a" } },
+    { labels: { all: "y", org: "b" } },
+    { labels: { all: "y", few: "x" } },
+    { labels: { org: "a" }, jobName: "rare" },
+    { labels: { org: "b" }, status: "cancelled" },
+    { labels: { all: "y", org: "a" }, jobName: ["job-0", "job-1"], status: ["pending"] },
+    { labels: { none: "z" } },
+  ];
+
+  for (const filter of filters) {
+    for (
+      const [limit, offset] of [[10, 0], [0, 0], [3, 4_999], [10, 5_000], [1_000, 5_500], [10, 11_755], [5, 20_000]]
+    ) {
+      const page = { ...filter, limit: limit!, offset: offset! };
+      const [shown, expected] = await Promise.all([sqlite.getRuns(page), memory.getRuns(page)]);
+      assert.deepEqual(
+        { ...shown, runs: shown.runs.map(({ id }) => id) },
+        { ...expected, runs: expected.runs.map(({ id }) => id) },
+        JSON.stringify(page),
+      );
+      const [key] = Object.keys(filter.labels ?? {}).reverse();
+      const scope = { labels: key === undefined ? [] : [key], jobs: key === undefined };
+      const found = await sqlite.findRuns({ ...page, scope });
+      assert.deepEqual(found.ids, expected.runs.map(({ id }) => id), JSON.stringify({ ...page, scope }));
+      assert.deepEqual([found.total, found.hasMore], [expected.total, expected.hasMore]);
+    }
+  }
+});
+
+Deno.test("SqliteStore reads a long history in slices, and no part of one whose run is cancelled meanwhile", async () => {
+  const host = new FakeHost();
+  await using store = await SqliteStore.open(":memory:", { host });
+  await store.migrate();
+  const runs = [aRun(), aRun()];
+  await store.enqueue(runs);
+  const { claims: first } = await store.claim(aClaimRequest());
+  for (const { lease } of first) {
+    const steps = Array.from({ length: 5_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
+    await Promise.all(steps.map((step) => store.saveStep(lease, step, [])));
+    await store.release(lease, []);
+  }
+
+  const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
+  for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
+  const cancelled = store.cancel(runs[1]!.id, "request", null);
+  const [{ claims }] = await Promise.all([claiming, cancelled]);
+
+  assert.deepEqual(
+    claims.map(({ run, steps }) => [run.id, steps.length, new Set(steps.map(({ name }) => name)).size]),
+    [
+      [runs[0]!.id, 5_000, 5_000],
+    ],
+  );
+});
+
+Deno.test("SqliteStore begins a list and a history anew if the file was locked while it read them", async () => {
+  const database = new DatabaseSync(":memory:");
+  let isLocked = false;
+  const locked = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      const statement = database.prepare(sql);
+      return {
+        run: statement.run.bind(statement),
+        get: (...parameters: string[]) => fail(sql) ?? statement.get(...parameters),
+        all: (...parameters: string[]) => fail(sql) ?? statement.all(...parameters),
+      };
+    },
+  };
+  const fail = (sql: string) => {
+    if (!isLocked || !/FROM holdfast_(counts|steps WHERE)/.test(sql)) return;
+    isLocked = false;
+    throw Object.assign(new Error("database is locked"), { errcode: 5 });
+  };
+  await using store = await SqliteStore.from(locked as unknown as DatabaseSync);
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  const { claims: [first] } = await store.claim(aClaimRequest());
+  await store.saveStep(first!.lease, aStep(), []);
+  await store.release(first!.lease, []);
+
+  isLocked = true;
+  const { total } = await store.getRuns({});
+  isLocked = true;
+  const { claims: [again] } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
+
+  assert.deepEqual([total, again!.steps.length, isLocked], [1, 1, false]);
+  await store.close();
+  database.close();
+});
+
+/** A store that lets something happen right before its connection reads with a statement that contains a text. */
+async function anInterrupted(path: string, text: string, happen: () => void): Promise<SqliteStore> {
+  const database = new DatabaseSync(path);
+  const driver = {
+    exec: (sql: string) => database.exec(sql),
+    prepare: (sql: string) => {
+      const statement = database.prepare(sql);
+      const read = (method: "get" | "all") => (...parameters: string[]) => {
+        if (sql.includes(text)) happen();
+        return statement[method](...parameters);
+      };
+      return { run: statement.run.bind(statement), get: read("get"), all: read("all") };
+    },
+  };
+  return afterClose(await SqliteStore.from(driver as unknown as DatabaseSync), () => database.close());
+}
+
+for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ? OFFSET ?"]] as const) {
+  Deno.test(`SqliteStore reads the ${what} of runs as it is at one moment, whatever another process commits`, () =>
+    withFile(async (path) => {
+      await using other = await SqliteStore.open(path);
+      await other.migrate();
+      const [added] = await other.enqueue([aRun({ labels: { a: "b" } }), aRun({ labels: { a: "b" } })]);
+      const { claims: [claim] } = await other.claim(aClaimRequest({ limit: 1 }));
+      await other.pause(claim!.lease, { pauses: [aPause()], retryAt: null, park: true, reports: [] });
+      using writer = new DatabaseSync(path);
+      await using store = await anInterrupted(
+        path,
+        text,
+        () =>
+          writer.exec(
+            "UPDATE holdfast_pauses SET awaited = 0; UPDATE holdfast_runs SET status = 'waiting', place = 'R'",
+          ),
+      );
+
+      const state = await store.getRunState(added!.run.id);
+      const { runs, total } = await store.getRuns({ status: "waiting", labels: { a: "b" } });
+
+      if (what === "state") assert.deepEqual([state!.run.status, state!.pauses.length], ["waiting", 1]);
+      else assert.deepEqual([runs.length, total], [1, 1]);
+    }));
+}
+
+for (const driver of ["node:sqlite", "better-sqlite3"]) {
+  Deno.test(`SqliteStore.from() reads while whoever has lent it its ${driver} has a transaction open`, () =>
+    withFile(async (path) => {
+      const database = driver === "node:sqlite" ? new DatabaseSync(path) : new Database(path);
+      await using store = afterClose(await SqliteStore.from(database as DatabaseSync), () => database.close());
+      await store.migrate();
+      const [added] = await store.enqueue([aRun()]);
+      database.exec("CREATE TABLE own (value TEXT); BEGIN; INSERT INTO own VALUES ('kept')");
+
+      const { total } = await store.getRuns({});
+      const state = await store.getRunState(added!.run.id);
+      const page = await store.readJournal(0, 1_000);
+      database.exec("COMMIT");
+
+      assert.deepEqual([total, state!.run.status, page!.rows.length], [1, "pending", 1]);
+      assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
+    }));
+}
+
+Deno.test("SqliteStore frees the key of a run that is cancelled while its long history is read", async () => {
+  const host = new FakeHost();
+  await using store = await SqliteStore.open(":memory:", { host });
+  await store.migrate();
+  const runs = [aRun({ concurrencyKey: "key" }), aRun({ concurrencyKey: "key" })];
+  await store.enqueue(runs);
+  const { claims: [first] } = await store.claim(aClaimRequest());
+  const steps = Array.from({ length: 3_000 }, (_, n) => aStep({ name: `s${n}`, index: n }));
+  await Promise.all(steps.map((step) => store.saveStep(first!.lease, step, [])));
+  await store.release(first!.lease, []);
+
+  const claiming = store.claim(aClaimRequest({ workerId: "worker-b" }));
+  for (let turn = 0; turn < 20; turn++) await null; // its write is the first of the batch
+  await Promise.all([claiming, store.cancel(runs[0]!.id, "request", null)]);
+  const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
+
+  assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
+});
+
+/**
+ * A driver that resets no statement that has failed, as that of `jsr:@db/sqlite`: SQLite refuses each `COMMIT` while a
+ * prepared `BEGIN IMMEDIATE` that found the lock taken is not reset. What `exec()` runs is always finalized.
+ */
+function withoutReset(database: DatabaseSync): SqliteDriver {
+  const failed = new Set<string>();
+  const commit = (sql: string, run: () => unknown) => {
+    if (sql === "COMMIT" && failed.size > 0) {
+      throw new Error("cannot commit transaction - SQL statements in progress");
+    }
+    return run();
+  };
+  return {
+    exec: (sql) => commit(sql, () => database.exec(sql)),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      return {
+        run: (...parameters: SqliteValue[]) => {
+          failed.delete(sql);
+          return commit(sql, () => {
+            try {
+              return statement.run(...parameters);
+            } catch (error) {
+              failed.add(sql);
+              throw new Error((error as Error).message); // no code, as there
+            }
+          });
+        },
+        get: (...parameters: SqliteValue[]) => statement.get(...parameters),
+        all: (...parameters: SqliteValue[]) => statement.all(...parameters),
+      };
+    },
+  };
+}
+
+for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no failed statement"]) {
+  Deno.test(`SqliteStore.from() reads while a write waits for another connection's lock, with ${driver}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      // Both connections are of one library: two do not see each other's locks within a process.
+      const open = () => driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const database = open();
+      const lent = driver.startsWith("one") ? withoutReset(database as DatabaseSync) : database as SqliteDriver;
+      await using store = afterClose(await SqliteStore.from(lent, { host }), () => database.close());
+      await store.migrate();
+      const [added] = await store.enqueue([aRun()]);
+      const other = open();
+      other.exec("BEGIN IMMEDIATE");
+      const waiting = store.enqueue([aRun()]);
+      await host.settle();
+
+      const { total } = await store.getRuns({});
+      const state = await store.getRunState(added!.run.id);
+
+      assert.deepEqual([total, state!.run.status], [1, "pending"]);
+      other.exec("COMMIT");
+      other.close();
+      host.advance(100);
+      assert.equal((await waiting)[0]!.disposition, "created");
+    }));
+}
+
+/** A driver that says whether it is open, by one of its properties, and counts what is asked of it when it is closed. */
+class Closable implements SqliteDriver {
+  readonly #database = new DatabaseSync(":memory:");
+  open?: boolean;
+  isOpen?: boolean;
+  touched = 0;
+
+  constructor(readonly property: "open" | "isOpen") {
+    this[property] = true;
+  }
+
+  exec(sql: string): void {
+    this.#touch();
+    this.#database.exec(sql);
+  }
+
+  prepare(sql: string): ReturnType<SqliteDriver["prepare"]> {
+    this.#touch();
+    const statement = this.#database.prepare(sql);
+    const call = (method: "run" | "get" | "all") => (...parameters: SqliteValue[]) => {
+      this.#touch();
+      return statement[method](...parameters);
+    };
+    return { run: call("run"), get: call("get"), all: call("all") as () => unknown[] };
+  }
+
+  /** Not fitting: it must not be called. */
+  backup(): void {
+    this.touched += 1;
+  }
+
+  close(): void {
+    this[this.property] = false;
+    this.#database.close();
+  }
+
+  #touch(): void {
+    if (this[this.property] === false) this.touched += 1;
+  }
+}
+
+for (const property of ["open", "isOpen"] as const) {
+  Deno.test(`SqliteStore.from() does not touch a database that was closed before its store and says so with \`${property}\``, async () => {
+    const database = new Closable(property);
+    const store = await SqliteStore.from(database);
+    await store.migrate();
+    const { run } = (await store.enqueue([aRun()]))[0]!;
+    const pending = [store.enqueue([aRun()]), store.renew([], 1_000)];
+    database.close();
+
+    const answers = await Promise.allSettled([
+      ...pending,
+      store.getRun(run.id),
+      store.getRuns({}),
+      store.claim(aClaimRequest()),
+      store.cancel(run.id, "request", null),
+      store.backup("never.db"),
+    ]);
+    await store.close();
+
+    for (const answer of answers) {
+      assert.equal(answer.status, "rejected");
+      assert.ok(answer.reason instanceof StoreError);
+      assert.match(answer.reason.message, /database was closed before its store.*close the store first/);
+    }
+    assert.equal(database.touched, 0);
+  });
+}
+
+Deno.test("SqliteStore.from() refuses a database that is closed", async () => {
+  const database = new Closable("open");
+  database.close();
+
+  await assert.rejects(SqliteStore.from(database), /open database.*is closed/);
+
+  assert.equal(database.touched, 0);
+});
+
+for (const driver of ["node:sqlite", "better-sqlite3", "a driver without a fitting backup()"]) {
+  Deno.test(`SqliteStore.backup() writes a copy of a database that was lent, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database), backup: assert.fail }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+      const run = aRun();
+      await store.enqueue([run]);
+
+      await store.backup(`${path}.copy`);
+
+      await using copy = await SqliteStore.open(`${path}.copy`);
+      await copy.migrate();
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+      await assert.rejects(store.backup(`${path}.copy`), {
+        name: "StoreError",
+        message: `Cannot back up to "${path}.copy": the file exists; name a new file, or remove this one first`,
+      });
+      assert.equal((await copy.getRun(run.id))?.id, run.id);
+    }));
+
+  Deno.test(`SqliteStore.backup() names the file that it cannot write, with ${driver}`, () =>
+    withFile(async (path) => {
+      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
+      const lent = driver.startsWith("a ")
+        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database) }
+        : database;
+      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+      await store.migrate();
+
+      await assert.rejects(store.backup(`${path}/nowhere/copy.db`), {
+        name: "StoreError",
+        message: new RegExp(`^Cannot back up to "${path}/nowhere/copy.db": `),
+      });
+    }));
+}
+
+Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
+  withFile(async (path) => {
+    const database = new DatabaseSync(path);
+    const lent = { exec: database.exec.bind(database), prepare: database.prepare.bind(database) };
+    await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
+    database.exec("BEGIN"); // `VACUUM` works in no transaction
+
+    await assert.rejects(store.backup(`${path}.copy`), StoreError);
+
+    await assert.rejects(Deno.stat(`${path}.copy`), Deno.errors.NotFound);
+  }));
+
+Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
+  withFile(async (path) => {
+    const store = await SqliteStore.open(path);
+    await store.close();
+
+    await assert.rejects(store.backup(`${path}.copy`), { name: "StoreError", message: "The store is closed" });
+  }));
+
+/** What can be found in a database file and in its log, by another process: to close a file here drops its locks. */
+async function grep(path: string, text: string): Promise<string[]> {
+  const program = `
+    const [path, text] = ${JSON.stringify([path, text])};
+    for (const suffix of ["", "-wal"]) {
+      const bytes = await Deno.readFile(path + suffix).catch(() => new Uint8Array());
+      if (new TextDecoder("latin1").decode(bytes).includes(text)) console.log(suffix || "file");
+    }
+  `;
+  const { stdout } = await run(["run", "-A", "-"], program);
+  return stdout.split("\n").filter((line) => line !== "");
+}
+
+const MARKER = "the-unique-content-of-a-run";
+
+/** Adds a run full of content, short and long, with a step and a log line, and cancels it. */
+async function addMarked(store: Store): Promise<string> {
+  const text = JSON.stringify(MARKER);
+  const long = JSON.stringify(MARKER.repeat(2_000));
+  const run = aRun({ payload: text, input: long, labels: { owner: MARKER }, concurrencyKey: "key" });
+  const [added] = await store.enqueue([run, { ...run, id: aRun().id, coalesce: "skip" }]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  const reports = [aProgress({ current: 1, message: MARKER }), aLogged({ no: 2, message: MARKER, data: MARKER })];
+  await store.renew([{ lease: claim!.lease, reports }], 1_000);
+  const failure = aFailure({ message: MARKER });
+  await store.saveStep(claim!.lease, aStep({ result: { status: "retrying", failure, delayMs: 0 } }), []);
+  await store.saveStep(claim!.lease, aStep({ attempts: 2, result: { status: "completed", output: long } }), []);
+  await store.cancel(added!.run.id, "request", null);
+  return added!.run.id;
+}
+
+for (const how of ["delete", "purge"] as const) {
+  Deno.test(`SqliteStore with secureDelete leaves nothing of a run in file and log a second after a ${how}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      await using store = await SqliteStore.open(path, { host, secureDelete: true });
+      await store.migrate();
+      const runId = await addMarked(store);
+      await store.enqueue([aRun()]);
+      assert.notDeepEqual(await grep(path, MARKER), []);
+
+      if (how === "delete") await store.delete(runId);
+      else assert.equal((await store.purge({ cancelled: 0 }, 10)).length, 1);
+      host.advance(1_000);
+
+      assert.deepEqual(await grep(path, MARKER), []);
+    }));
+}
+
+Deno.test("SqliteStore without secureDelete leaves the content of a deleted run for now", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host });
+    await store.migrate();
+    await store.delete(await addMarked(store));
+    host.advance(10_000);
+
+    assert.notDeepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+  }));
+
+Deno.test("SqliteStore with secureDelete tries again as long as somebody reads what was deleted", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host, secureDelete: true });
+    await store.migrate();
+    const runId = await addMarked(store);
+    const reader = new DatabaseSync(path);
+    reader.exec("BEGIN; SELECT * FROM holdfast_runs");
+    await store.delete(runId);
+    host.advance(5_000);
+    const during = await grep(path, MARKER);
+    reader.exec("COMMIT");
+
+    host.advance(1_000);
+
+    assert.notDeepEqual(during, []);
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+    reader.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes at most about once per second, whatever is deleted", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const database = new DatabaseSync(path);
+    let checkpoints = 0;
+    const counting: SqliteDriver = {
+      exec: (sql) => database.exec(sql),
+      prepare: (sql) => {
+        const statement = database.prepare(sql);
+        if (!/wal_checkpoint/.test(sql)) return statement;
+        return { run: () => assert.fail(), get: () => (checkpoints += 1, statement.get()), all: () => assert.fail() };
+      },
+    };
+    await using store = afterClose(
+      await SqliteStore.from(counting, { host, secureDelete: true }),
+      () => database.close(),
+    );
+    await store.migrate();
+    host.advance(1_000);
+    checkpoints = 0;
+    const runs = Array.from({ length: 100 }, () => aRun());
+    await store.enqueue(runs);
+
+    for (const { id } of runs) {
+      await store.cancel(id, id, null);
+      await store.delete(id);
+      await store.delete(id); // there is nothing more to delete
+      host.advance(50);
+    }
+
+    assert.ok(checkpoints >= 5 && checkpoints <= 7, `${checkpoints} in 5 seconds`);
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes when it is closed, and sets no timer after that", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const other = new DatabaseSync(path); // keeps the log when the store is closed
+    const store = await SqliteStore.open(path, { host, secureDelete: true });
+    await store.migrate();
+    await store.delete(await addMarked(store));
+
+    await store.close();
+
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal(host.timerCount, 0);
+    other.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes what a process that died has left in the log", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const died = new DatabaseSync(path);
+    const before = await SqliteStore.from(died as SqliteDriver, { host, secureDelete: true });
+    await before.migrate();
+    await before.delete(await addMarked(before)); // and its timer never comes
+
+    await using _store = await SqliteStore.open(path, { host: new FakeHost(), secureDelete: true });
+    const left = await grep(path, MARKER);
+    await using _after = await SqliteStore.open(path, { host, secureDelete: true });
+    host.advance(1_000);
+
+    assert.notDeepEqual(left, []);
+    assert.deepEqual(await grep(path, MARKER), []);
+    await before.close();
+    died.close();
+  }));
+
+Deno.test("SqliteStore with secureDelete wipes on a lent better-sqlite3, around the transactions of its owner", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    const database = new Database(path);
+    await using store = afterClose(
+      await SqliteStore.from(database as SqliteDriver, { host, secureDelete: true }),
+      () => database.close(),
+    );
+    await store.migrate();
+    await store.delete(await addMarked(store));
+    database.exec("CREATE TABLE own (value TEXT); BEGIN; INSERT INTO own VALUES ('kept')");
+    host.advance(2_000);
+    database.exec("COMMIT");
+
+    host.advance(1_000);
+
+    assert.deepEqual(await grep(path, MARKER), []);
+    assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
+  }));
+
+Deno.test("SqliteStore with secureDelete gives up when its database was closed before it", async () => {
+  const host = new FakeHost();
+  const database = new Closable("open");
+  const store = await SqliteStore.from(database, { host, secureDelete: true });
+  await store.migrate();
+  await store.delete(await addMarked(store));
+  database.close();
+
+  host.advance(5_000);
+
+  assert.equal(host.timerCount, 0);
+  await store.close();
+  assert.equal(database.touched, 0);
+});
