@@ -37,9 +37,6 @@ export interface Store extends AsyncDisposable {
   /** Closes what the store has opened itself. Harmless when it is closed. */
   close(): Promise<void>;
 
-  /** Writes a consistent copy to a new file while the store is in use. */
-  backup(path: string): Promise<void>;
-
   /**
    * Adds runs, or finds the ones that they stand for: all of them or none.
    *

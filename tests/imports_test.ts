@@ -94,7 +94,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
-  assert.deepEqual(importersOf("./bodies.ts"), []);
+  assert.deepEqual(importersOf("./body_schemas.ts"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/body_schemas.ts"]);
 });
 

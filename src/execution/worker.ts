@@ -1,4 +1,4 @@
-import { HoldfastError, LeaseLostError, RunCancelledError } from "../error.ts";
+import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
 import { checkOptionNames } from "../option_names.ts";
@@ -259,8 +259,10 @@ export class Worker {
       hub.publish(run, { type: "run:fail", error, failedStepName: null });
     }
     for (const claim of result.claims) {
+      const job = this.#jobs.get(claim.run.jobName);
       if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#giveBack(claim);
-      else this.#begin(claim, sentAt);
+      else if (job === undefined) hub.publishError(unknownJobError(claim));
+      else this.#begin(claim, job, sentAt);
     }
     this.#cancelled.clear();
     return result;
@@ -285,13 +287,13 @@ export class Worker {
     store.release(lease, []).catch((error) => hub.publishError(error));
   }
 
-  #begin(claim: Claim, sentAt: number): void {
+  #begin(claim: Claim, job: Job, sentAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
     // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
     const former = this.#executions.get(run.id);
     former?.supersede(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
-      retry: this.#jobs.get(run.jobName)!.retry,
+      retry: job.retry,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
@@ -300,13 +302,13 @@ export class Worker {
     this.#keeper.keep(execution);
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
-    const running = this.#execute(execution).finally(() => this.#running.delete(running));
+    const running = this.#execute(execution, job).finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #execute(execution: Execution): Promise<void> {
+  async #execute(execution: Execution, job: Job): Promise<void> {
     const { run } = execution.claim;
-    const { outcome, bodyEnded } = await execute(execution, this.#jobs.get(run.jobName)!);
+    const { outcome, bodyEnded } = await execute(execution, job);
     // What a step returns right after the signal still counts.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
@@ -342,4 +344,10 @@ export class Worker {
     await promise;
     this.#keptUntilStop.delete(resolve);
   }
+}
+
+/** What is wrong with a store that answers a claim with a run that the worker cannot execute. Its lease expires. */
+function unknownJobError({ run: { id, jobName } }: Claim): StoreError {
+  const message = `The store has claimed run "${id}" of job "${jobName}" for a worker that does not know this job`;
+  return new StoreError(message, { code: "internal" });
 }

@@ -6,6 +6,7 @@ import { HoldfastError, LeaseLostError, StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import {
@@ -1332,3 +1333,24 @@ forEachStore(
     assert.ok(failed >= 6 && failed <= 10, `${failed} calls in 4 s`);
   },
 );
+
+Deno.test("a worker that is given a run of a job that it does not know says so, and goes on", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const known = aJob((_step, input) => input, "known");
+  const confused = withCalls(store, {
+    claim: (request) => store.claim({ ...request, jobNames: ["known", "foreign"] }),
+  });
+  await using other = createEngine({ store, host, jobs: { foreign: aJob(() => 1, "foreign") } });
+  await using engine = createEngine({ store: confused, host, jobs: { known } });
+  const events = recordEvents(engine);
+  const foreign = await other.trigger("foreign", 1);
+  const { id } = await engine.trigger("known", 2);
+
+  await engine.runUntilIdle();
+
+  const errors = events.flatMap((event) => event.type === "worker:error" ? [(event.error as Error).message] : []);
+  assert.equal(errors.length, 1);
+  assert.match(errors[0]!, new RegExp(`run "${foreign.id}" of job "foreign"`));
+  assert.equal((await engine.getRun(id))!.status, "completed");
+});

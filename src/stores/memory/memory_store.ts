@@ -106,11 +106,6 @@ export class MemoryStore implements Store {
     return this.close();
   }
 
-  /** Always refuses: what is to be kept belongs into a `SqliteStore`. */
-  backup(path: string): Promise<void> {
-    return Promise.reject(new TypeError(`Cannot back up to "${path}": a MemoryStore has no database to copy`));
-  }
-
   /** Adds runs, or finds the ones that they stand for: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#perform((now) => {

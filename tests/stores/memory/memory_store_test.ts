@@ -5,14 +5,6 @@ import { storeContract } from "../store_contract.ts";
 
 storeContract("MemoryStore", (host) => new MemoryStore({ host }));
 
-Deno.test("MemoryStore: backup() says that there is no database", async () => {
-  const store = new MemoryStore();
-
-  const backup = store.backup("jobs.db");
-
-  await assert.rejects(backup, TypeError);
-});
-
 Deno.test("MemoryStore: enqueue() tells the time of the system unless it is given a host", async () => {
   const store = new MemoryStore();
   const before = Date.now();
