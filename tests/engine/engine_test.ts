@@ -13,12 +13,11 @@ import {
 } from "../../src/error.ts";
 import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import { systemHost } from "../../src/host.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
+import { defineJob } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START, type FakeHost } from "../support/fake_host.ts";
 import {
-  anything,
   claimOne,
   forEachStore,
   forever,
@@ -29,10 +28,7 @@ import {
   type StoreTest,
 } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-function aJob<Output = unknown>(run: (step: StepContext, input: unknown) => Output | Promise<Output>, name = "job") {
-  return defineJob({ name, input: anything, run });
-}
+import { aJob } from "../support/jobs.ts";
 
 const echo = aJob((_step, input) => input, "echo");
 const fail = aJob(() => {

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { type ConflictError, NotFoundError } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, forEachStore, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { defineJob } from "../../src/job.ts";
+import { forEachStore, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
-  return defineJob({ name, input: anything, run });
-}
+import { aJob } from "../support/jobs.ts";
 
 const echo = aJob((_step, input) => input, "echo");
 const fail = aJob(() => {

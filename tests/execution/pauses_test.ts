@@ -21,25 +21,11 @@ import {
   recordEvents,
 } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
+import { aGate, aJob } from "../support/jobs.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 
 const DAY_MS = 86_400_000;
-
-function aJob(run: Body, name = "job"): Job<unknown> {
-  return defineJob({ name, input: anything, run });
-}
-
-/** A step's function that tells that it was called, and returns when it is let go. */
-function aGate<T = void>() {
-  const reached = Promise.withResolvers<void>();
-  const { promise, resolve } = Promise.withResolvers<T>();
-  const work = () => {
-    reached.resolve();
-    return promise;
-  };
-  return { reached: reached.promise, work, open: resolve };
-}
 
 function waitings(events: readonly EngineEvent[]): EventOf<"run:waiting">[] {
   return events.filter((event) => event.type === "run:waiting");
@@ -293,7 +279,10 @@ forEachStore("resuming from a pause is no interruption", async ({ store, host })
 
 for (const pause of ["sleep", "wait"] as const) {
   forEachStore(`${pause}() holds no slot: another run goes on`, async ({ store, host }) => {
-    const pausing = aJob((step) => pause === "sleep" ? step.sleep("nap", 1_000) : step.wait("review"), "pausing");
+    const pausing = aJob<unknown>(
+      (step) => pause === "sleep" ? step.sleep("nap", 1_000) : step.wait("review"),
+      "pausing",
+    );
     const other = aJob(() => "done", "other");
     await using engine = createEngine({ store, host, jobs: { pausing, other }, worker: { concurrency: 1 } });
     const first = await engine.trigger(pausing, null);

@@ -20,10 +20,7 @@ import {
 } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { withCalls } from "../support/with_calls.ts";
-
-function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
-  return defineJob({ name, input: anything, run });
-}
+import { aJob } from "../support/jobs.ts";
 
 /** A job of one step, which tells when it has begun and returns when it is let go. */
 function aGate() {

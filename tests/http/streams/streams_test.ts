@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers";
 import { StoreError } from "../../../src/error.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
-import { defineJob, type StepContext } from "../../../src/job.ts";
+import { defineJob } from "../../../src/job.ts";
 import type { RunState, Store } from "../../../src/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { withCalls } from "../../support/with_calls.ts";
@@ -12,21 +12,7 @@ import { anything, claimOne, forEachStore, pass, recordEvents, type StoreTest } 
 import { aRequest, aService, type Service } from "../../support/http.ts";
 import { aPause } from "../../support/fixtures.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-
-/** A job that a test plays: its step context, and how it ends. */
-function aScript(name = "script") {
-  const begun = Promise.withResolvers<StepContext>();
-  const ending = Promise.withResolvers<unknown>();
-  const job = defineJob({
-    name,
-    input: anything,
-    run: (step: StepContext) => {
-      begun.resolve(step);
-      return ending.promise;
-    },
-  });
-  return { job, begun: begun.promise, end: ending.resolve, fail: ending.reject };
-}
+import { aScript } from "../../support/jobs.ts";
 
 /** A service with one scripted job, whose run is being executed. */
 async function aPlay(context: StoreTest, options: HandlerOptions = {}) {
