@@ -30,3 +30,33 @@ export function aGate<T = void>() {
   };
   return { reached: reached.promise, work, open: resolve };
 }
+
+/** A job of one step that a test controls: `reached` resolves when the step begins, and it returns after `letGo()`. */
+export function aGatedJob(name = "job") {
+  const reached = Promise.withResolvers<AbortSignal>();
+  const gate = Promise.withResolvers<unknown>();
+  let calls = 0;
+  const job = aJob((step) =>
+    step.run("slow", ({ abortSignal }) => {
+      calls += 1;
+      reached.resolve(abortSignal);
+      return gate.promise;
+    }), name);
+  return { job, reached: reached.promise, letGo: gate.resolve, calls: () => calls };
+}
+
+/** A job that does something outside of its steps, and goes on after `letGo()`. */
+export function anOutsideJob(after: (step: StepContext) => unknown = () => "done") {
+  const reached = Promise.withResolvers<AbortSignal>();
+  const gate = Promise.withResolvers<void>();
+  const bodies: number[] = [];
+  let active = 0;
+  const job = aJob(async (step) => {
+    bodies.push(++active);
+    reached.resolve(step.abortSignal);
+    await gate.promise;
+    active -= 1;
+    return await after(step);
+  });
+  return { job, reached: reached.promise, letGo: gate.resolve, bodies };
+}
