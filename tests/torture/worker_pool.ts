@@ -35,7 +35,7 @@ export interface WorkerPoolOptions {
 }
 
 /** The program of a worker. Its arguments: the database, the ledger, how long a lease lasts in milliseconds. */
-export const WORKER: Program = { file: "./worker.ts", isDetached: true };
+export const WORKER: Program = { file: "../torture/worker.ts", isDetached: true };
 
 const SPARES = 2;
 
