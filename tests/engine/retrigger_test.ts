@@ -1,22 +1,11 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { type ConflictError, NotFoundError } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, forEachStore, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { defineJob } from "../../src/job.ts";
+import { forEachStore, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-function aJob(run: (step: StepContext, input: unknown) => unknown, name = "job") {
-  return defineJob({ name, input: anything, run });
-}
-
-const echo = aJob((_step, input) => input, "echo");
-const fail = aJob(() => {
-  throw new Error("broken");
-}, "fail");
-
-function anEngine({ store, host }: StoreTest) {
-  return createEngine({ store, host, jobs: { echo, fail } });
-}
+import { anEngine, echo, fail } from "../support/engines.ts";
+import { aJob } from "../support/jobs.ts";
 
 forEachStore("retrigger() makes a new run of the same job, input, labels and concurrency key", async (context) => {
   await using engine = anEngine(context);

@@ -7,21 +7,7 @@ import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
 import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { withCalls } from "../support/with_calls.ts";
-
-/** A job that a test plays: its step context, and how it ends. */
-function aScript() {
-  const begun = Promise.withResolvers<StepContext>();
-  const ending = Promise.withResolvers<unknown>();
-  const job = defineJob({
-    name: "script",
-    input: anything,
-    run: (step: StepContext) => {
-      begun.resolve(step);
-      return ending.promise;
-    },
-  });
-  return { job, begun: begun.promise, end: ending.resolve };
-}
+import { aScript } from "../support/jobs.ts";
 
 const approval = defineJob({ name: "approval", input: anything, run: (step: StepContext) => step.wait("review") });
 const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });

@@ -2,24 +2,13 @@ import assert from "node:assert/strict";
 import { RunFailedError, StepError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import type { Failure } from "../../src/failure.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import {
-  anything,
-  claimOne,
-  forEachStore,
-  forever,
-  LEASE_MS,
-  pass,
-  type StoreTest,
-} from "../support/for_each_store.ts";
+import type { StepContext } from "../../src/job.ts";
+import { claimOne, forEachStore, forever, LEASE_MS, pass, type StoreTest } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-function aJob(run: (step: StepContext) => unknown) {
-  return defineJob({ name: "import", input: anything, run });
-}
+import { aJob } from "../support/jobs.ts";
 
 function anEngine({ store, host }: StoreTest, run: (step: StepContext) => unknown) {
-  return createEngine({ store, host, jobs: { job: aJob(run) } });
+  return createEngine({ store, host, jobs: { job: aJob(run, "import") } });
 }
 
 /** What somebody's code throws: the stack names this function. */
@@ -111,7 +100,7 @@ forEachStore("a timeout of something else is an error like others", async (conte
 });
 
 forEachStore("a run that was abandoned too often says so", async ({ store, host }) => {
-  const jobs = { job: aJob(() => {}) };
+  const jobs = { job: aJob(() => {}, "import") };
   await using engine = createEngine({ store, host, jobs, worker: { maxAbandonments: 1 } });
   const { id } = await engine.trigger("import", null);
   await claimOne(store, "import");

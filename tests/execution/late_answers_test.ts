@@ -1,25 +1,11 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
+import type { StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
-import { anything, claimOne, forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
+import { claimOne, forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-function aJob(run: (step: StepContext) => unknown) {
-  return defineJob({ name: "job", input: anything, run });
-}
-
-/** A step's function that tells that it was called, and returns when it is let go. */
-function aGate() {
-  const reached = Promise.withResolvers<void>();
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const work = () => {
-    reached.resolve();
-    return promise;
-  };
-  return { reached: reached.promise, work, open: resolve };
-}
+import { aGate, aJob } from "../support/jobs.ts";
 
 /** The store, but a test can hold back the next call of a method, and lets it go when it likes. */
 function holdable(store: Store) {
@@ -207,7 +193,7 @@ for (
 ) {
   forEachStore(`${told} is told though a renewal finds that ${method}() has given the lease up`, async (context) => {
     const { store, host } = context;
-    const job = aJob(body);
+    const job = aJob<unknown>(body);
     const { held, hold } = holdable(store);
     await using engine = createEngine({ store: held, host, jobs: { job } });
     const events = recordEvents(engine);

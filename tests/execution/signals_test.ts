@@ -8,28 +8,16 @@ import {
   ValidationError,
   WaitExpiredError,
 } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Json } from "../../src/json.ts";
 import type { Store } from "../../src/store.ts";
 import { isoTime } from "../../src/time.ts";
 import type { Signal, Wait, WaitResult } from "../../src/wait.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
-import {
-  anything,
-  forEachStore,
-  forever,
-  LEASE_MS,
-  pass,
-  recordEvents,
-  type StoreTest,
-} from "../support/for_each_store.ts";
+import { forEachStore, forever, LEASE_MS, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { aJob } from "../support/jobs.ts";
 
 const TIMEOUT_MS = 60_000;
-
-function aJob<Output = unknown>(run: (step: StepContext, input: unknown) => Output | Promise<Output>, name = "job") {
-  return defineJob({ name, input: anything, run });
-}
 
 const approval = aJob((step) => step.wait("review", { timeout: TIMEOUT_MS }), "approval");
 const patient = aJob((step) => step.wait("review"), "patient");

@@ -17,12 +17,9 @@ import {
   type StoreTest,
 } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
+import { aJob } from "../support/jobs.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
-
-function aJob(run: Body): Job<unknown> {
-  return defineJob({ name: "job", input: anything, run });
-}
 
 /** Executes a job once, and answers how the run stands then. */
 async function perform({ store, host }: StoreTest, run: Body) {

@@ -3,7 +3,7 @@ import type { StepContext, StepTools } from "../../src/job.ts";
 import type { Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
-import type { Life } from "./life.ts";
+import type { Incarnation } from "./incarnation.ts";
 import type { BodyWitness, StepAction } from "./program.ts";
 
 // From so many turns on, what a program does outside of steps takes time: so many milliseconds for each.
@@ -13,7 +13,7 @@ const OUTSIDE_MS = 50;
 /** One execution of a job's function: what it is given is judged by what was committed. */
 export class Body implements BodyWitness {
   readonly #facts: Facts;
-  readonly #life: Life;
+  readonly #incarnation: Incarnation;
   readonly #run: RunFacts;
   readonly #generation: number;
   readonly #uses = new Map<string, number>();
@@ -24,14 +24,14 @@ export class Body implements BodyWitness {
   #asking = 0;
 
   /** Begins when the function is entered, under a lease. */
-  constructor(facts: Facts, life: Life, run: RunFacts, generation: number) {
+  constructor(facts: Facts, incarnation: Incarnation, run: RunFacts, generation: number) {
     this.#facts = facts;
-    this.#life = life;
+    this.#incarnation = incarnation;
     this.#run = run;
     this.#generation = generation;
-    const isKnown = run.saw.has(life.version);
-    this.#saw = run.saw.get(life.version) ?? [];
-    run.saw.set(life.version, this.#saw);
+    const isKnown = run.saw.has(incarnation.version);
+    this.#saw = run.saw.get(incarnation.version) ?? [];
+    run.saw.set(incarnation.version, this.#saw);
     if (!isKnown && run.saw.size > 1 && run.steps.size > 0) facts.notice("a run was continued by other code");
   }
 
@@ -62,7 +62,7 @@ export class Body implements BodyWitness {
   }
 
   remark(): string {
-    return this.#life.newValue();
+    return this.#incarnation.newValue();
   }
 
   branches(): void {
@@ -73,7 +73,7 @@ export class Body implements BodyWitness {
     for (let i = 0; i < turns; i++) await null;
     // Code that takes time outside of steps is only performed in the same order again where nothing runs beside it.
     if (turns < LONG_TURNS || this.#hasBranches) return;
-    const { process, label } = this.#life;
+    const { process, label } = this.#incarnation;
     const outside: Outside = {
       run: this.#run,
       generation: this.#generation,
@@ -86,7 +86,7 @@ export class Body implements BodyWitness {
   }
 
   async attempts(action: StepAction, { idempotencyKey, attempt, abortSignal }: StepTools): Promise<string> {
-    const { process, label } = this.#life;
+    const { process, label } = this.#incarnation;
     const run = this.#run;
     const { ms, timeout, attempts: maxAttempts } = action;
     const [originId, name] = idempotencyKey.split("/") as [string, string];
@@ -116,7 +116,7 @@ export class Body implements BodyWitness {
       isAlive: () => process.label === label,
     };
     this.#facts.executing.add(executing);
-    const value = this.#life.newValue();
+    const value = this.#incarnation.newValue();
     await (action.heeds ? Promise.race([process.sleep(ms), fired(abortSignal)]) : process.sleep(ms));
     this.#facts.executing.delete(executing);
     const isAborted = action.heeds && abortSignal.aborted;
@@ -141,7 +141,7 @@ export class Body implements BodyWitness {
     this.#facts.expect(
       isSame,
       "I1",
-      () => `${this.#life.label} gave ${id} ${JSON.stringify(answer)} for ${name}, recorded is ${recorded}`,
+      () => `${this.#incarnation.label} gave ${id} ${JSON.stringify(answer)} for ${name}, recorded is ${recorded}`,
     );
   }
 
@@ -152,7 +152,7 @@ export class Body implements BodyWitness {
     // The run of which this one is a retry has slept already.
     const isCopied = source !== null &&
       [...pauses.values()].some((pause) => pause.kind === "sleep" && pause.name === name && pause.resolution !== null);
-    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#life.process.world.now + (isCopied ? 0 : ms));
+    if (!sleepsUntil.has(name)) sleepsUntil.set(name, this.#incarnation.process.world.now + (isCopied ? 0 : ms));
   }
 
   waits(givenName: string, timeout: number | null): void {
@@ -162,7 +162,7 @@ export class Body implements BodyWitness {
   slept(givenName: string): void {
     const { request: { id }, sleepsUntil } = this.#run;
     const name = this.#use("slept", givenName);
-    const { now } = this.#life.process.world;
+    const { now } = this.#incarnation.process.world;
     const until = sleepsUntil.get(name)!;
     // The wall clock counts whole milliseconds.
     const isEarly = this.#facts.jumps === 0 && now <= until - 1;
@@ -183,7 +183,7 @@ export class Body implements BodyWitness {
       isTrue,
       "I4",
       () =>
-        `${this.#life.label} gave ${id} ${JSON.stringify(result)} for ${JSON.stringify(wait)}, which took ${
+        `${this.#incarnation.label} gave ${id} ${JSON.stringify(result)} for ${JSON.stringify(wait)}, which took ${
           JSON.stringify(accepted)
         }`,
     );
@@ -199,7 +199,7 @@ export class Body implements BodyWitness {
       () =>
         `${id} saw\n${
           saw.slice(0, this.#seen + 1).join("\n")
-        }\nin an execution, and then instead of the last in ${this.#life.label}\n${what}`,
+        }\nin an execution, and then instead of the last in ${this.#incarnation.label}\n${what}`,
     );
     saw[this.#seen++] = what;
   }
@@ -214,12 +214,12 @@ export class Body implements BodyWitness {
   #checkAttempt(name: string, attempt: number, maxAttempts: number): void {
     const facts = this.#facts;
     const run = this.#run;
-    const { label } = this.#life;
+    const { label } = this.#incarnation;
     const { id } = run.request;
     const generation = this.#generation;
     const recorded = run.steps.get(name);
     facts.expect(attempt <= maxAttempts, "I1", () => `${name} of ${id} begins attempt ${attempt} of ${maxAttempts}`);
-    this.#life.checkStart(run, generation, name, attempt);
+    this.#incarnation.checkStart(run, generation, name, attempt);
     const isStale = run.generation > generation;
     if (recorded?.isOver || (recorded?.attempts ?? 0) >= attempt) {
       facts.expect(
@@ -245,7 +245,7 @@ export class Body implements BodyWitness {
       () => `${label} begins ${name} of ${id} under lease ${generation}, while lease ${run.generation} is given out`,
     );
     const retryAt = recorded?.retryAt ?? null;
-    const { wallNow } = this.#life.process.world;
+    const { wallNow } = this.#incarnation.process.world;
     facts.expect(
       facts.jumps > 0 || retryAt === null || retryAt <= wallNow,
       "I5",
@@ -259,7 +259,7 @@ export class Body implements BodyWitness {
     const { executing, jumps } = this.#facts;
     const { id, concurrencyKey: key } = this.#run.request;
     if (key === null || jumps > 0) return;
-    const { process: { world }, label } = this.#life;
+    const { process: { world }, label } = this.#incarnation;
     for (const other of executing) {
       const isInside = other.run !== this.#run && other.run.request.concurrencyKey === key && other.isAlive() &&
         other.generation === other.run.claimedGeneration && (other.run.leaseEndsAt ?? 0) > world.wallNow;

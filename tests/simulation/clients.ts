@@ -6,7 +6,7 @@ import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
 import type { Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
-import { WebDoor, type WebManner } from "./web_door.ts";
+import { HttpClients, type HttpManner } from "./http_clients.ts";
 
 const PATIENCE_MS = 1_500;
 const LONG_PATIENCE_MS = 15_000;
@@ -17,7 +17,7 @@ const FRESH_MS = 100;
 export class Clients {
   readonly #nodes: readonly Node[];
   readonly #deps: WebDeps;
-  readonly #door: WebDoor;
+  readonly #http: HttpClients;
   readonly #followings = new Set<Following>();
   readonly #leaving = new AbortController();
   #waiting = 0;
@@ -26,7 +26,7 @@ export class Clients {
   constructor(nodes: readonly Node[], deps: Omit<WebDeps, "followings" | "leave">) {
     this.#nodes = nodes;
     this.#deps = { ...deps, followings: this.#followings, leave: this.#leaving.signal };
-    this.#door = new WebDoor(this.#deps, nodes);
+    this.#http = new HttpClients(this.#deps, nodes);
   }
 
   /** How many requests wait for their answer. */
@@ -39,9 +39,9 @@ export class Clients {
    *
    * @param manner How, over HTTP; `null`: the process asks its own engine.
    */
-  send(name: string, first: number, request: Request, manner: WebManner | null): void {
-    const { misfortune, seed, world } = this.#deps;
-    if (!misfortune.strikes(name)) return;
+  send(name: string, first: number, request: Request, manner: HttpManner | null): void {
+    const { faults, seed, world } = this.#deps;
+    if (!faults.happens(name)) return;
     const chance = new Chance(seed, name);
     this.#ask(first, request, manner);
     // An impatient client asks again before it has its answer.
@@ -74,7 +74,7 @@ export class Clients {
     }
   }
 
-  async #ask(first: number, request: Request, manner: WebManner | null): Promise<void> {
+  async #ask(first: number, request: Request, manner: HttpManner | null): Promise<void> {
     this.#waiting += 1;
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const node = this.#nodes[(first + attempt) % this.#nodes.length]!;
@@ -85,7 +85,7 @@ export class Clients {
   }
 
   /** Asks one process, and gives up after a while: it may have died. */
-  #askOnce(node: Node, request: Request, manner: WebManner | null): Promise<"answered" | "unanswered"> {
+  #askOnce(node: Node, request: Request, manner: HttpManner | null): Promise<"answered" | "unanswered"> {
     const { trace, facts, world } = this.#deps;
     const { engine, process: { label } } = node;
     if (engine === null) return Promise.resolve("unanswered");
@@ -112,23 +112,23 @@ export class Clients {
   }
 
   /** The same over HTTP; `null` if there was no answer. */
-  async #performOverWeb(node: Node, engine: Engine, request: Request, manner: WebManner): Promise<string | null> {
-    const door = this.#door;
+  async #performOverWeb(node: Node, engine: Engine, request: Request, manner: HttpManner): Promise<string | null> {
+    const http = this.#http;
     const { ask } = request;
     if (ask === "batch") return await this.#perform(node, engine, request); // is not to be had over HTTP
-    if (ask === "trigger" || ask === "run") return await door.trigger(node, request, manner);
-    if (ask === "list") return await door.list(node);
-    if (ask === "feed") return await door.feed(node, request.ms, manner);
+    if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
+    if (ask === "list") return await http.list(node);
+    if (ask === "feed") return await http.feed(node, request.ms, manner);
     if (ask === "signal") {
       const wait = await this.#waitFor(request);
-      return wait === undefined ? "nothing to signal" : await door.signal(node, wait, request, manner);
+      return wait === undefined ? "nothing to signal" : await http.signal(node, wait, request, manner);
     }
     const run = this.#runFor(request);
     if (run === undefined) return `nothing to ${ask}`;
     if (ask === "cancel" || ask === "delete" || ask === "retrigger") {
-      return await door.change(node, run, request, manner);
+      return await http.change(node, run, request, manner);
     }
-    return await door[ask](node, run, manner);
+    return await http[ask](node, run, manner);
   }
 
   async #perform(node: Node, engine: Engine, request: Request): Promise<string> {
@@ -234,7 +234,7 @@ export class Clients {
     const { history, followings } = this.#deps;
     const options = { shows: { run }, over: "process", isCounted: false, hasIds: false } as const;
     const following = new Following(facts, history, options);
-    following.connect(node.life!);
+    following.connect(node.incarnation!);
     followings.add(following);
     try {
       for await (const event of engine.subscribe(id)) following.hear(event);

@@ -5,7 +5,7 @@ import type { Cursor } from "../../src/journal.ts";
 import type { RunState } from "../../src/store.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 import type { Entry, History } from "./history.ts";
-import type { Life } from "./life.ts";
+import type { Incarnation } from "./incarnation.ts";
 
 // Publishing pauses after 16 KiB, in the middle of a row too: a message has about 400 characters.
 const MANY_AT_ONCE = 30;
@@ -92,9 +92,9 @@ export class Following {
   }
 
   /** Asks a process for the stream: from the last id on, if there is one. */
-  connect(life: Life): void {
+  connect(incarnation: Incarnation): void {
     this.#wasReset = false;
-    this.#connection = new Connection(this.#facts, this.#history, this.#options, life, this.#cursor);
+    this.#connection = new Connection(this.#facts, this.#history, this.#options, incarnation, this.#cursor);
   }
 
   /** The connection is broken, or has ended. */
@@ -108,11 +108,11 @@ export class Following {
     const connection = this.#connection!;
     const number = connection.hear(event);
     this.#lastNumber = Math.max(this.#lastNumber, number);
-    this.#noticeWhatHappened(event, connection.life);
+    this.#noticeWhatHappened(event, connection.incarnation);
     if ("run" in this.#options.shows && isLastEvent(event)) this.#isOver = true;
   }
 
-  #noticeWhatHappened(event: RunEvent, { label }: Life): void {
+  #noticeWhatHappened(event: RunEvent, { label }: Incarnation): void {
     const { shows, hasIds } = this.#options;
     if (hasIds && this.#cursor !== null && this.#label !== null && this.#label !== label && !this.#wasReset) {
       this.#facts.notice("a stream was resumed in another process");
@@ -150,17 +150,17 @@ export class Following {
     const connection = this.#connection;
     const { calmSince } = this.#facts;
     if (connection === null || calmSince === null || this.#isOver) return;
-    const { world, pausedUntil } = connection.life.process;
+    const { world, pausedUntil } = connection.incarnation.process;
     const before = world.now - LONG_MS;
     const isSteady = connection.since <= before && calmSince <= before && pausedUntil <= before &&
-      connection.life.isWorking;
+      connection.incarnation.isWorking;
     if (isSteady) connection.checkLate(before);
   }
 }
 
 /** One connection. Which state it began with is not known before it has told something: each that was read is tried. */
 class Connection {
-  readonly life: Life;
+  readonly incarnation: Incarnation;
   readonly since: number;
   readonly #facts: Facts;
   readonly #history: History;
@@ -175,21 +175,27 @@ class Connection {
   /** How many events have come that no id covers. */
   #uncovered = 0;
 
-  constructor(facts: Facts, history: History, options: FollowingOptions, life: Life, cursor: Cursor | null) {
+  constructor(
+    facts: Facts,
+    history: History,
+    options: FollowingOptions,
+    incarnation: Incarnation,
+    cursor: Cursor | null,
+  ) {
     this.#facts = facts;
     this.#history = history;
     this.#options = options;
     this.#cursor = cursor;
-    this.life = life;
-    this.since = life.process.world.now;
-    const { states, places, partialPages } = life;
+    this.incarnation = incarnation;
+    this.since = incarnation.process.world.now;
+    const { states, places, partialPages } = incarnation;
     this.#readBefore = { states: states.length, places: places.length, pages: partialPages.length };
   }
 
   /** Receives an event, and answers the number of its fact. */
   hear(event: RunEvent): number {
     if (this.#paths === null && this.#cursor !== null) {
-      const isPaged = this.life.partialPages.includes(this.#cursor.position, this.#readBefore.pages);
+      const isPaged = this.incarnation.partialPages.includes(this.#cursor.position, this.#readBefore.pages);
       if (isPaged) this.#facts.notice("a stream caught up over several pages");
     }
     const paths = this.#open();
@@ -220,7 +226,7 @@ class Connection {
     this.#facts.expect(
       this.#options.hasIds && this.#history.isPlace(cursor) && position >= this.#lastId,
       "J5",
-      () => `${this.life.label} sent the id of ${JSON.stringify(cursor)} after that of ${this.#lastId}`,
+      () => `${this.incarnation.label} sent the id of ${JSON.stringify(cursor)} after that of ${this.#lastId}`,
     );
     this.#lastId = position;
     this.#uncovered = 0;
@@ -234,7 +240,7 @@ class Connection {
     this.#facts.expect(
       this.#options.hasIds && cursor !== null && this.#paths === null && !this.#history.isKept(cursor),
       "J5",
-      () => `${this.life.label} says that events are missing after ${JSON.stringify(cursor)}`,
+      () => `${this.incarnation.label} says that events are missing after ${JSON.stringify(cursor)}`,
     );
     this.#facts.notice("a client was told of a gap");
     this.#cursor = null;
@@ -245,7 +251,7 @@ class Connection {
     this.#facts.expect(
       !this.#options.hasIds || this.#uncovered <= (size === 1 ? 1 : 0) || size >= MANY_AT_ONCE,
       "J5",
-      () => `${this.life.label} sent ${this.#uncovered} events without an id`,
+      () => `${this.incarnation.label} sent ${this.#uncovered} events without an id`,
     );
   }
 
@@ -255,7 +261,7 @@ class Connection {
     this.#facts.expect(
       late.includes(null),
       "I17",
-      () => `${this.life.label} has not sent ${JSON.stringify(late[0]!.event)}, committed before ${before}`,
+      () => `${this.incarnation.label} has not sent ${JSON.stringify(late[0]!.event)}, committed before ${before}`,
     );
   }
 
@@ -268,7 +274,7 @@ class Connection {
       this.#paths!.length > 0,
       "J4",
       () =>
-        `${this.life.label}: ${what}, and expected ${
+        `${this.incarnation.label}: ${what}, and expected ${
           paths.length === 0 ? "nothing" : paths.map((path) => path.text).join("\nor ")
         }`,
     );
@@ -285,7 +291,7 @@ class Connection {
     this.#facts.expect(
       this.#history.isPlace(cursor),
       "J5",
-      () => `${this.life.label} goes on after ${JSON.stringify(cursor)}, which is no place in this journal`,
+      () => `${this.incarnation.label} goes on after ${JSON.stringify(cursor)}, which is no place in this journal`,
     );
     if ("org" in shows) return [new Path(parts, cursor.position, null, true)];
     return this.#states().map((state) => {
@@ -301,14 +307,14 @@ class Connection {
   /** With what the stream may begin, and where. */
   #candidates(): [RunState | null, Cursor][] {
     if ("run" in this.#options.shows) return this.#states().map((state) => [state, state.place]);
-    return this.life.places.slice(this.#readBefore.places).map((place) => [null, place]);
+    return this.incarnation.places.slice(this.#readBefore.places).map((place) => [null, place]);
   }
 
   #states(): RunState[] {
     const { shows } = this.#options;
     if (!("run" in shows)) return [];
     const { id } = shows.run.request;
-    return this.life.states.slice(this.#readBefore.states).filter(({ run }) => run.id === id);
+    return this.incarnation.states.slice(this.#readBefore.states).filter(({ run }) => run.id === id);
   }
 }
 

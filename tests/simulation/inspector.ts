@@ -7,7 +7,7 @@ import type { Facts } from "./facts.ts";
 import { History } from "./history.ts";
 import { isReading } from "./is_reading.ts";
 import type { Trace } from "./trace.ts";
-import type { Life } from "./life.ts";
+import type { Incarnation } from "./incarnation.ts";
 import type { SharedStore } from "./stores.ts";
 import type { World } from "./world.ts";
 
@@ -48,21 +48,21 @@ export class Inspector {
   }
 
   /** A call was carried out or refused. */
-  committed(call: Call, life: Life): void {
+  committed(call: Call, incarnation: Incarnation): void {
     this.#calls += 1;
     const { method, parameters, outcome } = call;
     this.history.note(call);
     if (isReading(method)) {
-      life.noteCommit(call);
+      incarnation.noteCommit(call);
       return this.#trace.count(method);
     }
     const text = "error" in outcome ? `refused: ${(outcome.error as Error).message}` : JSON.stringify(outcome.value);
-    const line = `${life.label} ${method} ${JSON.stringify(parameters)} -> ${text}`;
+    const line = `${incarnation.label} ${method} ${JSON.stringify(parameters)} -> ${text}`;
     if (isIdleClaim(call)) this.#trace.count(line);
     else this.#trace.note(line);
     if ("error" in outcome && !(outcome.error instanceof HoldfastError)) throw outcome.error;
-    if (method === "release") life.checkRelease(parameters[0] as Lease);
-    life.noteCommit(call);
+    if (method === "release") incarnation.checkRelease(parameters[0] as Lease);
+    incarnation.noteCommit(call);
     const touched = checkCall(this.#facts, call);
     if (touched === "any") this.#isAnyTouched = true;
     else for (const runId of touched) this.#touched.add(runId);
@@ -70,9 +70,9 @@ export class Inspector {
   }
 
   /** Looks at what the last event may have changed, and whether everybody has told what they have to tell. */
-  async look(lives: Iterable<Life>): Promise<void> {
+  async look(incarnations: Iterable<Incarnation>): Promise<void> {
     await this.history.look(this.#world.now, this.#world.wallNow);
-    for (const life of lives) life.checkTold();
+    for (const incarnation of incarnations) incarnation.checkTold();
     const { jumps } = this.#facts;
     const hasJumped = this.#jumps !== jumps;
     if (this.#touched.size === 0 && !this.#isAnyTouched && !hasJumped) return;

@@ -18,7 +18,7 @@ import type { Respond } from "../../src/http/routes.ts";
 import { Chance } from "../support/chance.ts";
 import { JOB_NAMES, ORGS } from "./plan.ts";
 
-/** A fault that a simulation has to find: a double that stands before a store or a host. */
+/** A bug that a simulation has to find: mostly a double that stands before a store or a host. */
 export interface Mutant {
   /** What it does wrong. */
   name: string;

@@ -28,5 +28,5 @@ Deno.test("shrink() leaves out what a broken promise does not need", async () =>
   const smallest = await shrink(failed, { seed: 1, store: "memory", mutant });
 
   assert.equal(smallest.violation?.invariant, failed.violation?.invariant);
-  assert.ok(smallest.struck.length < failed.struck.length / 2, smallest.struck.join(", "));
+  assert.ok(smallest.happened.length < failed.happened.length / 2, smallest.happened.join(", "));
 });

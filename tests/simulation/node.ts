@@ -11,7 +11,7 @@ import { Chance, hashText } from "../support/chance.ts";
 import { anything } from "../support/for_each_store.ts";
 import type { Facts } from "./facts.ts";
 import type { Trace } from "./trace.ts";
-import { Life } from "./life.ts";
+import { Incarnation } from "./incarnation.ts";
 import type { Mutant } from "./mutants.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
 import { changeProgram } from "./changed_program.ts";
@@ -38,7 +38,7 @@ export class Node {
   readonly #deps: NodeDeps;
   #engine: Engine | null = null;
   #fetch: Respond | null = null;
-  #life: Life | null = null;
+  #incarnation: Incarnation | null = null;
   #isServerless: boolean;
   #isStopping = false;
   readonly #downListeners = new Set<() => void>();
@@ -65,8 +65,8 @@ export class Node {
   }
 
   /** What its newest incarnation has seen. */
-  get life(): Life | null {
-    return this.#life;
+  get incarnation(): Incarnation | null {
+    return this.#incarnation;
   }
 
   /** Whether it lives and nobody has told it to stop. */
@@ -87,10 +87,10 @@ export class Node {
     this.#engine = null;
     this.#fetch = null;
     this.#isStopping = false;
-    this.#life = new Life(process, this.#deps.facts, this.version);
+    this.#incarnation = new Incarnation(process, this.#deps.facts, this.version);
     const without = this.without === null ? "" : ` without ${this.without}`;
     this.#deps.trace.note(`${process.label} starts with version ${this.version}${without}`);
-    this.#serve(this.#life);
+    this.#serve(this.#incarnation);
   }
 
   /** Kills it. It comes back after `downMs` milliseconds. */
@@ -112,7 +112,7 @@ export class Node {
     const { label } = this.process;
     await this.stop(timeout);
     if (this.process.label !== label) return; // it was killed meanwhile
-    this.#life!.checkStopped();
+    this.#incarnation!.checkStopped();
     if (this.without !== null) facts.notice("a deploy no longer knew a job");
     this.#goDown(downMs);
   }
@@ -121,7 +121,7 @@ export class Node {
   async stop(timeout: number): Promise<void> {
     this.#deps.trace.note(`${this.process.label} stops within ${timeout} ms`);
     this.#isStopping = true;
-    this.#life!.noteStopping(timeout);
+    this.#incarnation!.noteStopping(timeout);
     await this.#engine!.stop({ timeout: this.#deps.mutant?.stopTimeout?.(timeout) ?? timeout });
   }
 
@@ -144,16 +144,16 @@ export class Node {
     this.process.world.after(downMs, null, () => this.start());
   }
 
-  async #serve(life: Life): Promise<void> {
+  async #serve(incarnation: Incarnation): Promise<void> {
     const { seed, plan, mutant } = this.#deps;
     const host = mutant?.host?.(this.process.host) ?? this.process.host;
-    const reached = await this.#reach(host, life);
+    const reached = await this.#reach(host, incarnation);
     const names = JOB_NAMES.filter((name) => name !== this.without);
-    const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, life)]));
+    const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, incarnation)]));
     const engine: Engine = createEngine({ store: reached, jobs, worker: plan.worker, retention: plan.retention, host });
-    if (new Chance(seed, life.label, "logs").happens(0.2)) engine.use(persistLogs());
+    if (new Chance(seed, incarnation.label, "logs").happens(0.2)) engine.use(persistLogs());
     engine.on("*", (event) => {
-      if (this.#life === life) life.hear(event);
+      if (this.#incarnation === incarnation) incarnation.hear(event);
     });
     this.#engine = engine;
     const auth = { ...AUTH, ...mutant?.auth };
@@ -170,14 +170,14 @@ export class Node {
     const respond: Respond = (request) =>
       new URL(request.url).pathname.endsWith("/subscribe") ? streams(request) : fetch(request);
     this.#fetch = mutant?.fetch?.(respond) ?? respond;
-    if (this.#isServerless) await this.#workNowAndThen(engine, life);
+    if (this.#isServerless) await this.#workNowAndThen(engine, incarnation);
     await this.#startEngine(engine);
   }
 
-  async #reach(host: Host, life: Life) {
+  async #reach(host: Host, incarnation: Incarnation) {
     const { store, mutant, way, seed } = this.#deps;
-    const chance = new Chance(seed, life.label, "down");
-    const remote = remoteStore(await store.open(host), life, {
+    const chance = new Chance(seed, incarnation.label, "down");
+    const remote = remoteStore(await store.open(host), incarnation, {
       ...way,
       die: () => this.kill(chance.between(20, 500)),
     });
@@ -195,8 +195,8 @@ export class Node {
     }
   }
 
-  async #workNowAndThen(engine: Engine, life: Life): Promise<void> {
-    const chance = new Chance(this.#deps.seed, life.label, "serverless");
+  async #workNowAndThen(engine: Engine, incarnation: Incarnation): Promise<void> {
+    const chance = new Chance(this.#deps.seed, incarnation.label, "serverless");
     while (this.#isServerless && !this.#isStopping) {
       await engine.runUntilIdle().catch((error) => {
         if (!(error instanceof StoreError)) throw error;
@@ -211,17 +211,17 @@ export class Node {
     facts.expect(error instanceof StoreError, "promise 10", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
-  #job(name: string, life: Life): Job {
+  #job(name: string, incarnation: Incarnation): Job {
     const { trace } = this.#deps;
     return defineJob({
       name,
       input: anything,
       run: async (step, { program }: { program: Program }) => {
-        const body = life.enter(step.runId, step.execution);
+        const body = incarnation.enter(step.runId, step.execution);
         let seen = hashText("");
         const witness: BodyWitness = {
           attempts: (action, tools) => {
-            trace.note(`${life.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
+            trace.note(`${incarnation.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
             return body.attempts(action, tools);
           },
           stepped: (name, answer) => body.stepped(name, answer),
@@ -233,13 +233,13 @@ export class Node {
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           saw: (what) => {
-            trace.note(`${life.label} ${step.runId} saw ${what}`);
+            trace.note(`${incarnation.label} ${step.runId} saw ${what}`);
             seen = hashText(what, seen);
             body.saw(what);
           },
         };
         try {
-          const own = life.version === 1 ? program : changeProgram(program);
+          const own = incarnation.version === 1 ? program : changeProgram(program);
           await perform(own, body.asking(step), witness);
         } catch (error) {
           body.threw(error as Error);

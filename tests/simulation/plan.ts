@@ -5,7 +5,7 @@ import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
-import type { WebManner } from "./web_door.ts";
+import type { HttpManner } from "./http_clients.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
 export const JOB_NAMES = ["imports", "reports", "mails"] as const;
@@ -29,14 +29,14 @@ export type Request =
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
   | { ask: "feed"; ms: number };
 
-/** Something that a process or the world suffers. */
-export type Blow =
-  | { blow: "kill"; process: number; downMs: number }
-  | { blow: "pause"; process: number; ms: number }
-  | { blow: "stop"; process: number; timeout: number; downMs: number; without: string | null; version: 1 | 2 }
-  | { blow: "jump"; ms: number }
-  | { blow: "overtake"; patienceMs: number }
-  | { blow: "outage" | "full disk"; ms: number };
+/** A fault of a process, the clock or the shared store. */
+export type PlannedFault =
+  | { fault: "kill"; process: number; downMs: number }
+  | { fault: "pause"; process: number; ms: number }
+  | { fault: "stop"; process: number; timeout: number; downMs: number; without: string | null; version: 1 | 2 }
+  | { fault: "jump"; ms: number }
+  | { fault: "overtake"; patienceMs: number }
+  | { fault: "outage" | "full disk"; ms: number };
 
 /** All that is planned from a seed: what clients ask for, and what goes wrong apart from single calls. */
 export interface Plan {
@@ -54,8 +54,8 @@ export interface Plan {
   hasServerless: boolean;
   reliability: Reliability;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
-  requests: { at: number; process: number; request: Request; manner: WebManner | null }[];
-  blows: { at: number; blow: Blow }[];
+  requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
+  faults: { at: number; fault: PlannedFault }[];
 }
 
 /** Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do. */
@@ -85,7 +85,7 @@ export function makePlan(seed: number): Plan {
       slowAnswer: chance.pick([0, 0.02]),
     },
     requests: makeRequests(new Chance(seed, "requests")),
-    blows: makeBlows(new Chance(seed, "blows"), staleThreshold),
+    faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };
 }
 
@@ -115,7 +115,7 @@ function makeRequests(chance: Chance): Plan["requests"] {
   const bursts = Array.from({ length: 4 }, () => chance.next() * TROUBLE_MS * 0.9);
   const when = () => chance.happens(0.5) ? chance.next() * TROUBLE_MS : chance.pick(bursts) + chance.next() * 30;
   const overWeb = chance.pick([0, 0.5, 1]);
-  const manner = (): WebManner | null => {
+  const manner = (): HttpManner | null => {
     if (!chance.happens(overWeb)) return null;
     return {
       isStranger: chance.happens(0.1),
@@ -174,17 +174,17 @@ function makeOther(chance: Chance): Request {
   return { ask: kind, which };
 }
 
-function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
-  const blows: Plan["blows"] = [];
+function makeFaults(chance: Chance, leaseMs: number): Plan["faults"] {
+  const faults: Plan["faults"] = [];
   const process = () => chance.int(PROCESS_NAMES.length);
-  const add = (most: number, make: () => Blow) => {
+  const add = (most: number, make: () => PlannedFault) => {
     const count = chance.happens(0.5) ? 0 : chance.int(most + 1);
-    for (let i = 0; i < count; i++) blows.push({ at: chance.next() * TROUBLE_MS, blow: make() });
+    for (let i = 0; i < count; i++) faults.push({ at: chance.next() * TROUBLE_MS, fault: make() });
   };
-  add(6, () => ({ blow: "kill", process: process(), downMs: chance.between(20, 1_000) }));
-  add(6, () => ({ blow: "pause", process: process(), ms: chance.between(0.2, 3) * leaseMs }));
+  add(6, () => ({ fault: "kill", process: process(), downMs: chance.between(20, 1_000) }));
+  add(6, () => ({ fault: "pause", process: process(), ms: chance.between(0.2, 3) * leaseMs }));
   add(6, () => ({
-    blow: "stop",
+    fault: "stop",
     process: process(),
     timeout: chance.pick([0, 50, 400]),
     downMs: chance.between(1, 500),
@@ -192,11 +192,11 @@ function makeBlows(chance: Chance, leaseMs: number): Plan["blows"] {
     version: chance.pick([1, 2]),
   }));
   add(5, () => ({
-    blow: "jump",
+    fault: "jump",
     ms: Math.round(chance.happens(0.1) ? chance.between(-3_600_000, 3_600_000) : chance.between(-3_000, 3_000)),
   }));
-  add(3, () => ({ blow: "overtake", patienceMs: 500 }));
-  add(2, () => ({ blow: "outage", ms: chance.between(50, 1_000) }));
-  add(2, () => ({ blow: "full disk", ms: chance.between(50, 1_500) }));
-  return blows;
+  add(3, () => ({ fault: "overtake", patienceMs: 500 }));
+  add(2, () => ({ fault: "outage", ms: chance.between(50, 1_000) }));
+  add(2, () => ({ fault: "full disk", ms: chance.between(50, 1_500) }));
+  return faults;
 }

@@ -1,3 +1,5 @@
+import { MessageSplitter } from "../support/message_splitter.ts";
+
 /**
  * Reads the messages of an event stream: those that come at once, together, and not faster than they are taken.
  *
@@ -7,14 +9,10 @@ export async function* readParts(response: Response, leave: AbortSignal): AsyncG
   const reader = response.body!.getReader();
   const cancel = () => reader.cancel();
   leave.addEventListener("abort", cancel, { once: true });
-  const decoder = new TextDecoder();
-  let text = "";
+  const splitter = new MessageSplitter();
   try {
     for (let chunk = await reader.read(); !chunk.done && !leave.aborted; chunk = await reader.read()) {
-      text += decoder.decode(chunk.value, { stream: true });
-      const messages = text.split("\n\n");
-      text = messages.pop()!;
-      yield messages;
+      yield splitter.split(chunk.value);
     }
   } finally {
     leave.removeEventListener("abort", cancel);

@@ -4,8 +4,8 @@ import { Chance } from "../support/chance.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts } from "./facts.ts";
 import { isReading } from "./is_reading.ts";
-import type { Life } from "./life.ts";
-import type { Misfortune } from "./misfortune.ts";
+import type { Incarnation } from "./incarnation.ts";
+import type { Faults } from "./faults.ts";
 
 /** How unreliable the way to a store is: probabilities for each call, and durations in milliseconds. */
 export interface Reliability {
@@ -20,7 +20,7 @@ export interface Reliability {
 export interface Way {
   seed: number;
   reliability: Reliability;
-  misfortune: Misfortune;
+  faults: Faults;
   facts: Facts;
   /** How many characters of the journal are read at once. */
   pageLength: number;
@@ -31,9 +31,9 @@ export interface Way {
   /** Whether the store refuses by itself what it has no room for. */
   hasDisk: boolean;
   /** A call was carried out or refused. */
-  committed(call: Call, life: Life): void;
+  committed(call: Call, incarnation: Incarnation): void;
   /** A process dies now. */
-  die(life: Life): void;
+  die(incarnation: Incarnation): void;
 }
 
 // Asked so often that a simulation would do little else if each took its time.
@@ -43,15 +43,16 @@ const LOCAL = new Set<PropertyKey>(["close", "backup", "then", Symbol.asyncDispo
 const SLOW_MS = 1_500;
 
 /** A store as a process reaches it: calls take their time, overtake each other, fail, or are answered to nobody. */
-export function remoteStore(store: Store, life: Life, way: Way): Store {
+export function remoteStore(store: Store, incarnation: Incarnation, way: Way): Store {
   let calls = 0;
   return new Proxy(store, {
     get(_, method) {
       if (LOCAL.has(method) || typeof method === "symbol") return undefined;
       if (method === "readJournal") {
-        return (after: number) => send(store, { method, parameters: [after, way.pageLength], no: ++calls }, life, way);
+        return (after: number) =>
+          send(store, { method, parameters: [after, way.pageLength], no: ++calls }, incarnation, way);
       }
-      return (...parameters: unknown[]) => send(store, { method, parameters, no: ++calls }, life, way);
+      return (...parameters: unknown[]) => send(store, { method, parameters, no: ++calls }, incarnation, way);
     },
   });
 }
@@ -59,12 +60,12 @@ export function remoteStore(store: Store, life: Life, way: Way): Store {
 function send(
   store: Store,
   { method, parameters, no }: { method: string; parameters: unknown[]; no: number },
-  life: Life,
+  incarnation: Incarnation,
   way: Way,
 ): Promise<unknown> {
-  const { process, label } = life;
+  const { process, label } = incarnation;
   const { world } = process;
-  const { reliability, misfortune, facts } = way;
+  const { reliability, faults, facts } = way;
   const chance = new Chance(way.seed, label, no);
   const name = `call ${label}:${no} ${method}`;
   const isQuick = QUICK.has(method);
@@ -81,13 +82,13 @@ function send(
         facts.notice("a full disk refused a write");
         return answer(() => reject(new StoreError("The disk is full")));
       }
-      if (misfortune.befalls(`${name} fails`, isQuick ? 0 : reliability.errorBefore, chance)) {
+      if (faults.happensAtRandom(`${name} fails`, isQuick ? 0 : reliability.errorBefore, chance)) {
         facts.notice("an error came before a commit");
         return answer(() => reject(new StoreError("The store is busy")));
       }
-      const isLost = misfortune.befalls(`${name} loses its answer`, isQuick ? 0 : reliability.answerLost, chance);
-      const isLast = misfortune.befalls(`${name} is its last`, isQuick ? 0 : reliability.diesAfter, chance);
-      const isSlow = misfortune.befalls(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
+      const isLost = faults.happensAtRandom(`${name} loses its answer`, isQuick ? 0 : reliability.answerLost, chance);
+      const isLast = faults.happensAtRandom(`${name} is its last`, isQuick ? 0 : reliability.diesAfter, chance);
+      const isSlow = faults.happensAtRandom(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
       const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
       const done = (outcome: Call["outcome"]) => {
         if ("error" in outcome && outcome.error instanceof StoreError) {
@@ -97,17 +98,17 @@ function send(
           return answer(() => reject(error), back);
         }
         const call: Call = { method, parameters, outcome, wallNow: world.wallNow };
-        way.committed(call, life);
+        way.committed(call, incarnation);
         if (isLast && process.label === label) {
           facts.notice("a process died right after a commit");
-          world.after(0, process, () => way.die(life));
+          world.after(0, process, () => way.die(incarnation));
         } else if (isLost) {
           facts.notice("an answer was lost after its commit");
           answer(() => reject(new StoreError("The answer was lost", { outcomeUnknown: true })), back);
         } else {
           if (isSlow) facts.notice("an answer came late");
           answer(() => {
-            life.noteAnswer(call);
+            incarnation.noteAnswer(call);
             if ("error" in outcome) reject(outcome.error);
             else resolve(outcome.value);
           }, back);

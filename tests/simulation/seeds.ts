@@ -2,7 +2,7 @@ import type { StoreKind } from "./stores.ts";
 
 /**
  * Seeds that have found something, and what it was. They do not repeat what they found: with each change of the engine
- * or of the simulation a seed goes another way. They run as seeds like any others; what keeps a fault from coming back
+ * or of the simulation a seed goes another way. They run as seeds like any others; what keeps a bug from coming back
  * is its regression test, in `tests/engine/` or `tests/stores/`.
  */
 export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: string }[] = [

@@ -13,8 +13,8 @@ const HELP = `deno task simulate [options]
   --from S        the first of them (default 1)
   --seed S        this seed alone, twice: both have to go the same way
   --store KIND    memory (default), sqlite, or twin: both, compared after each call
-  --only NAMES    with these misfortunes and requests alone, as a failure has named them
-  --mutant NAME   with a fault that has to be found; part of its name will do
+  --only NAMES    with these faults and requests alone, as a failure has named them
+  --mutant NAME   with a bug that has to be found (see mutants.ts); part of its name is enough
   --threads N     how many at the same time (default: one for each core)
   --no-shrink     do not look for a smaller case of what was found`;
 

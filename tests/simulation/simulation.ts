@@ -2,10 +2,10 @@ import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
 import { Trace } from "./trace.ts";
-import { Misfortune, type Selection } from "./misfortune.ts";
+import { Faults, type Selection } from "./faults.ts";
 import type { Mutant } from "./mutants.ts";
 import { Node } from "./node.ts";
-import { type Blow, makePlan, type Plan, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
+import { makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
 import type { Situation } from "./situations.ts";
 import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
@@ -17,7 +17,7 @@ export interface SimulationOptions {
   seed: number;
   /** Over which store. */
   store: StoreKind;
-  /** Which of the misfortunes and requests of the seed to leave out, or to keep. Default: all happen. */
+  /** Which of the faults and requests of the seed to leave out, or to keep. Default: all happen. */
   selection?: Selection;
   /** How many of the last things that happened are told. Default 60. */
   keptLines?: number;
@@ -32,8 +32,8 @@ export interface Verdict {
   violation: Violation | null;
   /** Stands for all that happened: two simulations of one seed have the same. */
   hash: string;
-  /** What went wrong and what was asked for, by name. */
-  struck: string[];
+  /** The names of the faults and requests that happened. */
+  happened: string[];
   situations: ReadonlyMap<Situation, number>;
   /** How many events happened, how many calls the store was sent, and how much time passed in the world. */
   events: number;
@@ -90,7 +90,7 @@ class Simulation {
   readonly #plan: Plan;
   readonly #world: World;
   readonly #trace: Trace;
-  readonly #misfortune: Misfortune;
+  readonly #faults: Faults;
   readonly #store: SharedStore;
   readonly #inspector: Inspector;
   readonly #nodes: Node[];
@@ -109,12 +109,12 @@ class Simulation {
     const facts = new Facts(plan.worker.concurrency, plan.reliability.latency);
     this.facts = facts;
     const trace = new Trace(keptLines, () => world.now);
-    const misfortune = new Misfortune(selection);
+    const faults = new Faults(selection);
     const inspector = new Inspector(facts, world, trace, store);
     const way = {
       seed,
       reliability: plan.reliability,
-      misfortune,
+      faults,
       facts,
       pageLength: plan.pageLength,
       isOut: () => this.#outUntil > world.now,
@@ -126,7 +126,7 @@ class Simulation {
     this.#plan = plan;
     this.#world = world;
     this.#trace = trace;
-    this.#misfortune = misfortune;
+    this.#faults = faults;
     this.#store = store;
     this.#inspector = inspector;
     this.#nodes = PROCESS_NAMES.map((name, at) => {
@@ -143,7 +143,7 @@ class Simulation {
       facts,
       history,
       trace,
-      misfortune,
+      faults,
       countsEvents: plan.countsEvents,
       streamsEnd: () =>
         plan.maxStreamMs < Infinity || store.journalLength < Infinity || (store.trimsByAge && facts.jumps > 0),
@@ -155,7 +155,7 @@ class Simulation {
       seed: this.#seed,
       violation: this.facts.violation,
       hash: this.#trace.hash,
-      struck: this.#misfortune.struck,
+      happened: this.#faults.happened,
       situations: this.facts.situations,
       events: this.#world.steps,
       calls: this.#inspector.calls,
@@ -169,9 +169,9 @@ class Simulation {
     this.#plan.requests.forEach(({ at, process, request, manner }, no) => {
       this.#world.after(at, null, () => this.#clients.send(`request ${no}`, process, request, manner));
     });
-    this.#plan.blows.forEach(({ at, blow }, no) => {
+    this.#plan.faults.forEach(({ at, fault }, no) => {
       this.#world.after(at, null, () => {
-        if (this.#misfortune.strikes(`blow ${no} ${blow.blow}`)) this.#strike(blow);
+        if (this.#faults.happens(`fault ${no} ${fault.fault}`)) this.#strike(fault);
       });
     });
     this.#world.after(TROUBLE_MS, null, () => this.#calmDown());
@@ -183,10 +183,11 @@ class Simulation {
   }
 
   #runUntil(isOver: () => boolean): Promise<void> {
-    const lives = () => this.#nodes.map(({ life }) => life).filter((life) => life !== null);
+    const incarnations = () =>
+      this.#nodes.map(({ incarnation }) => incarnation).filter((incarnation) => incarnation !== null);
     return this.#world.run(
       () => this.facts.violation !== null || isOver(),
-      () => this.#inspector.look(lives()),
+      () => this.#inspector.look(incarnations()),
     );
   }
 
@@ -196,44 +197,44 @@ class Simulation {
       this.#nodes.every(({ isUp, process }) => isUp && this.#world.now - process.pausedUntil > AWAKE_MS);
   }
 
-  #strike(blow: Blow): void {
-    this.#trace.note(JSON.stringify(blow));
-    switch (blow.blow) {
+  #strike(fault: PlannedFault): void {
+    this.#trace.note(JSON.stringify(fault));
+    switch (fault.fault) {
       case "kill":
-        return this.#nodes[blow.process]!.kill(blow.downMs);
+        return this.#nodes[fault.process]!.kill(fault.downMs);
       case "pause":
-        if (blow.ms > this.#plan.worker.staleThreshold) {
+        if (fault.ms > this.#plan.worker.staleThreshold) {
           this.facts.notice("a process was paused for longer than a lease");
         }
-        return this.#nodes[blow.process]!.process.pause(blow.ms);
+        return this.#nodes[fault.process]!.process.pause(fault.ms);
       case "stop":
-        return this.#stop(blow, blow.timeout > 100 ? OUTSIDE_PATIENCE_MS : 0);
+        return this.#stop(fault, fault.timeout > 100 ? OUTSIDE_PATIENCE_MS : 0);
       case "jump":
-        return this.#jump(blow.ms);
+        return this.#jump(fault.ms);
       case "overtake":
-        return this.#overtake(blow.patienceMs);
+        return this.#overtake(fault.patienceMs);
       case "outage":
         this.facts.notice("the store was out of reach for a while");
-        this.#outUntil = Math.max(this.#outUntil, this.#world.now + blow.ms);
+        this.#outUntil = Math.max(this.#outUntil, this.#world.now + fault.ms);
         return;
       case "full disk":
-        this.#fullUntil = Math.max(this.#fullUntil, this.#world.now + blow.ms);
+        this.#fullUntil = Math.max(this.#fullUntil, this.#world.now + fault.ms);
         this.#store.fillDisk?.(true);
-        this.#world.after(blow.ms, null, () => this.#store.fillDisk?.(this.#fullUntil > this.#world.now));
+        this.#world.after(fault.ms, null, () => this.#store.fillDisk?.(this.#fullUntil > this.#world.now));
     }
   }
 
   /** Stops a process; if it has time, at a moment in which a job does something outside of steps, if there is one soon. */
-  #stop(blow: Extract<Blow, { blow: "stop" }>, patienceMs: number): void {
+  #stop(fault: Extract<PlannedFault, { fault: "stop" }>, patienceMs: number): void {
     if (this.#calmSince !== null) return;
-    const node = this.#nodes[blow.process]!;
+    const node = this.#nodes[fault.process]!;
     const isOutside = [...this.facts.outside].some((one) => one.label === node.process.label && one.isOutside());
     if (!isOutside && patienceMs > 0) {
-      return void this.#world.after(5, null, () => this.#stop(blow, patienceMs - 5));
+      return void this.#world.after(5, null, () => this.#stop(fault, patienceMs - 5));
     }
-    node.without = blow.without;
-    node.version = blow.version;
-    node.replace(blow.timeout, blow.downMs);
+    node.without = fault.without;
+    node.version = fault.version;
+    node.replace(fault.timeout, fault.downMs);
   }
 
   #jump(ms: number): void {
@@ -265,7 +266,7 @@ class Simulation {
     this.#trace.note("nothing goes wrong any more");
     this.#calmSince = this.#world.now;
     this.facts.calmSince = this.#world.now;
-    this.#misfortune.end();
+    this.#faults.end();
     this.#outUntil = 0;
     this.#fullUntil = -1;
     this.#store.fillDisk?.(false);

@@ -38,13 +38,13 @@ export class Totals {
  *
  * @param command What repeats the simulation.
  */
-export function describeFailure({ violation, struck, lastLines }: Verdict, command: string): string {
-  const only = struck.length > MAX_ONLY ? "" : ` --only "${struck.join(",")}"`;
+export function describeFailure({ violation, happened, lastLines }: Verdict, command: string): string {
+  const only = happened.length > MAX_ONLY ? "" : ` --only "${happened.join(",")}"`;
   return [
     `Broken: ${violation!.message}`,
     "What happened last:",
     ...lastLines.slice(-TOLD_LINES).map((line) => `  ${line.slice(0, TOLD_WIDTH)}`),
-    `What went wrong and what was asked for: ${struck.length === 0 ? "nothing" : struck.join(", ")}`,
+    `Faults and requests: ${happened.length === 0 ? "nothing" : happened.join(", ")}`,
     `To see it again: ${command}${only}`,
   ].join("\n");
 }

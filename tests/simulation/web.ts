@@ -3,7 +3,7 @@ import type { Facts } from "./facts.ts";
 import type { Following } from "./following.ts";
 import type { History } from "./history.ts";
 import type { Trace } from "./trace.ts";
-import type { Misfortune } from "./misfortune.ts";
+import type { Faults } from "./faults.ts";
 import type { Node } from "./node.ts";
 import type { World } from "./world.ts";
 
@@ -14,7 +14,7 @@ export interface WebDeps {
   world: World;
   facts: Facts;
   trace: Trace;
-  misfortune: Misfortune;
+  faults: Faults;
   history: History;
   /** What clients follow that read as fast as they can. */
   followings: Set<Following>;
@@ -52,7 +52,7 @@ export class Web {
 
   /** Asks a process. The answer is `null` when none comes: the process is down, or the connection breaks. */
   async send(node: Node, { method, path, org, headers, body }: WebRequest): Promise<Response | null> {
-    const { seed, world, latency, facts, misfortune } = this.#deps;
+    const { seed, world, latency, facts, faults } = this.#deps;
     const name = `HTTP ${++this.#sent}`;
     const chance = new Chance(seed, name);
     const travel = () => world.pass(chance.next() * latency);
@@ -68,7 +68,7 @@ export class Web {
     );
     const { status } = response;
     facts.expect(STATUSES.has(status), "promise 10", () => `${node.process.label} answers ${method} ${path} ${status}`);
-    if (misfortune.befalls(`${name} loses its answer`, 0.05, chance)) {
+    if (faults.happensAtRandom(`${name} loses its answer`, 0.05, chance)) {
       facts.notice("an answer over HTTP was lost");
       await response.body?.cancel();
       return null;

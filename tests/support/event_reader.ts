@@ -1,4 +1,5 @@
 import type { RunEvent } from "../../src/event.ts";
+import { MessageSplitter } from "./message_splitter.ts";
 
 /** Reads a stream of Server-Sent Events as fast as they come. */
 export class EventReader implements AsyncDisposable {
@@ -49,15 +50,11 @@ export class EventReader implements AsyncDisposable {
   }
 
   async #read(): Promise<void> {
-    const decoder = new TextDecoder();
-    let text = "";
+    const splitter = new MessageSplitter();
     for (let chunk = await this.#reader.read(); !chunk.done; chunk = await this.#reader.read()) {
-      text += decoder.decode(chunk.value, { stream: true });
-      const messages = text.split("\n\n");
-      text = messages.pop()!;
-      for (const message of messages) this.#take(message);
+      for (const message of splitter.split(chunk.value)) this.#take(message);
     }
-    if (text !== "") throw new Error(`The stream ended within a message: ${text}`);
+    if (splitter.rest !== "") throw new Error(`The stream ended within a message: ${splitter.rest}`);
     this.#isEnded = true;
   }
 

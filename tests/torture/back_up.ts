@@ -1,8 +1,8 @@
-import type { Book } from "./book.ts";
+import type { ClientRecords } from "./client_records.ts";
 import type { CopyThread } from "./copy_thread.ts";
 import type { Examiner } from "./examiner.ts";
 import { withoutDeleted } from "./expected_of.ts";
-import type { Fleet } from "./fleet.ts";
+import type { WorkerPool } from "./worker_pool.ts";
 import type { Tally } from "./tally.ts";
 import type { Violations } from "./violations.ts";
 
@@ -10,9 +10,9 @@ import type { Violations } from "./violations.ts";
 export interface BackUpDeps {
   /** A folder for the copy. */
   folder: string;
-  fleet: Fleet;
+  pool: WorkerPool;
   examiner: Examiner;
-  book: Book;
+  records: ClientRecords;
   copies: CopyThread;
   tally: Tally;
   violations: Violations;
@@ -26,8 +26,8 @@ export interface BackUpDeps {
  * @param number Which backup it is, for names.
  */
 export async function backUp(number: number, deps: BackUpDeps): Promise<void> {
-  const { folder, fleet, examiner, book, copies, tally, violations, longest } = deps;
-  const member = fleet.members.find(({ isStopped }) => !isStopped);
+  const { folder, pool, examiner, records, copies, tally, violations, longest } = deps;
+  const member = pool.members.find(({ isStopped }) => !isStopped);
   if (member === undefined) return;
   const path = `${folder}/backup-${number}.db`;
   const expected = examiner.expected();
@@ -45,7 +45,7 @@ export async function backUp(number: number, deps: BackUpDeps): Promise<void> {
     member.isSpared = false;
   }
   longest.backupMs = Math.max(longest.backupMs, performance.now() - since);
-  const problems = await copies.examine(path, withoutDeleted(expected, book));
+  const problems = await copies.examine(path, withoutDeleted(expected, records));
   for (const problem of problems) violations.add(`${path}: ${problem}`);
   tally.add("backups");
   if (problems.length === 0) await Deno.remove(path);

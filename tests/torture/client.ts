@@ -1,20 +1,20 @@
 import type { Chance } from "../support/chance.ts";
-import { type Answer, type Asker, NobodyLeft } from "./asker.ts";
-import type { Book, TriggerRequest } from "./book.ts";
+import { type Answer, type HttpClient, StormOver } from "./http_client.ts";
+import type { ClientRecords, TriggerRequest } from "./client_records.ts";
 import type { Chain } from "./checks/check_chain.ts";
 import { outcomeOf } from "./fact.ts";
 import { FAILING_JOB, JOB_NAMES } from "./jobs.ts";
 import { nap } from "./nap.ts";
-import type { Sights } from "./sights.ts";
+import type { Observations } from "./observations.ts";
 import { RETURNS, Subscriber } from "./subscriber.ts";
 import type { Tally } from "./tally.ts";
 
 /** What the clients share. */
 export interface ClientDeps {
-  asker: Asker;
-  book: Book;
+  http: HttpClient;
+  records: ClientRecords;
   chance: Chance;
-  sights: Sights;
+  observations: Observations;
   tally: Tally;
   /** Hears of answers that cannot be, and of which run. */
   onProblem: (message: string, run: string | null) => void;
@@ -64,7 +64,7 @@ export class Client {
         await nap(quiet.aborted ? BREATH_MS * 3 : chance.int(BREATH_MS), over);
       }
     } catch (error) {
-      if (!(error instanceof NobodyLeft)) throw error;
+      if (!(error instanceof StormOver)) throw error;
     }
   }
 
@@ -85,9 +85,9 @@ export class Client {
   }
 
   async #trigger(): Promise<void> {
-    const { chance, sights } = this.#deps;
-    if (sights.unfinished + sights.triggered > PATIENT_RUNS) return;
-    sights.triggered += 1;
+    const { chance, observations } = this.#deps;
+    if (observations.unfinished + observations.triggered > PATIENT_RUNS) return;
+    observations.triggered += 1;
     const job = chance.pick(JOB_NAMES);
     const key = job.startsWith("keyed") ? chance.pick(KEYS) : null;
     const token = crypto.randomUUID().slice(0, 13);
@@ -110,7 +110,7 @@ export class Client {
   }
 
   async #sendTrigger(request: TriggerRequest): Promise<void> {
-    const { asker, book, tally } = this.#deps;
+    const { http, records, tally } = this.#deps;
     const { job, token, seed, key, idempotencyKey, coalesce } = request;
     const body = {
       jobName: job,
@@ -120,23 +120,23 @@ export class Client {
       ...(coalesce === null ? {} : { coalesce }),
       labels: { token, storm: "yes", lane: LANES[seed % LANES.length]! },
     };
-    const answer = await asker.ask("POST", "/trigger", { body, onSend: () => book.noteTrigger(request) });
+    const answer = await http.request("POST", "/trigger", { body, onSend: () => records.noteTrigger(request) });
     if (answer.status !== 200) return this.#complain(`POST /trigger with token ${token}`, null, answer);
     tally.add("triggers answered");
     const told = JSON.parse(answer.text);
-    book.takeTrigger(request, told);
+    records.takeTrigger(request, told);
     remember(this.#runs, told.runId);
   }
 
   async #signalSomebody(): Promise<void> {
-    const { asker, book, chance } = this.#deps;
-    const listed = await asker.ask("GET", "/runs?status=waiting&limit=50");
+    const { http, records, chance } = this.#deps;
+    const listed = await http.request("GET", "/runs?status=waiting&limit=50");
     if (listed.status !== 200) return this.#complain("GET /runs", null, listed);
     const { runs } = JSON.parse(listed.text);
     if (runs.length === 0) return;
     const run: string = chance.pick<{ id: string }>(runs).id;
-    const shown = await asker.ask("GET", `/waits?runId=${run}`);
-    if (shown.status === 404 && book.of(run).deletesAsked > 0) return;
+    const shown = await http.request("GET", `/waits?runId=${run}`);
+    if (shown.status === 404 && records.of(run).deletesAsked > 0) return;
     if (shown.status !== 200) return this.#complain("GET /waits", run, shown);
     for (const { id, status } of JSON.parse(shown.text)) {
       if (status !== "pending") continue;
@@ -158,13 +158,13 @@ export class Client {
   }
 
   async #sendSignal(signal: Signal): Promise<void> {
-    const { asker, book, tally } = this.#deps;
+    const { http, records, tally } = this.#deps;
     const { run, waitId, signalId, payload } = signal;
     const value = outcomeOf({ outcome: "signal", payload, signalId });
-    book.noteSignal(run, waitId, value);
+    records.noteSignal(run, waitId, value);
     const path = `/signal?runId=${run}&waitId=${waitId}`;
-    const { status, text } = await asker.ask("POST", path, { body: { signalId, payload } });
-    book.takeSignal(run, { waitId, value, status, text });
+    const { status, text } = await http.request("POST", path, { body: { signalId, payload } });
+    records.takeSignal(run, { waitId, value, status, text });
     if (status !== 200) return tally.add("signals refused");
     const isNew = JSON.parse(text).disposition === "accepted";
     tally.add(isNew ? "signals accepted" : "signal receipts compared");
@@ -172,12 +172,12 @@ export class Client {
   }
 
   async #cancel(): Promise<void> {
-    const { asker, book, chance, tally } = this.#deps;
+    const { http, records, chance, tally } = this.#deps;
     if (this.#runs.length === 0) return;
     const run = chance.pick(this.#runs);
-    const receipts = book.of(run);
+    const receipts = records.of(run);
     receipts.isCancelAsked = true;
-    const answer = await asker.ask("POST", `/cancel?runId=${run}`);
+    const answer = await http.request("POST", `/cancel?runId=${run}`);
     if (answer.status === 200) {
       receipts.isCancelled = true;
       tally.add("cancels confirmed");
@@ -186,24 +186,24 @@ export class Client {
   }
 
   async #retrigger(): Promise<void> {
-    const { asker, book, chance, sights, tally } = this.#deps;
-    if (sights.ended.length === 0 || sights.unfinished + sights.triggered > PATIENT_RUNS) return;
-    const { run, job, token } = chance.pick(sights.ended);
+    const { http, records, chance, observations, tally } = this.#deps;
+    if (observations.ended.length === 0 || observations.unfinished + observations.triggered > PATIENT_RUNS) return;
+    const { run, job, token } = chance.pick(observations.ended);
     const isResumed = job === FAILING_JOB && chance.happens(0.5);
     const path = `/${chance.pick(["retrigger", "retry"])}?runId=${run}${isResumed ? "&from=failure" : ""}`;
-    const answer = await asker.ask("POST", path, { onSend: () => book.noteRetrigger(token) });
-    if (answer.status === 404 && book.of(run).deletesAsked > 0) return;
+    const answer = await http.request("POST", path, { onSend: () => records.noteRetrigger(token) });
+    if (answer.status === 404 && records.of(run).deletesAsked > 0) return;
     if (answer.status !== 200) return this.#complain(`POST ${path}`, run, answer);
     tally.add("retriggers");
-    book.takeRetrigger(run, JSON.parse(answer.text).runId);
+    records.takeRetrigger(run, JSON.parse(answer.text).runId);
   }
 
   async #delete(): Promise<void> {
-    const { asker, book, chance, sights, tally } = this.#deps;
-    if (sights.ended.length === 0) return;
-    const { run, token } = chance.pick(sights.ended);
-    const receipts = book.of(run);
-    const answer = await asker.ask("DELETE", `/run?runId=${run}`, { onSend: () => book.noteDelete(run, token) });
+    const { http, records, chance, observations, tally } = this.#deps;
+    if (observations.ended.length === 0) return;
+    const { run, token } = chance.pick(observations.ended);
+    const receipts = records.of(run);
+    const answer = await http.request("DELETE", `/run?runId=${run}`, { onSend: () => records.noteDelete(run, token) });
     if (answer.status === 200) tally.add("runs that were deleted");
     // Asked more than once, here or by others: whichever was served first has deleted it.
     const mayBeGone = answer.status === 404 && receipts.deletesAsked > 1;
@@ -212,10 +212,10 @@ export class Client {
   }
 
   async #list(): Promise<void> {
-    const { asker, chance } = this.#deps;
+    const { http, chance } = this.#deps;
     const status = chance.pick(["completed", "failed", "running", "pending"]);
     const path = `/runs?status=${status}&jobName=${chance.pick(JOB_NAMES)}&label.storm=yes&limit=${chance.int(30)}`;
-    const answer = await asker.ask("GET", path);
+    const answer = await http.request("GET", path);
     if (answer.status !== 200) return this.#complain(`GET ${path}`, null, answer);
     const { runs, total } = JSON.parse(answer.text) as { runs: { id: string; status: string }[]; total: number };
     const isWrong = runs.some((run) => run.status !== status) || total < runs.length ||
@@ -225,10 +225,10 @@ export class Client {
 
   /** Follows a run in the background, until it ends. */
   #subscribe(): void {
-    const { book, chance, onProblem } = this.#deps;
+    const { records, chance, onProblem } = this.#deps;
     if (this.#runs.length === 0 || this.#following.size >= MAX_FOLLOWED) return;
     const runId = chance.pick(this.#runs.slice(chance.happens(0.7) ? -1 : -10));
-    const mayBeGone = (run: string) => book.of(run).deletesAsked > 0;
+    const mayBeGone = (run: string) => records.of(run).deletesAsked > 0;
     const subscriber = new Subscriber({ runId, filter: {}, returns: chance.pick(RETURNS) }, {
       ...this.#deps,
       mayBeGone,

@@ -4,7 +4,7 @@ import { inTime, until } from "../processes/deadline.ts";
 import { checkRecovery } from "./checks/check_recovery.ts";
 import type { CopyThread } from "./copy_thread.ts";
 import type { Placed } from "./fact.ts";
-import { WORKER } from "./fleet.ts";
+import { WORKER } from "./worker_pool.ts";
 import { LedgerReader } from "./ledger.ts";
 import { readRuns, type RunRows } from "./rows.ts";
 
@@ -37,7 +37,7 @@ export async function drainCopy(path: string, leaseMs: number, copies: CopyThrea
     bodies: facts.filter(({ is }) => is === "begin").length,
     problems: [
       ...(code === 0 ? [] : [`its worker ended with ${code}`]),
-      ...facts.flatMap((fact) => fact.is === "error" && !fact.isMisfortune ? [`it complained of ${fact.message}`] : []),
+      ...facts.flatMap((fact) => fact.is === "error" && !fact.isExpected ? [`it complained of ${fact.message}`] : []),
       ...findWrongRuns(path, facts, before),
       ...await copies.examine(path, null),
     ],

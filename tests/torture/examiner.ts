@@ -4,7 +4,7 @@ import { trimBySize } from "../../src/stores/sqlite/journal/journal.ts";
 import { Chance } from "../support/chance.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
-import type { Book } from "./book.ts";
+import type { ClientRecords } from "./client_records.ts";
 import type { Calm } from "./calm.ts";
 import { type Chain, checkChain } from "./checks/check_chain.ts";
 import { checkFacts } from "./checks/check_facts.ts";
@@ -22,7 +22,7 @@ import { KnownJournal, readKeptFrom } from "./known_journal.ts";
 import { Latencies } from "./latencies.ts";
 import type { LedgerReader } from "./ledger.ts";
 import { readHashes, readRuns, type RunRows } from "./rows.ts";
-import type { Sights } from "./sights.ts";
+import type { Observations } from "./observations.ts";
 import type { Tally } from "./tally.ts";
 import type { Violations } from "./violations.ts";
 
@@ -31,15 +31,15 @@ export interface ExaminerDeps {
   database: string;
   ledger: LedgerReader;
   history: History;
-  book: Book;
+  records: ClientRecords;
   calm: Calm;
-  sights: Sights;
+  observations: Observations;
   tally: Tally;
   violations: Violations;
 }
 
 const COMPARED_AGAIN = 100;
-const KEPT_SIGHTS = 200;
+const KEPT_OBSERVATIONS = 200;
 const SLICE = 2_000;
 const EXPECTED_RUNS = 500;
 const KEPT_TENURES = 1_000;
@@ -76,13 +76,13 @@ export class Examiner {
 
   /** Checks every run that has ended since the last look, and some older ones once more. */
   look(): void {
-    const { history, ledger, sights, tally, violations } = this.#deps;
+    const { history, ledger, observations, tally, violations } = this.#deps;
     const ended = this.#withDatabase((database) => {
       this.#readJournal(database);
       const oldest = "SELECT min(seq) AS seq, count(*) AS runs FROM holdfast_runs WHERE completed_at IS NULL";
       const { seq, runs } = database.prepare(oldest).get() as { seq: number | null; runs: number };
-      sights.unfinished = runs;
-      sights.triggered = 0;
+      observations.unfinished = runs;
+      observations.triggered = 0;
       const over = database.prepare("SELECT seq, id FROM holdfast_runs WHERE seq >= ? AND completed_at IS NOT NULL")
         .all(this.#nextSeq) as { seq: number; id: string }[];
       const news = over.filter(({ id }) => !history.settled.has(id)).map(({ seq }) => seq);
@@ -104,7 +104,7 @@ export class Examiner {
 
   /** Checks everything, when nothing happens any more: every run has ended. */
   lookAtAll(): void {
-    const { book, history, violations } = this.#deps;
+    const { records, history, violations } = this.#deps;
     this.look();
     this.#withDatabase((database) => {
       for (const problem of findDamage(database)) violations.add(problem);
@@ -116,15 +116,19 @@ export class Examiner {
           const hash = history.settled.get(run.id)?.hash;
           if (hash !== run.hash) this.#report(run, `the run ${hash === undefined ? "never ended" : "has changed"}`);
           const facts = this.journal.runOf(run.id)?.facts ?? [];
-          this.#judge(run, [], [...checkState(run), ...checkReceipts(book.of(run.id), run), ...checkFacts(run, facts)]);
+          this.#judge(run, [], [
+            ...checkState(run),
+            ...checkReceipts(records.of(run.id), run),
+            ...checkFacts(run, facts),
+          ]);
         }
       }
-      for (const [id, receipts] of book.runs) {
+      for (const [id, receipts] of records.runs) {
         if (seen.has(id)) continue;
         for (const problem of checkReceipts(receipts, null)) violations.add(problem, id);
       }
       for (const id of history.settled.keys()) {
-        if (!seen.has(id) && book.of(id).deletesAsked === 0) violations.add("a checked run is gone", id);
+        if (!seen.has(id) && records.of(id).deletesAsked === 0) violations.add("a checked run is gone", id);
       }
       for (const find of [findWrongCount, findBrokenLine]) {
         const problem = find(database);
@@ -135,15 +139,15 @@ export class Examiner {
 
   /** What anybody was told of until now: whatever copy is made from now on has to contain it. */
   expected(): Expected {
-    const { book, history, ledger } = this.#deps;
+    const { records, history, ledger } = this.#deps;
     history.take(ledger.readNew());
-    return expectedOf(history, book, this.#settledIds.slice(-EXPECTED_RUNS));
+    return expectedOf(history, records, this.#settledIds.slice(-EXPECTED_RUNS));
   }
 
   #settle(run: RunRows): void {
-    const { book, history, sights } = this.#deps;
+    const { records, history, observations } = this.#deps;
     const facts = history.open.get(run.id) ?? [];
-    const receipts = book.of(run.id);
+    const receipts = records.of(run.id);
     this.#judge(run, facts, [
       ...checkState(run),
       ...checkSteps(facts, run, history.inheritedBy(run)),
@@ -159,15 +163,15 @@ export class Examiner {
     this.#countRestarts(facts);
     history.settle(run);
     this.#settledIds.push(run.id);
-    sights.ended.push({ run: run.id, job: run.job, token: run.input.token });
-    if (sights.ended.length > KEPT_SIGHTS) sights.ended.shift();
+    observations.ended.push({ run: run.id, job: run.job, token: run.input.token });
+    if (observations.ended.length > KEPT_OBSERVATIONS) observations.ended.shift();
   }
 
   /** A run is seen once, so this counts what exists and what was deleted since. */
   #findGhost({ input: { token } }: RunRows): string[] {
     const runs = (this.#runsByToken.get(token) ?? 0) + 1;
     this.#runsByToken.set(token, runs);
-    const most = this.#deps.book.mostRuns(token);
+    const most = this.#deps.records.mostRuns(token);
     return runs <= most ? [] : [`it is run number ${runs} with token ${token}, and so many were asked for: ${most}`];
   }
 
@@ -186,13 +190,13 @@ export class Examiner {
   }
 
   #compareAgain(database: DatabaseSync): void {
-    const { book, history, tally, violations } = this.#deps;
+    const { records, history, tally, violations } = this.#deps;
     if (this.#settledIds.length === 0) return;
     const ids = Array.from({ length: COMPARED_AGAIN }, () => this.#chance.pick(this.#settledIds));
     const hashes = readHashes(database, "id IN (SELECT value FROM json_each(?))", JSON.stringify(ids));
     for (const id of new Set(ids)) {
       const hash = hashes.get(id);
-      if (hash === undefined && book.of(id).deletesAsked > 0) continue;
+      if (hash === undefined && records.of(id).deletesAsked > 0) continue;
       tally.add("terminal runs compared again");
       if (hash === undefined) violations.add("a run that had ended is gone, and nobody has deleted it", id);
       else if (hash !== history.settled.get(id)!.hash) violations.add("a run that had ended has changed", id);

@@ -25,8 +25,8 @@ export type Fact =
   | { is: "gap"; pid: number; wallMs: number; cpuMs: number }
   /** The event loop is about to stand still, on purpose. `from`: an instant, in milliseconds. */
   | { is: "block"; pid: number; from: number; ms: number }
-  /** The worker itself had something to complain about; `isMisfortune`: as it may in a storm. */
-  | { is: "error"; pid: number; message: string; isMisfortune: boolean };
+  /** The worker has logged an error; `isExpected`: it is a consequence of the faults of a storm. */
+  | { is: "error"; pid: number; message: string; isExpected: boolean };
 
 /** A fact and where it stands: a fact that stands after another was written later, whichever process wrote them. */
 export type Placed<F extends Fact = Fact> = F & { at: number };

@@ -76,7 +76,7 @@ export class History {
         const blocks = this.#blocks.get(fact.pid) ?? [];
         this.#blocks.set(fact.pid, [...blocks, { from: fact.from, until: fact.from + fact.ms }]);
       } else if (fact.is === "error") {
-        if (!fact.isMisfortune) this.#onProblem(`a worker complained of ${fact.message}`, null, [fact]);
+        if (!fact.isExpected) this.#onProblem(`a worker complained of ${fact.message}`, null, [fact]);
       } else {
         const settled = this.#settled.get(fact.run);
         const open = this.#open.get(fact.run);

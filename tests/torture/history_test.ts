@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
-import { Book, type TriggerRequest } from "./book.ts";
+import { ClientRecords, type TriggerRequest } from "./client_records.ts";
 import type { Fact } from "./fact.ts";
 import { History } from "./history.ts";
-import { isMisfortune } from "./is_misfortune.ts";
+import { isExpectedError } from "./is_expected_error.ts";
 import { LedgerReader, LedgerWriter } from "./ledger.ts";
 import type { RunRows } from "./rows.ts";
 import { Tally } from "./tally.ts";
@@ -54,32 +54,32 @@ Deno.test("a history finds what no worker may complain of", () => {
   ];
 
   history.take(errors.map((error, at) => {
-    return { is: "error", pid: 1, message: error.message, isMisfortune: isMisfortune(error), at };
+    return { is: "error", pid: 1, message: error.message, isExpected: isExpectedError(error), at };
   }));
 
   assert.deepEqual(problems, errors.slice(2).map(({ message }) => `a worker complained of ${message}`));
 });
 
-Deno.test("a book counts how many runs may have been made with a token", () => {
-  const book = new Book(() => {});
+Deno.test("client records count how many runs may have been made with a token", () => {
+  const records = new ClientRecords(() => {});
   const request = { job: "straight", seed: 1, key: null, coalesce: null } as const;
   const keyed: TriggerRequest = { ...request, token: "keyed", idempotencyKey: "key" };
   const plain: TriggerRequest = { ...request, token: "plain", idempotencyKey: null };
 
-  for (const each of [keyed, keyed, plain, plain]) book.noteTrigger(each);
-  const asked = ["keyed", "plain", "other"].map((token) => book.mostRuns(token));
-  book.noteRetrigger("keyed");
-  book.noteDelete("run", "keyed");
-  book.noteDelete("run", "keyed");
+  for (const each of [keyed, keyed, plain, plain]) records.noteTrigger(each);
+  const asked = ["keyed", "plain", "other"].map((token) => records.mostRuns(token));
+  records.noteRetrigger("keyed");
+  records.noteDelete("run", "keyed");
+  records.noteDelete("run", "keyed");
 
   assert.deepEqual(asked, [1, 2, 0]);
-  assert.equal(book.mostRuns("keyed"), 3);
-  assert.equal(book.of("run").deletesAsked, 2);
+  assert.equal(records.mostRuns("keyed"), 3);
+  assert.equal(records.of("run").deletesAsked, 2);
 });
 
-Deno.test("a book finds two runs of one idempotency key, unless one was deleted", () => {
+Deno.test("client records find two runs of one idempotency key, unless one was deleted", () => {
   const problems: string[] = [];
-  const book = new Book((message) => problems.push(message));
+  const records = new ClientRecords((message) => problems.push(message));
   const request: TriggerRequest = {
     job: "straight",
     token: "token",
@@ -89,14 +89,14 @@ Deno.test("a book finds two runs of one idempotency key, unless one was deleted"
     coalesce: null,
   };
 
-  book.takeTrigger(request, { runId: "one", disposition: "created" });
-  book.takeTrigger(request, { runId: "one", disposition: "idempotent" });
+  records.takeTrigger(request, { runId: "one", disposition: "created" });
+  records.takeTrigger(request, { runId: "one", disposition: "idempotent" });
   const isQuiet = problems.length === 0;
-  book.takeTrigger(request, { runId: "one", disposition: "created" });
-  book.takeTrigger(request, { runId: "two", disposition: "created" });
-  book.noteDelete("two", "token");
-  book.takeTrigger(request, { runId: "three", disposition: "created" });
-  book.takeTrigger(request, { runId: "three", disposition: "coalesced" });
+  records.takeTrigger(request, { runId: "one", disposition: "created" });
+  records.takeTrigger(request, { runId: "two", disposition: "created" });
+  records.noteDelete("two", "token");
+  records.takeTrigger(request, { runId: "three", disposition: "created" });
+  records.takeTrigger(request, { runId: "three", disposition: "coalesced" });
 
   assert.ok(isQuiet);
   assert.deepEqual(problems, [

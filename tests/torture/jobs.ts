@@ -1,8 +1,14 @@
 import { defineJob, type Job, type StepContext } from "../../mod.ts";
 import { anything } from "../processes/anything.ts";
-import { type GivenInput, ToldBody, type ToldBodyDeps, type TortureInput, type TortureOutput } from "./told_body.ts";
+import {
+  type GivenInput,
+  RecordedBody,
+  type RecordedBodyDeps,
+  type TortureInput,
+  type TortureOutput,
+} from "./recorded_body.ts";
 
-type Act = (body: ToldBody, step: StepContext) => Promise<void>;
+type Act = (body: RecordedBody, step: StepContext) => Promise<void>;
 
 const AT_ONCE = { maxAttempts: 4, delay: 20 };
 // Longer than a second: such a retry parks the run.
@@ -75,16 +81,16 @@ export const JOB_NAMES = Object.keys(ACTS) as (keyof typeof ACTS)[];
 export const FAILING_JOB = "failing";
 
 /** The jobs, whose bodies write down all that they do. */
-export function tortureJobs(deps: ToldBodyDeps): Record<string, Job<TortureInput, TortureOutput>> {
-  return Object.fromEntries(Object.entries(ACTS).map(([name, act]) => [name, defineTold(name, act, deps)]));
+export function tortureJobs(deps: RecordedBodyDeps): Record<string, Job<TortureInput, TortureOutput>> {
+  return Object.fromEntries(Object.entries(ACTS).map(([name, act]) => [name, defineRecorded(name, act, deps)]));
 }
 
-function defineTold(name: string, act: Act, deps: ToldBodyDeps): Job<TortureInput, TortureOutput> {
+function defineRecorded(name: string, act: Act, deps: RecordedBodyDeps): Job<TortureInput, TortureOutput> {
   return defineJob({
     name,
     input: anything<TortureInput>(),
     async run(step, input) {
-      const body = new ToldBody(step, input as GivenInput, deps);
+      const body = new RecordedBody(step, input as GivenInput, deps);
       try {
         await act(body, step);
       } catch (error) {

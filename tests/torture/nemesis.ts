@@ -1,6 +1,6 @@
 import type { Chance } from "../support/chance.ts";
 import type { Calm } from "./calm.ts";
-import type { Fleet, Member } from "./fleet.ts";
+import type { Member, WorkerPool } from "./worker_pool.ts";
 import { nap } from "./nap.ts";
 import type { Tally } from "./tally.ts";
 
@@ -12,14 +12,14 @@ const DISMISS_AFTER_MS = [2_000, 7_000] as const;
 
 /** Who does harm to the workers at random moments. */
 export class Nemesis {
-  readonly #fleet: Fleet;
+  readonly #pool: WorkerPool;
   readonly #chance: (path: string) => Chance;
   readonly #calm: Calm;
   readonly #tally: Tally;
 
   /** Does nothing yet. */
-  constructor(fleet: Fleet, chance: (path: string) => Chance, calm: Calm, tally: Tally) {
-    this.#fleet = fleet;
+  constructor(pool: WorkerPool, chance: (path: string) => Chance, calm: Calm, tally: Tally) {
+    this.#pool = pool;
     this.#chance = chance;
     this.#calm = calm;
     this.#tally = tally;
@@ -36,7 +36,7 @@ export class Nemesis {
       // The eldest is spared more often, so that something that takes longer comes to its end now and then.
       const victim = this.#pick(chance, (place) => place === 0 ? 1 : 3);
       if (victim === null) return;
-      this.#fleet.kill(victim);
+      this.#pool.kill(victim);
       this.#tally.add("kills");
     });
   }
@@ -46,11 +46,11 @@ export class Nemesis {
     await this.#strike(() => chance.between(...SUSPEND_AFTER_MS), abortSignal, async () => {
       const victim = this.#pick(chance, () => 1);
       if (victim === null) return;
-      await this.#fleet.suspend(victim);
+      await this.#pool.suspend(victim);
       this.#tally.add("suspensions");
       await nap(chance.between(...SUSPENDED_MS), abortSignal);
-      await this.#fleet.thawed();
-      this.#fleet.resume(victim);
+      await this.#pool.thawed();
+      this.#pool.resume(victim);
     });
   }
 
@@ -59,7 +59,7 @@ export class Nemesis {
     await this.#strike(() => chance.between(...DISMISS_AFTER_MS), abortSignal, async () => {
       const victim = this.#pick(chance, () => 1);
       if (victim === null || victim.isStopped) return;
-      await this.#fleet.dismiss(victim);
+      await this.#pool.dismiss(victim);
       this.#tally.add("graceful stops");
     });
   }
@@ -69,14 +69,14 @@ export class Nemesis {
     while (!abortSignal.aborted) {
       await nap(afterMs(), abortSignal);
       await this.#calm.disturb(async () => {
-        await this.#fleet.thawed();
+        await this.#pool.thawed();
         if (!abortSignal.aborted) await harm();
       });
     }
   }
 
   #pick(chance: Chance, weigh: (place: number) => number): Member | null {
-    const members = this.#fleet.members.filter(({ isSpared }) => !isSpared);
+    const members = this.#pool.members.filter(({ isSpared }) => !isSpared);
     if (members.length === 0) return null;
     return chance.weighted(members.map((member, place) => [weigh(place), member] as const));
   }

@@ -3,7 +3,7 @@ import type { Calm } from "./calm.ts";
 import type { CopyThread } from "./copy_thread.ts";
 import { drainCopy } from "./drain_copy.ts";
 import type { Examiner } from "./examiner.ts";
-import type { Fleet } from "./fleet.ts";
+import type { WorkerPool } from "./worker_pool.ts";
 import type { Tally } from "./tally.ts";
 import type { Violations } from "./violations.ts";
 import { findKnown } from "./journal_of_copy.ts";
@@ -16,7 +16,7 @@ export interface PowerLossDeps {
   folder: string;
   leaseMs: number;
   calm: Calm;
-  fleet: Fleet;
+  pool: WorkerPool;
   examiner: Examiner;
   copies: CopyThread;
   chance: Chance;
@@ -32,11 +32,11 @@ export interface PowerLossDeps {
  * @param number Which power loss it is, for names.
  */
 export async function losePower(number: number, deps: PowerLossDeps): Promise<void> {
-  const { folder, calm, fleet, examiner, copies, chance, tally, violations } = deps;
+  const { folder, calm, pool, examiner, copies, chance, tally, violations } = deps;
   const place = `${folder}/power-loss-${number}`;
   await Deno.mkdir(place);
   const expected = await calm.disturb(() =>
-    fleet.freeze(async () => {
+    pool.freeze(async () => {
       await copyFiles(deps.database, place);
       return examiner.expected();
     })

@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 import { hashText } from "../support/chance.ts";
 import { outcomeOf, valueOf } from "./fact.ts";
-import type { TortureInput, TortureOutput } from "./told_body.ts";
+import type { TortureInput, TortureOutput } from "./recorded_body.ts";
 
 /** A step as it stands in the database. */
 export interface StepRow {

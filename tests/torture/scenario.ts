@@ -8,7 +8,7 @@ export interface ScenarioOptions {
   patience: Patience;
 }
 
-/** A misfortune of the outside world that is brought about on purpose, with real processes, and what has to hold in it. */
+/** A fault of the outside world that is caused on purpose, with real processes, and the promises that have to hold. */
 export interface Scenario {
   /** What happens, as a few words. */
   name: string;
@@ -22,7 +22,7 @@ export interface Scenario {
   run(options: ScenarioOptions): Promise<ScenarioResult>;
 }
 
-/** How a scenario ended: all promises held, or this machine cannot bring the misfortune about. */
+/** How a scenario ended: all promises held, or the fault cannot be caused on this machine. */
 export type ScenarioResult =
   /** `told` is one line of what was measured. */
   | { outcome: "held"; told: string }

@@ -1,12 +1,12 @@
 import { Chance } from "../support/chance.ts";
 import { allEnded } from "./all_ended.ts";
 import { backUp } from "./back_up.ts";
-import { Crew } from "./crew.ts";
+import { StormParticipants } from "./storm_participants.ts";
 import { nap } from "./nap.ts";
 import type { Latencies } from "./latencies.ts";
 import { Nemesis } from "./nemesis.ts";
 import { losePower } from "./power_loss.ts";
-import type { Sights } from "./sights.ts";
+import type { Observations } from "./observations.ts";
 import type { Sizes } from "./sizes.ts";
 import type { Tally } from "./tally.ts";
 import type { Violations } from "./violations.ts";
@@ -38,7 +38,7 @@ export interface StormProgress {
   /** What has happened. */
   tally: Tally;
   /** What was seen last. */
-  sights: Sights;
+  observations: Observations;
   /** How large the files are. */
   sizes: Sizes;
 }
@@ -79,59 +79,59 @@ export function findObstacle(): string | null {
 /** Lets workers execute runs while they are killed and suspended, and clients ask for more; checks what comes of it. */
 export async function storm(options: StormOptions): Promise<StormResult> {
   const { seed, folder, workers, abortSignal } = options;
-  await using crew = new Crew({ folder, seed, workers, clients: CLIENTS, leaseMs: LEASE_MS });
-  const { violations, history, ledger, tally, sights, sizes } = crew;
+  await using participants = new StormParticipants({ folder, seed, workers, clients: CLIENTS, leaseMs: LEASE_MS });
+  const { violations, history, ledger, tally, observations, sizes } = participants;
   const isPlain = () => violations.found.length === 0 && !abortSignal.aborted;
   const calm = new AbortController();
   const isEnough = AbortSignal.any([calm.signal, abortSignal, violations.anyFound]);
-  await crew.begin(isEnough);
+  await participants.begin(isEnough);
 
   const since = performance.now();
-  const progress = (): StormProgress => ({ ms: performance.now() - since, tally, sights, sizes });
+  const progress = (): StormProgress => ({ ms: performance.now() - since, tally, observations, sizes });
   const look = () => {
-    crew.examiner.look();
+    participants.examiner.look();
     sizes.sample(tally.get("runs that ended"));
     options.onProgress?.(progress());
   };
   const timer = setTimeout(() => calm.abort(), options.ms);
-  await makeTrouble(crew, options, look, isEnough, () => calm.abort());
+  await makeTrouble(participants, options, look, isEnough, () => calm.abort());
   clearTimeout(timer);
   const { ms } = progress();
 
-  const drainMs = isPlain() ? await drain(look, crew) : 0;
-  if (isPlain()) await crew.end();
-  if (isPlain()) crew.examiner.lookAtAll();
+  const drainMs = isPlain() ? await drain(look, participants) : 0;
+  if (isPlain()) await participants.end();
+  if (isPlain()) participants.examiner.lookAtAll();
   return {
     ...progress(),
     ms,
     violations,
     longestGap: history.longestGap,
     drainMs,
-    longestBackupMs: crew.longest.backupMs,
-    latencies: crew.examiner.latencies,
+    longestBackupMs: participants.longest.backupMs,
+    latencies: participants.examiner.latencies,
     tornLines: ledger.tornLines,
   };
 }
 
 async function makeTrouble(
-  crew: Crew,
+  participants: StormParticipants,
   { folder, seed, powerLossEveryMs, backupEveryMs }: StormOptions,
   look: () => void,
   isEnough: AbortSignal,
   giveUp: () => void,
 ): Promise<void> {
-  const powerLoss = { ...crew, folder, leaseMs: LEASE_MS, chance: new Chance(seed, "power loss") };
-  const { calm, examiner } = crew;
+  const powerLoss = { ...participants, folder, leaseMs: LEASE_MS, chance: new Chance(seed, "power loss") };
+  const { calm, examiner } = participants;
   const chance = new Chance(seed, "trim");
   const disturb = (everyMs: number, work: (number: number) => void | Promise<void>) => {
     return repeat(everyMs, isEnough, (number) => calm.disturb(() => work(number)));
   };
   const troubles = [
-    new Nemesis(crew.fleet, (path) => new Chance(seed, path), calm, crew.tally).rage(isEnough),
+    new Nemesis(participants.pool, (path) => new Chance(seed, path), calm, participants.tally).rage(isEnough),
     disturb(LOOK_EVERY_MS, look),
     disturb(TRIM_EVERY_MS, () => examiner.trim(chance.pick(KEPT_BYTES))),
     repeat(powerLossEveryMs, isEnough, (number) => losePower(number, powerLoss)),
-    disturb(backupEveryMs, (number) => backUp(number, { ...crew, folder })),
+    disturb(backupEveryMs, (number) => backUp(number, { ...participants, folder })),
     repeat(LULL_EVERY_MS, isEnough, () => calm.lull(LULL_MS, isEnough)),
   ];
   for (const trouble of troubles) trouble.catch(giveUp);
@@ -152,13 +152,15 @@ async function repeat(
 }
 
 /** Waits until every run has ended. Answers how long that took. */
-async function drain(look: () => void, { sights, violations }: Crew): Promise<number> {
+async function drain(look: () => void, { observations, violations }: StormParticipants): Promise<number> {
   const since = performance.now();
   while (true) {
     look();
     const ms = performance.now() - since;
-    if (sights.unfinished === 0 || violations.found.length > 0) return ms;
-    if (ms > DRAIN_MS) violations.add(`${sights.unfinished} runs have not ended ${ms} ms after the trouble was over`);
+    if (observations.unfinished === 0 || violations.found.length > 0) return ms;
+    if (ms > DRAIN_MS) {
+      violations.add(`${observations.unfinished} runs have not ended ${ms} ms after the trouble was over`);
+    }
     await nap(LOOK_EVERY_MS_AT_THE_END, violations.anyFound);
   }
 }

@@ -1,8 +1,8 @@
 import { isLastEvent } from "../../src/event.ts";
 import type { Chance } from "../support/chance.ts";
-import { type Asker, NobodyLeft } from "./asker.ts";
+import { type HttpClient, StormOver } from "./http_client.ts";
 import type { Chain, Connection, Message } from "./checks/check_chain.ts";
-import type { Member } from "./fleet.ts";
+import type { Member } from "./worker_pool.ts";
 import { nap } from "./nap.ts";
 import type { Tally } from "./tally.ts";
 
@@ -11,7 +11,7 @@ export const RETURNS = ["header", "query", "anew"] as const;
 
 /** What somebody who follows needs. */
 export interface SubscriberDeps {
-  asker: Asker;
+  http: HttpClient;
   chance: Chance;
   tally: Tally;
   /** Whether somebody has asked to delete a run. */
@@ -60,14 +60,14 @@ export class Subscriber {
 
   /** Follows until the run has ended and was deleted or answered 204, or the signal is aborted. */
   async follow(abortSignal: AbortSignal): Promise<void> {
-    const { asker, chance, onChain } = this.#deps;
+    const { http, chance, onChain } = this.#deps;
     try {
       while (!abortSignal.aborted && !this.#isOver) {
-        await this.#connect(await asker.findMember(), abortSignal);
+        await this.#connect(await http.findMember(), abortSignal);
         if (!this.#isOver) await nap(chance.int(AWAY_MS), abortSignal);
       }
     } catch (error) {
-      if (!(error instanceof NobodyLeft)) throw error;
+      if (!(error instanceof StormOver)) throw error;
     }
     onChain(this.#chain);
   }

@@ -3,7 +3,7 @@ import type { Scenario } from "./scenario.ts";
 import { Patience } from "./scenarios/patience.ts";
 import { SCENARIOS } from "./scenarios/scenarios.ts";
 import { findObstacle, storm } from "./storm.ts";
-import { describeProgress, describeTotals } from "./told.ts";
+import { describeProgress, describeTotals } from "./storm_report.ts";
 
 // The command line of the torture: `deno task torture --minutes 30`.
 
@@ -18,8 +18,8 @@ const HELP = `deno task torture [options]
   --keep          keep the folder with the database, the ledger of the workers and the copies
 
 A storm lets several processes execute runs on one file while they are killed, suspended, blocked and stopped at random
-moments, cuts the power, makes backups, and asks over HTTP. Afterwards everything is drained. A scenario is a misfortune
-of its own.`;
+moments, cuts the power, makes backups, and asks over HTTP. Afterwards everything is drained. A scenario causes one fault
+(a full disk, a moved clock) on purpose.`;
 
 const INTERRUPTIONS = ["SIGINT", "SIGTERM"] as const;
 const TOLD_EVERY_MS = { terminal: 1_000, file: 10_000 };

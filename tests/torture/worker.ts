@@ -7,7 +7,7 @@ import { createEngine, createHandler, persistLogs, SqliteStore } from "../../mod
 import { heardLines, say } from "../processes/parent.ts";
 import { valueOf } from "./fact.ts";
 import { GapWatch } from "./gap_watch.ts";
-import { isMisfortune } from "./is_misfortune.ts";
+import { isExpectedError } from "./is_expected_error.ts";
 import { tortureJobs } from "./jobs.ts";
 import { knownStore } from "./known_store.ts";
 import { LedgerWriter } from "./ledger.ts";
@@ -23,7 +23,7 @@ if ((await lines.next()).done) Deno.exit();
 
 const ledger = new LedgerWriter(ledgerPath);
 const complain = (error: unknown) => {
-  ledger.write({ is: "error", pid, message: String(error), isMisfortune: isMisfortune(error) });
+  ledger.write({ is: "error", pid, message: String(error), isExpected: isExpectedError(error) });
 };
 const gaps = new GapWatch((gap) => ledger.write({ is: "gap", pid, ...gap }));
 const block = (ms: number) => {

@@ -3,13 +3,13 @@ import { DatabaseSync } from "node:sqlite";
 import Database from "better-sqlite3";
 import { StoreError } from "../../../src/error.ts";
 import type { RunFilter } from "../../../src/run.ts";
-import type { Store } from "../../../src/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { aClaimRequest, aFailure, aLogged, aPause, aProgress, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { storeContract } from "../store_contract.ts";
+import { afterClose, runProgram, withFile } from "../../support/sqlite.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
 
@@ -46,27 +46,6 @@ storeContract("SqliteStore on a driver that answers null for no row", async (hos
   };
   return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
 });
-
-/** A store that cleans up after itself when it is closed for the first time. */
-function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S {
-  const close = store.close.bind(store);
-  let isClosed = false;
-  store.close = store[Symbol.asyncDispose] = async () => {
-    await close();
-    if (!isClosed) await cleanUp();
-    isClosed = true;
-  };
-  return store;
-}
-
-async function withFile(test: (path: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await test(`${folder}/jobs.db`);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>
   withFile(async (path) => {
@@ -141,24 +120,12 @@ Deno.test("SqliteStore.open() names a file for which a permission is missing, an
       await SqliteStore.open(${JSON.stringify(path)}).catch((error) => console.log(error.name, error.message));
     `;
     for (const permissions of [[], [`--allow-read=${path}`], [`--allow-write=${path}`]]) {
-      const { stdout } = await run(["run", "--no-prompt", ...permissions, "-"], program);
+      const { stdout } = await runProgram(["run", "--no-prompt", ...permissions, "-"], program);
 
       assert.match(stdout, new RegExp(`^StoreError Cannot open the database "${path}": Requires (read|write) access`));
       await assert.rejects(Deno.stat(path), Deno.errors.NotFound);
     }
   }));
-
-/** Runs a program in another process. */
-async function run(args: string[], program: string): Promise<{ stdout: string }> {
-  await using child = new Deno.Command(Deno.execPath(), { args, stdin: "piped", stdout: "piped", stderr: "piped" })
-    .spawn();
-  const writer = child.stdin.getWriter();
-  await writer.write(new TextEncoder().encode(program));
-  await writer.close();
-  const { stdout, stderr, success } = await child.output();
-  assert.ok(success, new TextDecoder().decode(stderr));
-  return { stdout: new TextDecoder().decode(stdout) };
-}
 
 async function modeOf(path: string): Promise<number> {
   return (await Deno.stat(path)).mode! & 0o777;
@@ -217,7 +184,10 @@ Deno.test("SqliteStore.open() needs no other permission than to read and to writ
       console.log((await store.getRuns({})).total);
     `;
 
-    const { stdout } = await run(["run", "--no-prompt", `--allow-read=${path}`, `--allow-write=${path}`, "-"], program);
+    const { stdout } = await runProgram(
+      ["run", "--no-prompt", `--allow-read=${path}`, `--allow-write=${path}`, "-"],
+      program,
+    );
 
     assert.equal(stdout.trim(), "0");
   }));
@@ -233,15 +203,6 @@ Deno.test("SqliteStore.migrate() refuses tables of a newer version", async () =>
   database.close();
 });
 
-Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
-  const database = {
-    exec: () => {},
-    prepare: () => ({ run: () => 0, get: () => ({ value: 1_700_000_000_000 | 0 }), all: () => [] }),
-  };
-
-  await assert.rejects(SqliteStore.from(database), TypeError);
-});
-
 for (const [synchronous, level] of [[undefined, 2], ["full", 2], ["normal", 1]] as const) {
   Deno.test(`SqliteStore.from() keeps what it acknowledges as ${synchronous ?? "nothing else"} says`, () =>
     withFile(async (path) => {
@@ -253,39 +214,6 @@ for (const [synchronous, level] of [[undefined, 2], ["full", 2], ["normal", 1]] 
       assert.deepEqual({ ...kept }, { synchronous: level, journal_mode: "wal" });
     }));
 }
-
-Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
-  const database = new DatabaseSync(":memory:");
-  database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");
-
-  await using store = await SqliteStore.from(database);
-  await store.migrate();
-  await store.close();
-
-  const tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
-  assert.deepEqual(
-    tables.map(({ name }) => String(name)).filter((name) =>
-      !name.startsWith("holdfast_") && !name.startsWith("sqlite_")
-    ),
-    ["runs"],
-  );
-  assert.equal(database.prepare("PRAGMA user_version").get()!.user_version, 7);
-  database.close();
-});
-
-Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
-  withFile(async (path) => {
-    const run = aRun();
-    await using store = await SqliteStore.open(path);
-    await store.migrate();
-    await store.enqueue([run]);
-
-    await store.backup(`${path}.copy`);
-
-    await using copy = await SqliteStore.open(`${path}.copy`);
-    await copy.migrate();
-    assert.equal((await copy.getRun(run.id))?.id, run.id);
-  }));
 
 Deno.test("SqliteStore waits for another connection to let go of the lock, without blocking", () =>
   withFile(async (path) => {
@@ -662,388 +590,4 @@ Deno.test("SqliteStore frees the key of a run that is cancelled while its long h
   const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b" }));
 
   assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id]);
-});
-
-/**
- * A driver that resets no statement that has failed, as that of `jsr:@db/sqlite`: SQLite refuses each `COMMIT` while a
- * prepared `BEGIN IMMEDIATE` that found the lock taken is not reset. What `exec()` runs is always finalized.
- */
-function withoutReset(database: DatabaseSync): SqliteDriver {
-  const failed = new Set<string>();
-  const commit = (sql: string, run: () => unknown) => {
-    if (sql === "COMMIT" && failed.size > 0) {
-      throw new Error("cannot commit transaction - SQL statements in progress");
-    }
-    return run();
-  };
-  return {
-    exec: (sql) => commit(sql, () => database.exec(sql)),
-    prepare: (sql) => {
-      const statement = database.prepare(sql);
-      return {
-        run: (...parameters: SqliteValue[]) => {
-          failed.delete(sql);
-          return commit(sql, () => {
-            try {
-              return statement.run(...parameters);
-            } catch (error) {
-              failed.add(sql);
-              throw new Error((error as Error).message); // no code, as there
-            }
-          });
-        },
-        get: (...parameters: SqliteValue[]) => statement.get(...parameters),
-        all: (...parameters: SqliteValue[]) => statement.all(...parameters),
-      };
-    },
-  };
-}
-
-for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no failed statement"]) {
-  Deno.test(`SqliteStore.from() reads while a write waits for another connection's lock, with ${driver}`, () =>
-    withFile(async (path) => {
-      const host = new FakeHost();
-      // Both connections are of one library: two do not see each other's locks within a process.
-      const open = () => driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
-      const database = open();
-      const lent = driver.startsWith("one") ? withoutReset(database as DatabaseSync) : database as SqliteDriver;
-      await using store = afterClose(await SqliteStore.from(lent, { host }), () => database.close());
-      await store.migrate();
-      const [added] = await store.enqueue([aRun()]);
-      const other = open();
-      other.exec("BEGIN IMMEDIATE");
-      const waiting = store.enqueue([aRun()]);
-      await host.settle();
-
-      const { total } = await store.getRuns({});
-      const state = await store.getRunState(added!.run.id);
-
-      assert.deepEqual([total, state!.run.status], [1, "pending"]);
-      other.exec("COMMIT");
-      other.close();
-      host.advance(100);
-      assert.equal((await waiting)[0]!.disposition, "created");
-    }));
-}
-
-/** A driver that says whether it is open, by one of its properties, and counts what is asked of it when it is closed. */
-class Closable implements SqliteDriver {
-  readonly #database = new DatabaseSync(":memory:");
-  open?: boolean;
-  isOpen?: boolean;
-  touched = 0;
-
-  constructor(readonly property: "open" | "isOpen") {
-    this[property] = true;
-  }
-
-  exec(sql: string): void {
-    this.#touch();
-    this.#database.exec(sql);
-  }
-
-  prepare(sql: string): ReturnType<SqliteDriver["prepare"]> {
-    this.#touch();
-    const statement = this.#database.prepare(sql);
-    const call = (method: "run" | "get" | "all") => (...parameters: SqliteValue[]) => {
-      this.#touch();
-      return statement[method](...parameters);
-    };
-    return { run: call("run"), get: call("get"), all: call("all") as () => unknown[] };
-  }
-
-  /** Not fitting: it must not be called. */
-  backup(): void {
-    this.touched += 1;
-  }
-
-  close(): void {
-    this[this.property] = false;
-    this.#database.close();
-  }
-
-  #touch(): void {
-    if (this[this.property] === false) this.touched += 1;
-  }
-}
-
-for (const property of ["open", "isOpen"] as const) {
-  Deno.test(`SqliteStore.from() does not touch a database that was closed before its store and says so with \`${property}\``, async () => {
-    const database = new Closable(property);
-    const store = await SqliteStore.from(database);
-    await store.migrate();
-    const { run } = (await store.enqueue([aRun()]))[0]!;
-    const pending = [store.enqueue([aRun()]), store.renew([], 1_000)];
-    database.close();
-
-    const answers = await Promise.allSettled([
-      ...pending,
-      store.getRun(run.id),
-      store.getRuns({}),
-      store.claim(aClaimRequest()),
-      store.cancel(run.id, "request", null),
-      store.backup("never.db"),
-    ]);
-    await store.close();
-
-    for (const answer of answers) {
-      assert.equal(answer.status, "rejected");
-      assert.ok(answer.reason instanceof StoreError);
-      assert.match(answer.reason.message, /database was closed before its store.*close the store first/);
-    }
-    assert.equal(database.touched, 0);
-  });
-}
-
-Deno.test("SqliteStore.from() refuses a database that is closed", async () => {
-  const database = new Closable("open");
-  database.close();
-
-  await assert.rejects(SqliteStore.from(database), /open database.*is closed/);
-
-  assert.equal(database.touched, 0);
-});
-
-for (const driver of ["node:sqlite", "better-sqlite3", "a driver without a fitting backup()"]) {
-  Deno.test(`SqliteStore.backup() writes a copy of a database that was lent, with ${driver}`, () =>
-    withFile(async (path) => {
-      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
-      const lent = driver.startsWith("a ")
-        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database), backup: assert.fail }
-        : database;
-      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
-      await store.migrate();
-      const run = aRun();
-      await store.enqueue([run]);
-
-      await store.backup(`${path}.copy`);
-
-      await using copy = await SqliteStore.open(`${path}.copy`);
-      await copy.migrate();
-      assert.equal((await copy.getRun(run.id))?.id, run.id);
-      await assert.rejects(store.backup(`${path}.copy`), {
-        name: "StoreError",
-        message: `Cannot back up to "${path}.copy": the file exists; name a new file, or remove this one first`,
-      });
-      assert.equal((await copy.getRun(run.id))?.id, run.id);
-    }));
-
-  Deno.test(`SqliteStore.backup() names the file that it cannot write, with ${driver}`, () =>
-    withFile(async (path) => {
-      const database = driver === "better-sqlite3" ? new Database(path) : new DatabaseSync(path);
-      const lent = driver.startsWith("a ")
-        ? { exec: database.exec.bind(database), prepare: database.prepare.bind(database) }
-        : database;
-      await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
-      await store.migrate();
-
-      await assert.rejects(store.backup(`${path}/nowhere/copy.db`), {
-        name: "StoreError",
-        message: new RegExp(`^Cannot back up to "${path}/nowhere/copy.db": `),
-      });
-    }));
-}
-
-Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
-  withFile(async (path) => {
-    const database = new DatabaseSync(path);
-    const lent = { exec: database.exec.bind(database), prepare: database.prepare.bind(database) };
-    await using store = afterClose(await SqliteStore.from(lent as SqliteDriver), () => database.close());
-    database.exec("BEGIN"); // `VACUUM` works in no transaction
-
-    await assert.rejects(store.backup(`${path}.copy`), StoreError);
-
-    await assert.rejects(Deno.stat(`${path}.copy`), Deno.errors.NotFound);
-  }));
-
-Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
-  withFile(async (path) => {
-    const store = await SqliteStore.open(path);
-    await store.close();
-
-    await assert.rejects(store.backup(`${path}.copy`), { name: "StoreError", message: "The store is closed" });
-  }));
-
-/** What can be found in a database file and in its log, by another process: to close a file here drops its locks. */
-async function grep(path: string, text: string): Promise<string[]> {
-  const program = `
-    const [path, text] = ${JSON.stringify([path, text])};
-    for (const suffix of ["", "-wal"]) {
-      const bytes = await Deno.readFile(path + suffix).catch(() => new Uint8Array());
-      if (new TextDecoder("latin1").decode(bytes).includes(text)) console.log(suffix || "file");
-    }
-  `;
-  const { stdout } = await run(["run", "-A", "-"], program);
-  return stdout.split("\n").filter((line) => line !== "");
-}
-
-const MARKER = "the-unique-content-of-a-run";
-
-/** Adds a run full of content, short and long, with a step and a log line, and cancels it. */
-async function addMarked(store: Store): Promise<string> {
-  const text = JSON.stringify(MARKER);
-  const long = JSON.stringify(MARKER.repeat(2_000));
-  const run = aRun({ payload: text, input: long, labels: { owner: MARKER }, concurrencyKey: "key" });
-  const [added] = await store.enqueue([run, { ...run, id: aRun().id, coalesce: "skip" }]);
-  const { claims: [claim] } = await store.claim(aClaimRequest());
-  const reports = [aProgress({ current: 1, message: MARKER }), aLogged({ no: 2, message: MARKER, data: MARKER })];
-  await store.renew([{ lease: claim!.lease, reports }], 1_000);
-  const failure = aFailure({ message: MARKER });
-  await store.saveStep(claim!.lease, aStep({ result: { status: "retrying", failure, delayMs: 0 } }), []);
-  await store.saveStep(claim!.lease, aStep({ attempts: 2, result: { status: "completed", output: long } }), []);
-  await store.cancel(added!.run.id, "request", null);
-  return added!.run.id;
-}
-
-for (const how of ["delete", "purge"] as const) {
-  Deno.test(`SqliteStore with secureDelete leaves nothing of a run in file and log a second after a ${how}`, () =>
-    withFile(async (path) => {
-      const host = new FakeHost();
-      await using store = await SqliteStore.open(path, { host, secureDelete: true });
-      await store.migrate();
-      const runId = await addMarked(store);
-      await store.enqueue([aRun()]);
-      assert.notDeepEqual(await grep(path, MARKER), []);
-
-      if (how === "delete") await store.delete(runId);
-      else assert.equal((await store.purge({ cancelled: 0 }, 10)).length, 1);
-      host.advance(1_000);
-
-      assert.deepEqual(await grep(path, MARKER), []);
-    }));
-}
-
-Deno.test("SqliteStore without secureDelete leaves the content of a deleted run for now", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    await using store = await SqliteStore.open(path, { host });
-    await store.migrate();
-    await store.delete(await addMarked(store));
-    host.advance(10_000);
-
-    assert.notDeepEqual(await grep(path, MARKER), []);
-    assert.equal(host.timerCount, 0);
-  }));
-
-Deno.test("SqliteStore with secureDelete tries again as long as somebody reads what was deleted", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    await using store = await SqliteStore.open(path, { host, secureDelete: true });
-    await store.migrate();
-    const runId = await addMarked(store);
-    const reader = new DatabaseSync(path);
-    reader.exec("BEGIN; SELECT * FROM holdfast_runs");
-    await store.delete(runId);
-    host.advance(5_000);
-    const during = await grep(path, MARKER);
-    reader.exec("COMMIT");
-
-    host.advance(1_000);
-
-    assert.notDeepEqual(during, []);
-    assert.deepEqual(await grep(path, MARKER), []);
-    assert.equal(host.timerCount, 0);
-    reader.close();
-  }));
-
-Deno.test("SqliteStore with secureDelete wipes at most about once per second, whatever is deleted", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    const database = new DatabaseSync(path);
-    let checkpoints = 0;
-    const counting: SqliteDriver = {
-      exec: (sql) => database.exec(sql),
-      prepare: (sql) => {
-        const statement = database.prepare(sql);
-        if (!/wal_checkpoint/.test(sql)) return statement;
-        return { run: () => assert.fail(), get: () => (checkpoints += 1, statement.get()), all: () => assert.fail() };
-      },
-    };
-    await using store = afterClose(
-      await SqliteStore.from(counting, { host, secureDelete: true }),
-      () => database.close(),
-    );
-    await store.migrate();
-    host.advance(1_000);
-    checkpoints = 0;
-    const runs = Array.from({ length: 100 }, () => aRun());
-    await store.enqueue(runs);
-
-    for (const { id } of runs) {
-      await store.cancel(id, id, null);
-      await store.delete(id);
-      await store.delete(id); // there is nothing more to delete
-      host.advance(50);
-    }
-
-    assert.ok(checkpoints >= 5 && checkpoints <= 7, `${checkpoints} in 5 seconds`);
-  }));
-
-Deno.test("SqliteStore with secureDelete wipes when it is closed, and sets no timer after that", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    const other = new DatabaseSync(path); // keeps the log when the store is closed
-    const store = await SqliteStore.open(path, { host, secureDelete: true });
-    await store.migrate();
-    await store.delete(await addMarked(store));
-
-    await store.close();
-
-    assert.deepEqual(await grep(path, MARKER), []);
-    assert.equal(host.timerCount, 0);
-    other.close();
-  }));
-
-Deno.test("SqliteStore with secureDelete wipes what a process that died has left in the log", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    const died = new DatabaseSync(path);
-    const before = await SqliteStore.from(died as SqliteDriver, { host, secureDelete: true });
-    await before.migrate();
-    await before.delete(await addMarked(before)); // and its timer never comes
-
-    await using _store = await SqliteStore.open(path, { host: new FakeHost(), secureDelete: true });
-    const left = await grep(path, MARKER);
-    await using _after = await SqliteStore.open(path, { host, secureDelete: true });
-    host.advance(1_000);
-
-    assert.notDeepEqual(left, []);
-    assert.deepEqual(await grep(path, MARKER), []);
-    await before.close();
-    died.close();
-  }));
-
-Deno.test("SqliteStore with secureDelete wipes on a lent better-sqlite3, around the transactions of its owner", () =>
-  withFile(async (path) => {
-    const host = new FakeHost();
-    const database = new Database(path);
-    await using store = afterClose(
-      await SqliteStore.from(database as SqliteDriver, { host, secureDelete: true }),
-      () => database.close(),
-    );
-    await store.migrate();
-    await store.delete(await addMarked(store));
-    database.exec("CREATE TABLE own (value TEXT); BEGIN; INSERT INTO own VALUES ('kept')");
-    host.advance(2_000);
-    database.exec("COMMIT");
-
-    host.advance(1_000);
-
-    assert.deepEqual(await grep(path, MARKER), []);
-    assert.equal((database.prepare("SELECT value FROM own").get() as { value: string }).value, "kept");
-  }));
-
-Deno.test("SqliteStore with secureDelete gives up when its database was closed before it", async () => {
-  const host = new FakeHost();
-  const database = new Closable("open");
-  const store = await SqliteStore.from(database, { host, secureDelete: true });
-  await store.migrate();
-  await store.delete(await addMarked(store));
-  database.close();
-
-  host.advance(5_000);
-
-  assert.equal(host.timerCount, 0);
-  await store.close();
-  assert.equal(database.touched, 0);
 });

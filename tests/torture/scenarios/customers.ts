@@ -84,7 +84,7 @@ export class Customers {
         if (answer !== null) this.accepted.set(idempotencyKey, answer.body.runId);
         await pause(Math.random() * 2 * TURN_MS);
       }
-      // What they order now would be worked off long after the misfortune is over.
+      // What they order now would be worked off long after the fault is over.
       if (this.#pending > MOST_PENDING) await pause(PATIENCE_MS);
     }
   }

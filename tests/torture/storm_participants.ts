@@ -1,17 +1,17 @@
 import type { ListFilter } from "../../src/run.ts";
 import { inTime, until } from "../processes/deadline.ts";
 import { Chance } from "../support/chance.ts";
-import { Asker } from "./asker.ts";
-import { Book } from "./book.ts";
+import { HttpClient } from "./http_client.ts";
+import { ClientRecords } from "./client_records.ts";
 import { Calm } from "./calm.ts";
 import { Client, LANES } from "./client.ts";
 import { CopyThread } from "./copy_thread.ts";
 import { Examiner } from "./examiner.ts";
-import { Fleet } from "./fleet.ts";
+import { WorkerPool } from "./worker_pool.ts";
 import { History } from "./history.ts";
 import { JOB_NAMES } from "./jobs.ts";
 import { LedgerReader } from "./ledger.ts";
-import type { Sights } from "./sights.ts";
+import type { Observations } from "./observations.ts";
 import { Sizes } from "./sizes.ts";
 import { RETURNS, Subscriber } from "./subscriber.ts";
 import { Tally } from "./tally.ts";
@@ -21,9 +21,9 @@ import { Violations } from "./violations.ts";
 const LISTS = 6;
 const LIST_MS = [3_000, 20_000] as const;
 
-/** What a crew is made of. */
-export interface CrewOptions {
-  /** An empty folder for everything that it leaves. */
+/** What the participants of a storm are made of. */
+export interface StormParticipantsOptions {
+  /** An empty folder for the files that they write. */
   folder: string;
   /** What decides what the clients ask. */
   seed: number;
@@ -35,12 +35,12 @@ export interface CrewOptions {
   leaseMs: number;
 }
 
-/** Everybody who takes part in a storm but those who do harm: workers, clients, and who checks what they do. */
-export class Crew implements AsyncDisposable {
+/** All parts of a storm but the faults: workers, clients, and the checks of what they do. */
+export class StormParticipants implements AsyncDisposable {
   readonly tally = new Tally();
   readonly violations = new Violations();
-  readonly sights: Sights = { unfinished: 0, triggered: 0, ended: [] };
-  readonly book = new Book((message, run) => this.violations.add(message, run));
+  readonly observations: Observations = { unfinished: 0, triggered: 0, ended: [] };
+  readonly records = new ClientRecords((message, run) => this.violations.add(message, run));
   readonly longest = { backupMs: 0 };
   readonly calm = new Calm();
   readonly copies = new CopyThread();
@@ -49,17 +49,17 @@ export class Crew implements AsyncDisposable {
   readonly ledger: LedgerReader;
   readonly history: History;
   readonly examiner: Examiner;
-  readonly fleet: Fleet;
+  readonly pool: WorkerPool;
   readonly #over = new AbortController();
   readonly #clients: Client[];
-  readonly #asker: Asker;
+  readonly #http: HttpClient;
   readonly #seed: number;
   readonly #subscribers = new Map<Subscriber, ListFilter>();
   #visits: Promise<void>[] = [];
 
-  /** Gathers everybody; nobody begins. */
-  constructor({ folder, seed, workers, clients, leaseMs }: CrewOptions) {
-    const { tally, violations, sights, book } = this;
+  /** Makes all parts, and starts none. */
+  constructor({ folder, seed, workers, clients, leaseMs }: StormParticipantsOptions) {
+    const { tally, violations, observations, records } = this;
     const ledgerPath = `${folder}/ledger.jsonl`;
     const database = `${folder}/jobs.db`;
     const onTrouble = (message: string) => violations.add(message);
@@ -71,16 +71,16 @@ export class Crew implements AsyncDisposable {
     });
     this.examiner = new Examiner({ ...this, ledger: this.ledger, history: this.history, database });
     const onSuspension = (pid: number) => this.history.noteSuspension(pid);
-    this.fleet = new Fleet({ database, ledgerPath, leaseMs, size: workers, onSuspension, onTrouble });
-    const asker = new Asker(this.fleet, new Chance(seed, "asker"), tally, this.#over.signal);
-    this.#asker = asker;
+    this.pool = new WorkerPool({ database, ledgerPath, leaseMs, size: workers, onSuspension, onTrouble });
+    const http = new HttpClient(this.pool, new Chance(seed, "asker"), tally, this.#over.signal);
+    this.#http = http;
     this.#seed = seed;
     this.#clients = Array.from({ length: clients }, (_, number) =>
       new Client({
-        asker,
-        book,
+        http,
+        records,
         chance: new Chance(seed, "client", number),
-        sights,
+        observations,
         tally,
         onProblem: (message, run) => violations.add(message, run),
         onChain: (chain) => this.examiner.hear(chain),
@@ -93,7 +93,7 @@ export class Crew implements AsyncDisposable {
    * @param quiet When it is aborted, clients only answer what is still waited for.
    */
   async begin(quiet: AbortSignal): Promise<void> {
-    await this.fleet.start();
+    await this.pool.start();
     this.#visits = this.#clients.map((client) =>
       client.use(quiet, this.#over.signal).catch((error) => {
         this.violations.add(`a client broke: ${error instanceof Error ? error.stack : error}`);
@@ -115,7 +115,7 @@ export class Crew implements AsyncDisposable {
         { jobName: chance.pick(JOB_NAMES), labels: { storm: "yes" } },
       ]);
       const subscriber = new Subscriber({ runId: null, filter, returns: chance.pick(RETURNS) }, {
-        asker: this.#asker,
+        http: this.#http,
         chance,
         tally,
         mayBeGone: () => false,
@@ -133,7 +133,7 @@ export class Crew implements AsyncDisposable {
   async end(): Promise<void> {
     await this.#seeTheEnd().catch((error) => this.violations.add(String(error)));
     await inTime(this.#endClients(), "the clients were to end");
-    await this.fleet.retire();
+    await this.pool.retire();
   }
 
   /** Every run has ended: whoever follows has to receive that. */
@@ -154,7 +154,7 @@ export class Crew implements AsyncDisposable {
 
   /** Ends everybody, whatever they are doing. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.fleet[Symbol.asyncDispose]();
+    await this.pool[Symbol.asyncDispose]();
     await this.#endClients();
     this.copies[Symbol.dispose]();
     this.ledger[Symbol.dispose]();

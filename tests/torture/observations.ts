@@ -1,5 +1,5 @@
-/** What the examiner saw last: what a client may look for. */
-export interface Sights {
+/** What the examiner has read from the database: clients choose from it what to ask for. */
+export interface Observations {
   /** How many runs have not ended. */
   unfinished: number;
   /** How many runs were asked for since. */

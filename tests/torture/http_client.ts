@@ -1,52 +1,52 @@
 import type { Chance } from "../support/chance.ts";
-import type { Fleet, Member } from "./fleet.ts";
+import type { Member, WorkerPool } from "./worker_pool.ts";
 import { nap } from "./nap.ts";
 import type { Tally } from "./tally.ts";
 
 const PATIENCE_MS = [300, 2_500] as const;
 const LOOK_EVERY_MS = 20;
 
-/** What a request was answered in the end. */
+/** The answer to a request. */
 export interface Answer {
   status: number;
   text: string;
 }
 
 /** What a request has besides its method and path. */
-export interface Asked {
+export interface RequestOptions {
   /** Sent as JSON. */
   body?: unknown;
-  /** Is called each time before it is sent: each of them may be carried out, answered or not. */
+  /** Is called before each attempt to send it: each attempt may be carried out, answered or not. */
   onSend?: () => void;
 }
 
-/** The storm is over, and nobody is left to answer. */
-export class NobodyLeft extends Error {}
+/** The storm is over, and no worker is left to answer. */
+export class StormOver extends Error {}
 
 /**
- * Asks workers over HTTP as a client has to: what was not answered (in time) is asked again, of another worker. So each
- * request may be carried out several times, some of them late.
+ * Sends requests to the workers over HTTP, and sends a request again, to another worker, if it was not answered in time.
+ * So each request may be carried out several times, some of them late.
  */
-export class Asker {
-  readonly #fleet: Fleet;
+export class HttpClient {
+  readonly #pool: WorkerPool;
   readonly #chance: Chance;
   readonly #tally: Tally;
   readonly #over: AbortSignal;
 
   /** Begins. */
-  constructor(fleet: Fleet, chance: Chance, tally: Tally, over: AbortSignal) {
-    this.#fleet = fleet;
+  constructor(pool: WorkerPool, chance: Chance, tally: Tally, over: AbortSignal) {
+    this.#pool = pool;
     this.#chance = chance;
     this.#tally = tally;
     this.#over = over;
   }
 
   /**
-   * Asks until somebody answers something else than that he cannot do it now.
+   * Sends the request until a worker answers with a status other than 503.
    *
-   * @throws {NobodyLeft} The storm is over.
+   * @throws {StormOver} The storm is over.
    */
-  async ask(method: string, path: string, { body, onSend }: Asked = {}): Promise<Answer> {
+  async request(method: string, path: string, { body, onSend }: RequestOptions = {}): Promise<Answer> {
     for (let tries = 1;; tries++) {
       const { port } = await this.findMember();
       this.#tally.add("requests");
@@ -62,11 +62,11 @@ export class Asker {
     }
   }
 
-  /** Somebody who serves, as far as is known. */
+  /** A worker that serves, as far as is known. */
   async findMember(): Promise<Member> {
     while (true) {
-      if (this.#over.aborted) throw new NobodyLeft();
-      if (this.#fleet.members.length > 0) return this.#chance.pick(this.#fleet.members);
+      if (this.#over.aborted) throw new StormOver();
+      if (this.#pool.members.length > 0) return this.#chance.pick(this.#pool.members);
       await nap(LOOK_EVERY_MS, this.#over);
     }
   }

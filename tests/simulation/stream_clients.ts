@@ -3,7 +3,7 @@ import { type Cursor, formatCursor } from "../../src/journal.ts";
 import { Chance } from "../support/chance.ts";
 import type { RunFacts } from "./facts.ts";
 import { Following } from "./following.ts";
-import type { Life } from "./life.ts";
+import type { Incarnation } from "./incarnation.ts";
 import type { Node } from "./node.ts";
 import { readParts } from "./read_parts.ts";
 import type { Web, WebDeps } from "./web.ts";
@@ -36,8 +36,8 @@ const CUT_PROBABILITY = 0.4;
 const MOST_MESSAGES = 10;
 const MAX_CONNECTIONS = 200;
 
-/** Follows runs over HTTP, over as many connections as it takes. */
-export class StreamDoor {
+/** Clients that follow runs over HTTP, over as many connections as it takes. */
+export class StreamClients {
   readonly #deps: WebDeps;
   readonly #web: Web;
   readonly #nodes: readonly Node[];
@@ -59,7 +59,7 @@ export class StreamDoor {
    * again.
    */
   async follow(first: Node, wanted: Wanted, manner: FollowManner): Promise<{ status: number | null; of: Following }> {
-    const { facts, history, world, misfortune } = this.#deps;
+    const { facts, history, world, faults } = this.#deps;
     const { shows, leave } = wanted;
     const { resumesBy, readMs } = manner;
     const hasIds = resumesBy !== null;
@@ -71,7 +71,7 @@ export class StreamDoor {
       for (let connection = 0; connection < MAX_CONNECTIONS && !leave.aborted; connection++) {
         const node = this.#nodes[(this.#nodes.indexOf(first) + connection) % this.#nodes.length]!;
         const chance = new Chance(this.#deps.seed, name, connection);
-        const isCut = misfortune.befalls(`${name}:${connection} is cut`, CUT_PROBABILITY, chance);
+        const isCut = faults.happensAtRandom(`${name}:${connection} is cut`, CUT_PROBABILITY, chance);
         const mostMessages = isCut ? chance.int(MOST_MESSAGES) : Infinity;
         const status = await this.#connect(node, following, wanted, manner, mostMessages);
         following.disconnect();
@@ -92,12 +92,12 @@ export class StreamDoor {
     manner: FollowManner,
     mostMessages: number,
   ): Promise<number | null> {
-    const { facts, misfortune } = this.#deps;
-    const { life } = node;
-    if (life === null) return null;
+    const { facts, faults } = this.#deps;
+    const { incarnation } = node;
+    if (incarnation === null) return null;
     const wasWhole = following.isWhole;
-    const isCalm = misfortune.isOver;
-    following.connect(life);
+    const isCalm = faults.isOver;
+    following.connect(incarnation);
     const response = await this.#web.send(node, { method: "GET", org, ...requestOf(path, following.cursor, manner) });
     if (response === null || response.status === 503) return null;
     const { status } = response;
@@ -107,20 +107,20 @@ export class StreamDoor {
     }
     if (status !== 200) return status;
     const mayResume = !wasWhole || !following.isCursorKept || ("run" in shows && shows.run.isDeleted);
-    const end = await this.#receive(response, { node, life }, following, manner, { leave, mostMessages });
+    const end = await this.#receive(response, { node, incarnation }, following, manner, { leave, mostMessages });
     facts.expect(
-      mayResume || following.wasReset || end !== "ended" || !life.isWorking,
+      mayResume || following.wasReset || end !== "ended" || !incarnation.isWorking,
       "J5",
       () => `a client that has the end of ${path} was not answered 204`,
     );
-    const mayEnd = "org" in shows || following.isOver || !isCalm || !life.isWorking || this.#deps.streamsEnd();
-    facts.expect(mayEnd || end !== "ended", "I9", () => `${path} of ${life.label} ended before its run`);
+    const mayEnd = "org" in shows || following.isOver || !isCalm || !incarnation.isWorking || this.#deps.streamsEnd();
+    facts.expect(mayEnd || end !== "ended", "I9", () => `${path} of ${incarnation.label} ended before its run`);
     return status;
   }
 
   async #receive(
     response: Response,
-    { node, life }: { node: Node; life: Life },
+    { node, incarnation }: { node: Node; incarnation: Incarnation },
     following: Following,
     { readMs }: FollowManner,
     { leave, mostMessages }: { leave: AbortSignal; mostMessages: number },
@@ -136,7 +136,7 @@ export class StreamDoor {
             facts.notice("a connection was cut");
             return "cut";
           }
-          this.#take(message, following, life);
+          this.#take(message, following, incarnation);
         }
         following.endPart(part.length);
         if (readMs > 0) await world.pass(readMs);
@@ -147,7 +147,7 @@ export class StreamDoor {
     return leave.aborted || down.signal.aborted ? "left" : "ended";
   }
 
-  #take(message: string, following: Following, life: Life): void {
+  #take(message: string, following: Following, incarnation: Incarnation): void {
     const { facts, trace } = this.#deps;
     trace.note(`a client hears ${message}`);
     const id = /^id: (\d+)-([0-9a-z]+)$/.exec(message);
@@ -155,7 +155,7 @@ export class StreamDoor {
     if (message === 'event: gap\ndata: {"type":"gap"}') return following.hearGap();
     if (message === ": keep-alive") return;
     // The one that has answered: its process may have stopped, and another one started, before this is read.
-    if (message === "retry: 1000") return facts.expect(!life.isWorking, "I17", () => "a stream ended at once");
+    if (message === "retry: 1000") return facts.expect(!incarnation.isWorking, "I17", () => "a stream ended at once");
     const data = /^data: ([^\r\n]+)$/.exec(message);
     if (data === null) return facts.violate("promise 10", `this is no message of an event stream: ${message}`);
     following.hear(JSON.parse(data[1]!) as RunEvent);

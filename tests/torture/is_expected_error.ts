@@ -1,10 +1,10 @@
 import { StoreError } from "../../src/error.ts";
 
 /**
- * Whether a complaint of a worker tells of what a storm does to it, rather than of a mistake: its store cannot answer
- * for now, or its event loop was blocked.
+ * Whether an error that a worker has logged is a consequence of the faults of a storm, rather than a bug: its store is
+ * unavailable, or its event loop was blocked.
  */
-export function isMisfortune(error: unknown): boolean {
+export function isExpectedError(error: unknown): boolean {
   if (error instanceof StoreError) return error.code === "unavailable";
   return error instanceof Error && /^The event loop was blocked for \d+ ms/.test(error.message);
 }

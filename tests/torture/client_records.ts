@@ -12,15 +12,15 @@ export interface TriggerRequest {
   coalesce: "skip" | "queue" | "active" | null;
 }
 
-/** What the clients were told, and what they have asked for: kept by the driver, which nobody kills. */
-export class Book {
+/** The requests that the clients have sent and the answers they have received: kept by the driver, which is not killed. */
+export class ClientRecords {
   readonly #runs = new Map<string, RunReceipts>();
   readonly #waits = new Map<string, SignalHistory>();
   readonly #keys = new Map<string, { run: string; isCreated: boolean }>();
   readonly #mostRuns = new Map<string, number>();
   readonly #onProblem: (message: string, run: string) => void;
 
-  /** @param onProblem Hears of each answer that cannot be. */
+  /** @param onProblem Is called with each answer that cannot be. */
   constructor(onProblem: (message: string, run: string) => void) {
     this.#onProblem = onProblem;
   }

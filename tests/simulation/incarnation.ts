@@ -32,10 +32,10 @@ const REPORT_KEPT_MS = 110;
 const LATE_ANSWERS_MS = 2_000;
 
 /**
- * What one incarnation of a process has committed and was answered, against which its events and what it executes are
- * judged.
+ * One incarnation of a process, from its start to its end: records its commits and the answers it received, and checks
+ * its events and executions against them.
  */
-export class Life {
+export class Incarnation {
   readonly process: SimProcess;
   readonly label: string;
   /** Which code it executes. */

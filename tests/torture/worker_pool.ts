@@ -18,8 +18,8 @@ export interface Member {
   isGoing: boolean;
 }
 
-/** What a fleet is made of. */
-export interface FleetOptions {
+/** What a pool of workers is made of. */
+export interface WorkerPoolOptions {
   /** The file that all workers share. */
   database: string;
   /** The file that all workers write to. */
@@ -28,21 +28,21 @@ export interface FleetOptions {
   leaseMs: number;
   /** How many workers serve at the same time. */
   size: number;
-  /** Hears of a process that is about to be suspended. */
+  /** Is called before a process is suspended. */
   onSuspension: (pid: number) => void;
-  /** Hears of a worker that has ended, or could not begin, though nobody had asked for that. */
+  /** Is called when a worker has ended, or could not begin, and was not asked to end. */
   onTrouble: (message: string) => void;
 }
 
 /** The program of a worker. Its arguments: the database, the ledger, how long a lease lasts in milliseconds. */
-export const WORKER: Program = { file: "./worker.ts", isDetached: true };
+export const WORKER: Program = { file: "../torture/worker.ts", isDetached: true };
 
 const SPARES = 2;
 
-/** The workers: as many as there should be, and some that are ready to take the place of those that are killed. */
-export class Fleet implements AsyncDisposable {
+/** The worker processes: as many as there should be, and spares that replace those that are killed. */
+export class WorkerPool implements AsyncDisposable {
   readonly members: Member[] = [];
-  readonly #options: FleetOptions;
+  readonly #options: WorkerPoolOptions;
   readonly #alive = new Set<Child>();
   readonly #spares: Child[] = [];
   readonly #expected = new Set<Child>();
@@ -53,8 +53,8 @@ export class Fleet implements AsyncDisposable {
   #isRetiring = false;
   #isOver = false;
 
-  /** Begins with nobody. */
-  constructor(options: FleetOptions) {
+  /** Begins without workers. */
+  constructor(options: WorkerPoolOptions) {
     this.#options = options;
   }
 

@@ -4,11 +4,11 @@ import type { Wait } from "../../src/wait.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
 import { ORGS, type Request } from "./plan.ts";
-import { type FollowManner, StreamDoor } from "./stream_door.ts";
+import { type FollowManner, StreamClients } from "./stream_clients.ts";
 import { Web, type WebDeps, type WebRequest } from "./web.ts";
 
 /** How a client asks over HTTP. */
-export interface WebManner extends FollowManner {
+export interface HttpManner extends FollowManner {
   /** Whether it is another tenant than the one whose run it asks for. */
   isStranger: boolean;
 }
@@ -17,11 +17,11 @@ const POLL_MS = 200;
 // How many runs are listed.
 const PAGE = 5;
 
-/** Asks processes over HTTP. Each function answers what came of it, or `null` if there was no answer. */
-export class WebDoor {
+/** Clients that send requests to processes over HTTP. Each function returns the result, or `null` if there was no answer. */
+export class HttpClients {
   readonly #deps: WebDeps;
   readonly #web: Web;
-  readonly #streams: StreamDoor;
+  readonly #streams: StreamClients;
   /** The receipts of accepted signals, as they were first given. */
   readonly #receipts = new Map<string, string>();
 
@@ -29,11 +29,11 @@ export class WebDoor {
   constructor(deps: WebDeps, nodes: readonly Node[]) {
     this.#deps = deps;
     this.#web = new Web(deps);
-    this.#streams = new StreamDoor(deps, this.#web, nodes);
+    this.#streams = new StreamClients(deps, this.#web, nodes);
   }
 
   /** Triggers a run. */
-  async trigger(node: Node, request: Request & { ask: "trigger" | "run" }, manner: WebManner): Promise<string | null> {
+  async trigger(node: Node, request: Request & { ask: "trigger" | "run" }, manner: HttpManner): Promise<string | null> {
     const { facts } = this.#deps;
     const { jobName, program, options } = request;
     const own = options.labels!.org!;
@@ -61,7 +61,7 @@ export class WebDoor {
     node: Node,
     wait: WaitFacts,
     { signalId, payload }: Request & { ask: "signal" },
-    manner: WebManner,
+    manner: HttpManner,
   ): Promise<string | null> {
     const { facts } = this.#deps;
     const org = this.#orgFor(facts.run(wait.runId), manner);
@@ -94,7 +94,7 @@ export class WebDoor {
     node: Node,
     run: RunFacts,
     request: Request & { ask: "cancel" | "delete" | "retrigger" },
-    manner: WebManner,
+    manner: HttpManner,
   ): Promise<string | null> {
     const { facts } = this.#deps;
     const { id, payload } = run.request;
@@ -129,7 +129,7 @@ export class WebDoor {
   }
 
   /** Reads a run and all that belongs to it. */
-  async show(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
+  async show(node: Node, run: RunFacts, manner: HttpManner): Promise<string | null> {
     const { id } = run.request;
     const org = this.#orgFor(run, manner);
     for (const what of ["run", "steps", "waits", "logs"] as const) {
@@ -186,7 +186,7 @@ export class WebDoor {
   }
 
   /** Waits until a run has ended. */
-  async wait(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
+  async wait(node: Node, run: RunFacts, manner: HttpManner): Promise<string | null> {
     return await this.#untilEnded(node, run, this.#orgFor(run, manner));
   }
 
@@ -213,7 +213,7 @@ export class WebDoor {
   }
 
   /** Follows a run to its end. */
-  async watch(node: Node, run: RunFacts, manner: WebManner): Promise<string | null> {
+  async watch(node: Node, run: RunFacts, manner: HttpManner): Promise<string | null> {
     const { leave, facts } = this.#deps;
     const { id } = run.request;
     const org = this.#orgFor(run, manner);
@@ -230,8 +230,8 @@ export class WebDoor {
   }
 
   /** Follows all runs of a tenant for a while. */
-  async feed(node: Node, ms: number, manner: WebManner): Promise<string | null> {
-    const { facts, world, misfortune } = this.#deps;
+  async feed(node: Node, ms: number, manner: HttpManner): Promise<string | null> {
+    const { facts, world, faults } = this.#deps;
     const org = ORGS[manner.isStranger ? 1 : 0];
     const leave = new AbortController();
     world.after(ms, null, () => leave.abort());
@@ -243,7 +243,7 @@ export class WebDoor {
     };
     const { status, of } = await this.#streams.follow(node, wanted, manner);
     if (of.heard > 0) facts.notice("all runs of a tenant were followed over HTTP");
-    if (of.heard > 0 && misfortune.isOver) facts.notice("all runs of a tenant were followed until nothing went wrong");
+    if (of.heard > 0 && faults.isOver) facts.notice("all runs of a tenant were followed until nothing went wrong");
     return status === null ? null : `${of.heard} events`;
   }
 
@@ -282,7 +282,7 @@ export class WebDoor {
     return null;
   }
 
-  #orgFor({ request }: RunFacts, { isStranger }: WebManner): string {
+  #orgFor({ request }: RunFacts, { isStranger }: HttpManner): string {
     const own = request.labels.org!;
     return isStranger ? otherThan(own) : own;
   }

@@ -30,7 +30,7 @@ export interface TortureOutput {
 }
 
 /** How a step of a torture job behaves. */
-export interface ToldStepOptions {
+export interface RecordedStepOptions {
   /** How many of its first attempts fail. */
   failures?: number;
   /** Given to the engine. */
@@ -38,7 +38,7 @@ export interface ToldStepOptions {
 }
 
 /** What the workers share with the bodies that they execute. */
-export interface ToldBodyDeps {
+export interface RecordedBodyDeps {
   /** Writes to the ledger. */
   write: (fact: Fact) => void;
   /** Blocks the event loop for so many milliseconds. */
@@ -50,17 +50,17 @@ export interface ToldBodyDeps {
 const LONGEST_STEP_MS = 60;
 const BLOCKS = 0.02;
 
-/** The body of a run that writes down all that it does and all that it sees. */
-export class ToldBody {
+/** The body of a run that records in the ledger everything that it does and sees. */
+export class RecordedBody {
   readonly seen: Seen[] = [];
   readonly chance: Chance;
   readonly #step: StepContext;
   readonly #input: GivenInput;
-  readonly #deps: ToldBodyDeps;
+  readonly #deps: RecordedBodyDeps;
   readonly #uses = new Map<string, number>();
 
   /** Begins. */
-  constructor(step: StepContext, input: GivenInput, deps: ToldBodyDeps) {
+  constructor(step: StepContext, input: GivenInput, deps: RecordedBodyDeps) {
     this.#step = step;
     this.#input = input;
     this.#deps = deps;
@@ -77,7 +77,7 @@ export class ToldBody {
    *
    * @throws {StepError} All its attempts have failed, which was seen, too.
    */
-  async step(givenName: string, { failures = 0, retry }: ToldStepOptions = {}): Promise<void> {
+  async step(givenName: string, { failures = 0, retry }: RecordedStepOptions = {}): Promise<void> {
     const use = (this.#uses.get(givenName) ?? 0) + 1;
     this.#uses.set(givenName, use);
     const name = use === 1 ? givenName : `${givenName}#${use}`;

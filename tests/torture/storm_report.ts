@@ -3,15 +3,15 @@ import { TALLIED } from "./tally.ts";
 
 const WIDTH = 52;
 
-/** How far a storm has come, in a line. */
-export function describeProgress({ ms, tally, sights, sizes }: StormProgress): string {
+/** The progress of a storm, in one line. */
+export function describeProgress({ ms, tally, observations, sizes }: StormProgress): string {
   return `${(ms / 1_000).toFixed(0)} s: ${tally.get("kills")} kills, ${tally.get("suspensions")} suspensions, ` +
-    `${tally.get("runs that ended")} runs ended, ${sights.unfinished} not yet, ` +
+    `${tally.get("runs that ended")} runs ended, ${observations.unfinished} not yet, ` +
     `${tally.get("steps recorded")} steps, ${tally.get("requests")} requests, ` +
     `${tally.get("power losses")} power losses, ${tally.get("backups")} backups; ${sizes.describe()}`;
 }
 
-/** All that was counted and measured in a storm, in a table. */
+/** Everything that was counted and measured in a storm, as a table. */
 export function describeTotals(result: StormResult): string {
   const { ms, tally, sizes, latencies, violations, longestGap, drainMs, longestBackupMs, tornLines } = result;
   const started = tally.get("steps started");
