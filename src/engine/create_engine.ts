@@ -271,13 +271,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
     this.#worker.cancel(runId);
-    if (execution !== null) await this.#tellCancelledSteps(run, execution.steps);
+    if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
     this.#deps.hub.publish(run, { type: "run:cancel" });
     return run;
   }
 
   /** A step may have been recorded just before the cancel: only what was recorded with it is told. */
-  async #tellCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+  async #publishCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
     if (executing.length === 0) return;
     const names = new Set(executing.map(({ name }) => name));
     const steps = await this.#store.getSteps(run.id).catch(() => []);
@@ -444,7 +444,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     for (let joinOnly = "";;) { // none, before it was checked
       const [enqueued] = await surely(() => this.#store.enqueue([{ ...asked, joinOnly }]));
       const { run, disposition } = enqueued!;
-      if (disposition === "created" || run.id === joinOnly) return this.#tellTrigger(enqueued!, asked);
+      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued!, asked);
       await check(run);
       joinOnly = run.id; // it joins this run if it is still there
     }
@@ -453,10 +453,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
-    return enqueued.map((one, position) => this.#tellTrigger(one, runs[position]!));
+    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!));
   }
 
-  #tellTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
+  #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
     const input = decode(asked.payload) ?? null;
     if (disposition === "created") this.#deps.hub.publish(run, { type: "run:trigger", input });
     if (disposition === "coalesced") {

@@ -52,7 +52,7 @@ function aGate() {
       reached.resolve(abortSignal);
       return gate.promise;
     }), "gated");
-  return { job, reached: reached.promise, letGo: gate.resolve };
+  return { job, reached: reached.promise, releaseKey: gate.resolve };
 }
 
 /** Stops an engine whose steps hang. */
@@ -240,7 +240,7 @@ for (const coalesce of ["skip", "queue", "active"] as const) {
 }
 
 forEachStore("trigger() joins a run that executes only with coalesce active", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store, host, jobs: { job } });
   const first = await engine.trigger(job, 1, { concurrencyKey: "line" });
   const idle = engine.runUntilIdle();
@@ -253,7 +253,7 @@ forEachStore("trigger() joins a run that executes only with coalesce active", as
   assert.deepEqual([active.id, active.disposition, active.status], [first.id, "coalesced", "running"]);
   assert.equal(queued.disposition, "created");
   assert.deepEqual([skipped.id, skipped.disposition], [queued.id, "coalesced"]);
-  letGo(1);
+  releaseKey(1);
   assert.deepEqual(await idle, { executed: 2 });
 });
 
@@ -637,7 +637,7 @@ forEachStore("cancel() ends a pending run, which is then never executed", async 
 });
 
 forEachStore("cancel() tells the executing step, and nothing is recorded afterwards", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store, host, jobs: { job } });
   const events = recordEvents(engine);
   const { id } = await engine.trigger(job, null);
@@ -646,7 +646,7 @@ forEachStore("cancel() tells the executing step, and nothing is recorded afterwa
 
   await engine.cancel(id);
   const isAbortedAtOnce = abortSignal.aborted;
-  letGo("late");
+  releaseKey("late");
   await host.settle();
 
   assert.equal(isAbortedAtOnce, true);
@@ -667,7 +667,7 @@ forEachStore("cancel() tells the executing step, and nothing is recorded afterwa
 
 forEachStore("cancel() of a run that another worker executes is noticed within a heartbeat", async (context) => {
   const { store, host } = context;
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using working = createEngine({ store, host, jobs: { job }, worker: { heartbeatInterval: 1_000 } });
   await using other = createEngine({ store, host, jobs: {} });
   const { id } = await working.trigger(job, null);
@@ -678,7 +678,7 @@ forEachStore("cancel() of a run that another worker executes is noticed within a
   await pass(host, 1_000);
 
   assert.equal(abortSignal.aborted, true);
-  letGo("late");
+  releaseKey("late");
   await host.settle();
   assert.equal((await other.getRun(id))!.status, "cancelled");
 });
@@ -1019,7 +1019,7 @@ forEachStore("start() works off what was triggered before, and what is triggered
 });
 
 forEachStore("start() twice starts one worker", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store, host, jobs: { job }, worker: { concurrency: 1 } });
 
   await Promise.all([engine.start(), engine.start()]);
@@ -1029,7 +1029,7 @@ forEachStore("start() twice starts one worker", async ({ store, host }) => {
   await host.settle();
 
   assert.equal((await engine.getRun(second!.id))!.status, "pending");
-  letGo(1);
+  releaseKey(1);
   await Promise.all([engine.waitForRun(first!.id), engine.waitForRun(second!.id)]);
 });
 

@@ -37,7 +37,7 @@ function aGate() {
       return gate.promise;
     })
   );
-  return { job, reached: reached.promise, letGo: gate.resolve, calls: () => calls };
+  return { job, reached: reached.promise, releaseKey: gate.resolve, calls: () => calls };
 }
 
 /** Stops an engine whose steps hang. */
@@ -159,7 +159,7 @@ forEachStore("a worker executes runs of one key one after another, whatever thei
 });
 
 forEachStore("a worker does not execute a key again before a cancelled body has ended", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const next = aJob(() => "next", "next");
   await using engine = createEngine({ store, host, jobs: { job, next } });
   await engine.start();
@@ -170,7 +170,7 @@ forEachStore("a worker does not execute a key again before a cancelled body has 
   await engine.cancel(cancelled.id);
   await pass(host, 5_000, 500);
   const whileItRuns = (await engine.getRun(behind.id))!.status;
-  letGo("late");
+  releaseKey("late");
   const run = await engine.waitForRun(behind.id);
 
   assert.equal(whileItRuns, "pending");
@@ -236,7 +236,7 @@ forEachStore("a worker takes over a run whose lease has expired, and not before"
 });
 
 forEachStore("a worker renews its leases, and tells of it", async ({ store, host }) => {
-  const { job, reached, letGo, calls } = aGate();
+  const { job, reached, releaseKey, calls } = aGate();
   await using engine = createEngine({ store, host, jobs: { job } });
   await using other = createEngine({ store, host, jobs: { job } });
   await other.start();
@@ -249,7 +249,7 @@ forEachStore("a worker renews its leases, and tells of it", async ({ store, host
 
   await pass(host, 3 * LEASE_MS, 1_000);
   const run = (await engine.getRun(id))!;
-  letGo("done");
+  releaseKey("done");
   await host.settle();
 
   assert.equal(calls(), 1);
@@ -262,13 +262,13 @@ forEachStore("a worker renews its leases, and tells of it", async ({ store, host
 forEachStore("a worker stops renewing when it executes nothing", async ({ store, host }) => {
   let renewals = 0;
   const counting = failing(store, (method) => (method === "renew" && renewals++, null));
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store: counting, host, jobs: { job } });
   await engine.start();
   const { id } = await engine.trigger(job, 1);
   await reached;
   await pass(host, 10_000, 1_000);
-  letGo(1);
+  releaseKey(1);
   await engine.waitForRun(id);
   const before = renewals;
 
@@ -492,7 +492,7 @@ for (const when of ["before", "after"] as const) {
   });
 
   forEachStore(`a store that fails ${when} it has carried out renew() costs no lease`, async ({ store, host }) => {
-    const { job, reached, letGo, calls } = aGate();
+    const { job, reached, releaseKey, calls } = aGate();
     const flaky = failing(store, first(4, "renew", when));
     await using engine = createEngine({ store: flaky, host, jobs: { job } });
     await using other = createEngine({ store, host, jobs: { job } });
@@ -504,7 +504,7 @@ for (const when of ["before", "after"] as const) {
     await other.start();
 
     await pass(host, 2 * LEASE_MS, 500);
-    letGo("done");
+    releaseKey("done");
     const run = await engine.waitForRun(id);
 
     assert.deepEqual([abortSignal.aborted, calls(), errors.length], [false, 1, 4]);
@@ -601,7 +601,7 @@ forEachStore("a blocked event loop is told by worker:error", async ({ store, hos
     random: () => host.random(),
     newId: () => host.newId(),
   };
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store, host: blockable, jobs: { job } });
   const told = nextEvent(engine, "worker:error");
   const { id } = await engine.trigger(job, 1);
@@ -612,7 +612,7 @@ forEachStore("a blocked event loop is told by worker:error", async ({ store, hos
   await pass(host, 5_000, 1_000);
 
   assert.match(String((await told).error), /blocked for 10000 ms/);
-  letGo(1);
+  releaseKey(1);
   await engine.waitForRun(id);
 });
 
@@ -649,21 +649,21 @@ forEachStore("stop() lets the executing step end, and begins no other", async ({
 });
 
 forEachStore("stop() lets a run complete whose last step ends in time", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
   await engine.start();
   await reached;
 
   const stopping = engine.stop();
-  letGo("done");
+  releaseKey("done");
   await stopping;
 
   assert.equal((await engine.getRun(id))!.output, "done");
 });
 
 forEachStore("stop() claims nothing more", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const next = aJob(() => 1, "next");
   const engine = createEngine({ store, host, jobs: { job, next }, worker: { concurrency: 1 } });
   await engine.trigger("job", 1);
@@ -672,7 +672,7 @@ forEachStore("stop() claims nothing more", async ({ store, host }) => {
 
   const stopping = engine.stop();
   const { id } = await engine.trigger("next", 1);
-  letGo(1);
+  releaseKey(1);
   await stopping;
 
   assert.equal((await engine.getRun(id))!.status, "pending");
@@ -753,14 +753,14 @@ function anOutsideJob(after: (step: StepContext) => unknown = () => "done") {
     active -= 1;
     return await after(step);
   });
-  return { job, reached: reached.promise, letGo: gate.resolve, bodies };
+  return { job, reached: reached.promise, releaseKey: gate.resolve, bodies };
 }
 
 forEachStore(
   "stop() lets code outside of steps go on to the next step, then releases the run",
   async ({ store, host }) => {
     let calls = 0;
-    const { job, reached, letGo, bodies } = anOutsideJob((step) => step.run("after", () => ++calls));
+    const { job, reached, releaseKey, bodies } = anOutsideJob((step) => step.run("after", () => ++calls));
     const engine = createEngine({ store, host, jobs: { job } });
     await using other = createEngine({ store, host, jobs: { job } });
     const { id } = await engine.trigger(job, 1, { concurrencyKey: "one" });
@@ -771,7 +771,7 @@ forEachStore(
     const stopping = engine.stop();
     await pass(host, 5_000, 500);
     const before = { isAborted: abortSignal.aborted, status: (await store.getRun(id))!.status, bodies: [...bodies] };
-    letGo();
+    releaseKey();
     await stopping;
     await pass(host, 2_000, 100);
     await other.waitForRun(id);
@@ -783,7 +783,7 @@ forEachStore(
 );
 
 forEachStore("stop() lets code outside of steps go on to the job's end", async ({ store, host }) => {
-  const { job, reached, letGo } = anOutsideJob();
+  const { job, reached, releaseKey } = anOutsideJob();
   const engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
   await engine.start();
@@ -791,7 +791,7 @@ forEachStore("stop() lets code outside of steps go on to the job's end", async (
 
   const stopping = engine.stop();
   await pass(host, 2_000, 500);
-  letGo();
+  releaseKey();
   await stopping;
 
   assert.equal((await store.getRun(id))!.output, "done");
@@ -800,7 +800,7 @@ forEachStore("stop() lets code outside of steps go on to the job's end", async (
 forEachStore("stop() lets a job go on after a step that was being executed", async ({ store, host }) => {
   const gate = Promise.withResolvers<void>();
   const between = Promise.withResolvers<void>();
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const longer = aJob(async (step, input) => {
     await job.run(step, input);
     between.resolve();
@@ -813,7 +813,7 @@ forEachStore("stop() lets a job go on after a step that was being executed", asy
   await reached;
 
   const stopping = engine.stop();
-  letGo("result");
+  releaseKey("result");
   await between.promise;
   await pass(host, 2_000, 500);
   gate.resolve();
@@ -898,7 +898,7 @@ forEachStore("stop() lets no branch go on when another has come to its checkpoin
 });
 
 forEachStore("stop() keeps progress that no step has kept yet", async ({ store, host }) => {
-  const { job, reached, letGo } = anOutsideJob((step) => {
+  const { job, reached, releaseKey } = anOutsideJob((step) => {
     step.progress(5, 9);
     return step.run("after", () => 1);
   });
@@ -909,7 +909,7 @@ forEachStore("stop() keeps progress that no step has kept yet", async ({ store, 
 
   const stopping = engine.stop();
   await host.settle();
-  letGo();
+  releaseKey();
   await stopping;
 
   const { status, progress } = (await store.getRun(id))!;
@@ -917,7 +917,7 @@ forEachStore("stop() keeps progress that no step has kept yet", async ({ store, 
 });
 
 forEachStore("a cancel keeps progress that no step has kept yet", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const reporting = aJob(async (step, input) => {
     step.progress(3);
     await job.run(step, input);
@@ -928,14 +928,14 @@ forEachStore("a cancel keeps progress that no step has kept yet", async ({ store
   await reached;
 
   const run = await engine.cancel(id);
-  letGo("late");
+  releaseKey("late");
 
   assert.deepEqual([run.status, run.progress], ["cancelled", { current: 3 }]);
 });
 
 forEachStore("stop() releases a run although the store fails once", async ({ store, host }) => {
   const flaky = failing(store, first(1, "release", "before"));
-  const { job, reached, letGo } = anOutsideJob((step) => step.run("after", () => 1));
+  const { job, reached, releaseKey } = anOutsideJob((step) => step.run("after", () => 1));
   const engine = createEngine({ store: flaky, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
   await engine.start();
@@ -943,7 +943,7 @@ forEachStore("stop() releases a run although the store fails once", async ({ sto
 
   const stopping = engine.stop();
   await host.settle();
-  letGo();
+  releaseKey();
   await pass(host, 1_000, 50);
   await stopping;
 
@@ -1010,7 +1010,7 @@ forEachStore("progress that an earlier write has overtaken is kept again soon", 
       };
     },
   });
-  const { job: gate, reached, letGo } = aGate();
+  const { job: gate, reached, releaseKey } = aGate();
   const job = aJob(async (step, input) => {
     step.progress(1);
     const quick = step.run("quick", () => 1);
@@ -1029,14 +1029,14 @@ forEachStore("progress that an earlier write has overtaken is kept again soon", 
   await reached;
   await pass(host, 250, 50);
   const { progress } = (await store.getRun(id))!;
-  letGo("done");
+  releaseKey("done");
   await engine.waitForRun(id);
 
   assert.deepEqual(progress, { current: 2 });
 });
 
 forEachStore("a cancelled run keeps its key while code outside of steps goes on", async ({ store, host }) => {
-  const { job, reached, letGo, bodies } = anOutsideJob((step) => step.run("after", () => 1));
+  const { job, reached, releaseKey, bodies } = anOutsideJob((step) => step.run("after", () => 1));
   await using engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1, { concurrencyKey: "one" });
   await engine.start();
@@ -1046,7 +1046,7 @@ forEachStore("a cancelled run keeps its key while code outside of steps goes on"
   await engine.cancel(id);
   await pass(host, 2_000, 200);
   const during = (await store.getRun(next.id))!.status;
-  letGo();
+  releaseKey();
   await pass(host, 2_000, 200);
 
   assert.equal(during, "pending");
@@ -1055,7 +1055,7 @@ forEachStore("a cancelled run keeps its key while code outside of steps goes on"
 });
 
 forEachStore("a worker hears within 250 ms that another process has cancelled a run", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   await using engine = createEngine({ store, host, jobs: { job } });
   await using other = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
@@ -1065,14 +1065,14 @@ forEachStore("a worker hears within 250 ms that another process has cancelled a 
   await other.cancel(id);
   await pass(host, 250, 10);
   const isAborted = abortSignal.aborted;
-  letGo("late");
+  releaseKey("late");
   await host.settle();
 
   assert.equal(isAborted, true);
 });
 
 forEachStore("a worker keeps progress soon, although nothing else is written", async ({ store, host }) => {
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const reporting = aJob(async (step, input) => {
     step.progress(1, 3);
     await job.run(step, input);
@@ -1084,7 +1084,7 @@ forEachStore("a worker keeps progress soon, although nothing else is written", a
 
   await pass(host, 250, 50);
   const { progress } = (await store.getRun(id))!;
-  letGo("done");
+  releaseKey("done");
   await engine.waitForRun(id);
 
   assert.deepEqual(progress, { current: 1, total: 3 });
@@ -1093,7 +1093,7 @@ forEachStore("a worker keeps progress soon, although nothing else is written", a
 forEachStore("a worker keeps progress that the store could not take, as soon as it can", async ({ store, host }) => {
   let isDown = true;
   const flaky = failing(store, (method) => isDown && method === "renew" ? "before" : null);
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const reporting = aJob(async (step, input) => {
     step.progress(1);
     await job.run(step, input);
@@ -1107,7 +1107,7 @@ forEachStore("a worker keeps progress that the store could not take, as soon as 
   isDown = false;
   await pass(host, 1_200, 100);
   const { progress } = (await store.getRun(id))!;
-  letGo("done");
+  releaseKey("done");
   await engine.waitForRun(id);
 
   assert.deepEqual(progress, { current: 1 });
@@ -1119,7 +1119,7 @@ forEachStore("a worker renews early only for reports that nothing else has kept"
     if (method === "renew") renewals += 1;
     return null;
   });
-  const { job, reached, letGo } = aGate();
+  const { job, reached, releaseKey } = aGate();
   const reporting = aJob(async (step, input) => {
     step.progress(1);
     await step.run("quick", () => 1);
@@ -1131,7 +1131,7 @@ forEachStore("a worker renews early only for reports that nothing else has kept"
   await reached;
 
   await pass(host, 1_000, 50);
-  letGo("done");
+  releaseKey("done");
   await engine.waitForRun(id);
 
   assert.equal(renewals, 1); // which says that the long step has begun
@@ -1224,7 +1224,7 @@ forEachStore("a clock that is set back does not strand the key of a dead worker'
 });
 
 forEachStore("a clock that is set back takes no lease from a worker that lives", async ({ store, host }) => {
-  const { job, reached, letGo, calls } = aGate();
+  const { job, reached, releaseKey, calls } = aGate();
   await using engine = createEngine({ store, host, jobs: { job } });
   await using other = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.trigger(job, 1);
@@ -1234,7 +1234,7 @@ forEachStore("a clock that is set back takes no lease from a worker that lives",
 
   host.jump(-3_600_000);
   await pass(host, 3 * LEASE_MS, 1_000);
-  letGo("done");
+  releaseKey("done");
   await host.settle();
 
   assert.deepEqual([abortSignal.aborted, calls()], [false, 1]);

@@ -60,7 +60,7 @@ export class Channel implements Follower {
 
   /** Sends an event, or holds it back. */
   next(event: RunEvent): void {
-    if (!this.#isOver) this.#throttle.tell(event);
+    if (!this.#isOver) this.#throttle.publish(event);
   }
 
   #broadcast(event: RunEvent): void {

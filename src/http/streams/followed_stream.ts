@@ -86,7 +86,7 @@ export class FollowedStream implements Follower {
 
   /** Sends an event of the journal while it catches up. */
   next(event: RunEvent): void {
-    if (!this.#isOver) this.#throttle?.tell(event);
+    if (!this.#isOver) this.#throttle?.publish(event);
   }
 
   #send(event: RunEvent): void {

@@ -62,7 +62,7 @@ function doWhatTimeBrought(
   const sleepers = runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now);
 
   for (const run of expired.slice(0, MAX_TIMERS)) runs.abandon(run, now);
-  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.letGo(key);
+  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.releaseKey(key);
   for (const run of sleepers.slice(0, MAX_TIMERS)) runs.wake(run, now);
   const failed = expired.slice(0, MAX_TIMERS)
     .filter((run) => run.abandonments >= maxAbandonments)

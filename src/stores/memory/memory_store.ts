@@ -175,7 +175,7 @@ export class MemoryStore implements Store {
       if (run !== undefined) {
         this.#runs.noteReports(run, reports);
         this.#runs.interrupt(run, now);
-      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
+      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.releaseKey(lease.concurrencyKey!);
     });
   }
 
@@ -207,7 +207,9 @@ export class MemoryStore implements Store {
       for (const lease of leases) {
         const run = this.#runs.findUnder(lease);
         if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
-        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) this.#runs.letGo(lease.concurrencyKey!);
+        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) {
+          this.#runs.releaseKey(lease.concurrencyKey!);
+        }
       }
     });
   }

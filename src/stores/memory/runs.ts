@@ -153,7 +153,7 @@ export class MemoryRuns {
     run.lease = null;
     run.generation += 1;
     run.interruptions += 1;
-    this.#letGoUnlessKept(run);
+    this.#releaseKeyUnlessKept(run);
     this.touch(run, now);
   }
 
@@ -172,7 +172,7 @@ export class MemoryRuns {
     for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
       this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
     }
-    if (retryAt === null) this.#letGoUnlessKept(run);
+    if (retryAt === null) this.#releaseKeyUnlessKept(run);
   }
 
   /** Makes a waiting run due whose time has come, by a deadline or by its retry. */
@@ -195,7 +195,7 @@ export class MemoryRuns {
     run.completedAt = now;
     this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);
-    this.#letGoUnlessKept(run);
+    this.#releaseKeyUnlessKept(run);
     this.touch(run, now);
   }
 
@@ -220,7 +220,7 @@ export class MemoryRuns {
   }
 
   /** Frees a concurrency key. */
-  letGo(key: string): void {
+  releaseKey(key: string): void {
     this.#keys.delete(key);
     this.countChange();
   }
@@ -260,8 +260,8 @@ export class MemoryRuns {
     }
   }
 
-  #letGoUnlessKept(run: KeptRun): void {
-    if (this.#holderOf(run)?.keptUntil === null) this.letGo(run.concurrencyKey!);
+  #releaseKeyUnlessKept(run: KeptRun): void {
+    if (this.#holderOf(run)?.keptUntil === null) this.releaseKey(run.concurrencyKey!);
   }
 
   #holderOf({ id, concurrencyKey }: KeptRun): KeyHolder | undefined {

@@ -5,7 +5,7 @@ import { abandonedFailure } from "../../abandoned_failure.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { enterLine, letGo, takeKey } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey, takeKey } from "./concurrency_keys.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./pauses.ts";
 import { toHeldRun, toRunIdentity } from "../rows.ts";
 
@@ -145,9 +145,9 @@ export function takeAway(
   moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
   if (error !== null) db.facts.note([runSeq, "failed"]);
   const key = row.concurrency_key as string | null;
-  if (error === null) enterLine(db, runSeq, key);
+  if (error === null) enterQueue(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
-  if (key !== null) letGo(db, key, row.id as string, Number(row.lease_generation));
+  if (key !== null) releaseKey(db, key, row.id as string, Number(row.lease_generation));
   return error;
 }
 
@@ -155,7 +155,7 @@ export function takeAway(
 function freeExpiredKeys(db: SqliteDatabase, now: number): void {
   const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
   for (const { concurrency_key: key, run_id: runId, generation } of expired) {
-    letGo(db, key as string, runId as string, Number(generation));
+    releaseKey(db, key as string, runId as string, Number(generation));
   }
 }
 

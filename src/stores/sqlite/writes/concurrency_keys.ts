@@ -7,9 +7,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 // One for each job, since a worker claims only jobs that it knows: a job that nobody knows blocks no other.
 
 /** Puts a run that could be claimed where it belongs: ready, or in line for its key. */
-export function enterLine(db: SqliteDatabase, runSeq: number, key: string | null): void {
+export function enterQueue(db: SqliteDatabase, runSeq: number, key: string | null): void {
   db.run("UPDATE holdfast_runs SET place = ? WHERE seq = ?", key === null ? "R" : "B", runSeq);
-  if (key !== null) lineUp(db, key);
+  if (key !== null) updateQueue(db, key);
 }
 
 /**
@@ -17,14 +17,14 @@ export function enterLine(db: SqliteDatabase, runSeq: number, key: string | null
  *
  * @returns Whether that run held the key, under that lease.
  */
-export function letGo(db: SqliteDatabase, key: string, runId: string, generation: number): boolean {
+export function releaseKey(db: SqliteDatabase, key: string, runId: string, generation: number): boolean {
   const held = db.run(
     "DELETE FROM holdfast_keys WHERE concurrency_key = ? AND run_id = ? AND generation = ?",
     key,
     runId,
     generation,
   ) > 0;
-  lineUp(db, key);
+  updateQueue(db, key);
   return held;
 }
 
@@ -38,12 +38,12 @@ export function takeKey(db: SqliteDatabase, key: string, runId: string, generati
     runId,
     generation,
   ) > 0;
-  if (taken) lineUp(db, key);
+  if (taken) updateQueue(db, key);
   return taken;
 }
 
 /** Makes K1 and K2 true again for a key, after whatever happened to it or to its runs. */
-export function lineUp(db: SqliteDatabase, key: string): void {
+export function updateQueue(db: SqliteDatabase, key: string): void {
   const holder = db.get("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
   if (holder !== undefined) {
     const runId = holder.run_id as string;

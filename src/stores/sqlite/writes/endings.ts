@@ -9,7 +9,7 @@ import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { letGo } from "./concurrency_keys.ts";
+import { releaseKey } from "./concurrency_keys.ts";
 import { closePauses } from "./pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./reports.ts";
 import { SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
@@ -66,7 +66,7 @@ export function finishRun(
   noteReports(db, lease, runSeq, added);
   db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
   if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
-  if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
@@ -114,7 +114,7 @@ export function cancelRun(
   if (key !== null) {
     if (isLeased(status) && Number(before.lease_expires_at) > now) {
       keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
-    } else letGo(db, key, runId, generation);
+    } else releaseKey(db, key, runId, generation);
   }
   return toRun({ ...row, payload: before.payload! });
 }

@@ -6,7 +6,7 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { lineUp } from "./concurrency_keys.ts";
+import { updateQueue } from "./concurrency_keys.ts";
 import { findRetry, linkRetry } from "./retrigger.ts";
 import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
 
@@ -113,6 +113,6 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
-  if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
+  if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey);
   return toRun({ ...row, lease_generation: 0, payload: run.payload });
 }

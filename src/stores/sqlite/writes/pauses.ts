@@ -6,7 +6,7 @@ import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../
 import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { enterLine, letGo } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey } from "./concurrency_keys.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
 import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
 
@@ -56,7 +56,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     );
   }
   if (lease.concurrencyKey !== null && request.retryAt === null) {
-    letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
   }
   return { parked: true, ...result };
 }
@@ -148,7 +148,7 @@ export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
     now,
     runSeq,
   );
-  if (run !== undefined) enterLine(db, runSeq, run.concurrency_key as string | null);
+  if (run !== undefined) enterQueue(db, runSeq, run.concurrency_key as string | null);
 }
 
 /** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
