@@ -126,7 +126,8 @@ export class WaitExpiredError extends HoldfastError {
 
 /**
  * A step failed permanently. The error is built from the recorded failure, so a job sees the same error the first
- * time and on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function threw.
+ * time and on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function
+ * threw.
  */
 export class StepError extends HoldfastError {
   /** The name of the step, with its occurrence (`fetch#2`). */
@@ -233,8 +234,8 @@ export class RetryAfterError extends HoldfastError {
    * Creates an error that sets the next delay.
    *
    * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110,
-   * section 10.2.3): seconds or an HTTP-date. Any other value is ignored, so that it does not hide why the attempt failed:
-   * the policy's delay then applies. An instant in the past is a delay of 0.
+   * section 10.2.3): seconds or an HTTP-date. Any other value is ignored, so that it does not hide why the attempt
+   * failed: the policy's delay then applies. An instant in the past is a delay of 0.
    */
   constructor(delay: number | Date | string, message = "Try again later", options?: ErrorOptions) {
     super("retry_after", message, options);

@@ -69,7 +69,8 @@ export interface ParseLimits {
 const PARSE_TIMEOUT_MS = 30_000;
 
 /**
- * Checks a value against a schema: the only place where a schema is called. If the schema throws, the result is a refusal too.
+ * Checks a value against a schema: the only place where a schema is called. If the schema throws, the result is a
+ * refusal too.
  *
  * @throws {TimeoutError} The schema has not settled after 30 seconds.
  */

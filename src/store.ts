@@ -217,7 +217,10 @@ export interface Store extends AsyncDisposable {
    */
   readJournal(after: number, maxLength: number): Promise<JournalPage | null>;
 
-  /** For `null` the end of the journal; for a cursor that cursor, or `null` if it is not in the journal or rows after it were removed. */
+  /**
+   * For `null` the end of the journal; for a cursor that cursor, or `null` if it is not in the journal or rows after
+   * it were removed.
+   */
   findCursor(cursor: Cursor | null): Promise<Cursor | null>;
 
   /** The identities of runs, by their row numbers, in that order; `null` for a deleted one. */
@@ -419,7 +422,10 @@ export interface RunState {
   pauses: AwaitedPause[];
 }
 
-/** Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant` is the type of its instants. */
+/**
+ * Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant` is the type of its
+ * instants.
+ */
 export interface AwaitedPause<Instant = string> {
   /** The id of the wait; `null` for a sleep or a step. */
   waitId: string | null;

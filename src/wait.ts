@@ -62,7 +62,8 @@ export interface Signal {
 /**
  * Checks a signal and copies its payload, so that the caller cannot change it later.
  *
- * @throws {ValidationError} Its id is not a string of 1 to 255 characters, is only white space, or the payload is missing.
+ * @throws {ValidationError} Its id is not a string of 1 to 255 characters, is only white space, or the payload is
+ * missing.
  * @throws {SerializationError} The payload cannot be stored as JSON.
  */
 export function checkSignal({ signalId, payload }: Signal, maxBytes: number): Signal {
@@ -92,7 +93,10 @@ export type PauseKind = "wait" | "sleep";
 /** When a pause ends without a signal: a time after its preparation, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;
 
-/** The instant at which a pause that is prepared `now` ends without a signal. Fractions of a millisecond are rounded up, so it never ends early. */
+/**
+ * The instant at which a pause that is prepared `now` ends without a signal. Fractions of a millisecond are rounded
+ * up, so it never ends early.
+ */
 export function deadlineAt(deadline: Deadline, now: number): number | null {
   if (deadline === null) return null;
   return Math.ceil("at" in deadline ? deadline.at : now + deadline.afterMs);

@@ -43,7 +43,10 @@ export class JournalReader {
     this.#events = new FactEvents(deps);
   }
 
-  /** The position that it has read up to: a follower that is attached now receives everything after it. `null` without followers. */
+  /**
+   * The position that it has read up to: a follower that is attached now receives everything after it. `null` without
+   * followers.
+   */
   get readPlace(): Cursor | null {
     return this.#reading?.place ?? null;
   }
@@ -81,7 +84,8 @@ export class JournalReader {
         const receiver = { follower, after: place.position };
         await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
-        // A long journal may have nothing for this follower. If there were no rows, another follower was attached meanwhile.
+        // A long journal may have nothing for this follower. If there were no rows, another follower was attached
+        // meanwhile.
         if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {

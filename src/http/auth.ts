@@ -29,9 +29,10 @@ export interface RequestedTrigger {
 /**
  * Who may do what. `Context` is whatever `authenticate` returns: every other hook is given it first.
  *
- * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook throws
- * is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an `Error`, or
- * `false`, by `authenticate` as well); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
+ * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook
+ * throws is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an
+ * `Error`, or `false`, by `authenticate` as well); then nothing is done. Runs, waits, signals and triggers are given
+ * frozen: what is stored is what was seen.
  */
 export interface HandlerAuth<Context> {
   /**
@@ -40,21 +41,21 @@ export interface HandlerAuth<Context> {
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
   /**
-   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is opened,
-   * when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is stored as
-   * `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted against
-   * `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
+   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is
+   * opened, when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is
+   * stored as `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted
+   * against `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
    */
   readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**
-   * Called before a run is triggered, when everything else about the request has been found right. Without it, everybody
-   * who was authenticated may trigger every job with any labels.
+   * Called before a run is triggered, when everything else about the request has been found right. Without it,
+   * everybody who was authenticated may trigger every job with any labels.
    */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
    * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists
-   * (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`, `/wait` and `/signal`
-   * are refused.
+   * (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`, `/wait` and
+   * `/signal` are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
@@ -72,15 +73,16 @@ export interface HandlerAuth<Context> {
    * Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. Its own labels
    * come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be listed.
    *
-   * Runs are looked up by what it adds, so that the time a list takes tells nothing of other runs. If a client has asked
-   * for all of that already, it is called a second time, with neither labels nor jobs.
+   * Runs are looked up by what it adds, so that the time a list takes tells nothing of other runs. If a client has
+   * asked for all of that already, it is called a second time, with neither labels nor jobs.
    */
   readonly scopeRuns?: (
     context: NoInfer<Context>,
     filter: Readonly<RunFilter>,
   ) => Readonly<RunFilter> | Promise<Readonly<RunFilter>>;
   /**
-   * Answers of which runs the stream of all runs tells. Default: `scopeRuns`, of whose answer only jobs and labels count.
+   * Answers of which runs the stream of all runs tells. Default: `scopeRuns`, of whose answer only jobs and labels
+   * count.
    */
   readonly scopeRunsSubscribe?: (
     context: NoInfer<Context>,

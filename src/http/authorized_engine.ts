@@ -184,9 +184,9 @@ export class AuthorizedEngine {
   }
 
   /**
-   * The runs that match both filters, to be looked up by what the hook has added. If that is nothing, the client may have
-   * asked for the very labels that the hook adds: it is asked once more, as if the client had asked for none. It has let
-   * the client list these runs, so a refusal means nothing then.
+   * The runs that match both filters, to be looked up by what the hook has added. If that is nothing, the client may
+   * have asked for the very labels that the hook adds: it is asked once more, as if the client had asked for none. It
+   * has let the client list these runs, so a refusal means nothing then.
    */
   async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
     const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);

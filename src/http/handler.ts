@@ -12,8 +12,8 @@ import { pickRoute, type Respond, type Route, type RouteFunctions, routes, route
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
- * Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. `Context` is what
- * `auth.authenticate` returns.
+ * Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. `Context` is
+ * what `auth.authenticate` returns.
  */
 export interface Handler<Context = unknown> extends RouteFunctions {
   /** Answers a request whose path is `basePath` and a route: `Deno.serve(handler.fetch)`. */

@@ -26,8 +26,9 @@ export interface HandlerOptions<Context = unknown> {
   trustedOrigins?: readonly string[] | "*";
   /**
    * The hosts that a request may name in its `Host` header, such as `app.example.com`, in any case: at any port
-   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host is 421. Name them wherever browsers
-   * can reach the server: a page of another site can point its own name at an address of yours. Default: any.
+   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host is 421. Name them wherever
+   * browsers can reach the server: a page of another site can point its own name at an address of yours. Default:
+   * any.
    */
   allowedHosts?: readonly string[];
   /** Hears what an answer hides: the error behind a 500, for example. Default: it is printed. */

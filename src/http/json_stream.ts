@@ -4,8 +4,8 @@ import { JSON_HEADERS } from "./response.ts";
 const HEADERS = { ...JSON_HEADERS, "content-type": "application/json" };
 const encoder = new TextEncoder();
 
-// How many bytes are sent at once. Each chunk is garbage afterwards, in memory that V8 does not count when it decides to
-// collect what is young: so it lets the more add up, the larger they are.
+// How many bytes are sent at once. Each chunk is garbage afterwards, in memory that V8 does not count when it decides
+// to collect what is young: so it lets the more add up, the larger they are.
 const CHUNK_BYTES = 4_096;
 
 // What has no more characters is an ordinary body.

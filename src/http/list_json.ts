@@ -92,7 +92,10 @@ interface BegunValue extends ValuePart {
   place: ValuePlace;
 }
 
-/** Reads the beginnings of large values: `null` if one is gone, and with it the record, of which nothing is written yet. */
+/**
+ * Reads the beginnings of large values: `null` if one is gone, and with it the record, of which nothing is written
+ * yet.
+ */
 async function begin({ store }: ListSource, written: Written): Promise<(JsonText | BegunValue)[] | null> {
   const begun: (JsonText | BegunValue)[] = [];
   for (const piece of written) {

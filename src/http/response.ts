@@ -68,7 +68,9 @@ export const PROTECTIVE_HEADERS: Readonly<Record<string, string>> = {
 /** What every answer in JSON has among its headers. */
 export const JSON_HEADERS: Readonly<Record<string, string>> = { "cache-control": "no-store", ...PROTECTIVE_HEADERS };
 
-/** Answers a client that resumes an event stream which has ended: `EventSource` connects no more (WHATWG HTML, 9.2.3). */
+/**
+ * Answers a client that resumes an event stream which has ended: `EventSource` connects no more (WHATWG HTML, 9.2.3).
+ */
 export function noMoreEvents(): Response {
   return new Response(null, { status: 204, headers: JSON_HEADERS });
 }

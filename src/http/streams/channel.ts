@@ -80,7 +80,10 @@ export class Channel implements Follower {
     if (this.#isOver) this.end();
   }
 
-  /** Ends the streams. After the last event of a run their readers may take their time; otherwise nobody waits for them. */
+  /**
+   * Ends the streams. After the last event of a run their readers may take their time; otherwise nobody waits for
+   * them.
+   */
   end(): void {
     for (const stream of this.#streams()) {
       if (this.#isOver) stream.endWhenRead();

@@ -13,8 +13,8 @@ export interface Resume {
 }
 
 /**
- * From where the client of an event stream follows. It is sent ids if it reads event streams (every `EventSource` says so
- * in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId` of the query.
+ * From where the client of an event stream follows. It is sent ids if it reads event streams (every `EventSource`
+ * says so in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId` of the query.
  */
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");

@@ -58,7 +58,9 @@ export class Streams {
   /** The channels by the row number of their run; `null`: that of all lists. */
   readonly #channels = new Map<number | null, Channel>();
   #cancelTimer: (() => void) | null = null;
-  /** The requests for streams that are being authorised, each with the predicates that were to end streams meanwhile. */
+  /**
+   * The requests for streams that are being authorised, each with the predicates that were to end streams meanwhile.
+   */
   readonly #authorising = new Set<Predicate[]>();
 
   /** None is open yet. */
@@ -69,12 +71,12 @@ export class Streams {
   }
 
   /**
-   * Opens a stream: of the events of one run (first its state, then what happens to it, up to its last event), or of all
-   * runs that match a filter. A client that resumes receives what came after the last id that it has, or learns that
-   * events are missing and begins anew.
+   * Opens a stream: of the events of one run (first its state, then what happens to it, up to its last event), or of
+   * all runs that match a filter. A client that resumes receives what came after the last id that it has, or learns
+   * that events are missing and begins anew.
    *
-   * @param authorise Asks the hooks. A stream that was to be closed meanwhile ends at once: they may have answered before
-   * whatever was the reason for that.
+   * @param authorise Asks the hooks. A stream that was to be closed meanwhile ends at once: they may have answered
+   * before whatever was the reason for that.
    * @returns The stream; 204 if the client has the last event of the run already.
    * @throws {HoldfastError} Too many streams are open (`unavailable`, or `too_many_streams` of one tenant).
    */

@@ -83,8 +83,8 @@ export class MemoryStore implements Store {
   readonly #workers = new Map<string, KnownWorker>();
 
   /**
-   * Makes an empty store; `host` tells it the time, and `journalLength` how many characters of what has happened are kept
-   * for event streams that resume (default 4 MiB).
+   * Makes an empty store; `host` tells it the time, and `journalLength` how many characters of what has happened are
+   * kept for event streams that resume (default 4 MiB).
    */
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     this.#host = options.host ?? systemHost;

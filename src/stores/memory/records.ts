@@ -288,7 +288,10 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
   };
 }
 
-/** Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says so. */
+/**
+ * Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says
+ * so.
+ */
 export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   if (run.logs.has(line.id)) return false;
   run.logs.set(line.id, { ...fitLine(line) });

@@ -10,9 +10,9 @@ const MAX_WORK_MS = 5;
 const BREAK_MS = 1;
 
 /**
- * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log, which
- * keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the journal
- * forgets its facts of the deleted runs.
+ * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log,
+ * which keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the
+ * journal forgets its facts of the deleted runs.
  *
  * Copies can remain in unused bytes of pages: when SQLite moves cells between pages it does not always clear the place
  * from which they came. `VACUUM` would remove them, but it blocks all others for long and needs `--allow-all` in Deno.

@@ -60,14 +60,15 @@ export interface SqliteStoreOptions {
   synchronous?: "full" | "normal";
   /**
    * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
-   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
-   * the file; what was deleted without it stays until its space is used again.
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
+   * to the file; what was deleted without it stays until its space is used again.
    *
-   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that the
-   * run was deleted.
+   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that
+   * the run was deleted.
    *
    * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
-   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at random).
+   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at
+   * random).
    */
   secureDelete?: boolean;
   /** Time, timers, chance and ids. Default: the real ones. */
@@ -211,8 +212,8 @@ export class SqliteStore implements Store {
 
   /**
    * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
-   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
-   * better copied by a process of its own.
+   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large
+   * file is better copied by a process of its own.
    *
    * @throws {StoreError} The file exists, or cannot be written.
    */
@@ -235,7 +236,8 @@ export class SqliteStore implements Store {
     );
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
-    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
+    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
+    // meanwhile.
     const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
     for (const lease of rows.map(toLease)) {
       // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
@@ -454,7 +456,10 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Reads what takes long, with breaks in which the event loop goes on: between two of them, what is so at one moment. */
+  /**
+   * Reads what takes long, with breaks in which the event loop goes on: between two of them, what is so at one
+   * moment.
+   */
   async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
     let slices = begin();
     while (true) {

@@ -4,7 +4,10 @@ import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 // How many rows are read at once.
 const SLICE = 200;
 
-/** Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their numbers. */
+/**
+ * Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their
+ * numbers.
+ */
 export class JournalEraser {
   readonly #db: SqliteDatabase;
   /** Up to where the journal was searched for runs that were deleted. */

@@ -1,8 +1,8 @@
 import type { Fact } from "../../../fact.ts";
 
 /**
- * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so that a
- * call that is repeated or refused notes nothing, and all of them are written right before the commit.
+ * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so
+ * that a call that is repeated or refused notes nothing, and all of them are written right before the commit.
  */
 export class NotedFacts {
   #facts: Fact[] = [];

@@ -15,7 +15,10 @@ export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (Ru
   return runs.map((run) => identities.get(run) ?? null);
 }
 
-/** Reads values that facts leave out, one by one, so that none is read that is not answered. See `Store.readFactValues()`. */
+/**
+ * Reads values that facts leave out, one by one, so that none is read that is not answered. See
+ * `Store.readFactValues()`.
+ */
 export function readFactValues(
   db: SqliteDatabase,
   values: readonly FactValueRef[],

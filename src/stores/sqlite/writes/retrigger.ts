@@ -16,7 +16,9 @@ export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): 
   return open === undefined ? null : { run: toRun(open), disposition: "idempotent" };
 }
 
-/** Links a new run with the run of which it is a retry. A retry from the failure begins with the history of that run. */
+/**
+ * Links a new run with the run of which it is a retry. A retry from the failure begins with the history of that run.
+ */
 export function linkRetry(
   db: SqliteDatabase,
   runId: string,
