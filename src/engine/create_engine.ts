@@ -114,7 +114,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#retention = options.retention ?? {};
-    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // it receives unchecked labels from callers
+    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // receives unchecked labels
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,

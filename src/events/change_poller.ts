@@ -15,7 +15,7 @@ export class ChangePoller {
   readonly #pollingInterval: number;
   readonly #listeners = new Set<() => void>();
   #version: number | null = null;
-  #toldAt = 0;
+  #notifiedAt = 0;
   #cancelTimer: (() => void) | null = null;
   #isLooking = false;
 
@@ -82,9 +82,9 @@ export class ChangePoller {
     try {
       const version = await this.#store.getVersion();
       // Also at the first poll: what the listeners have read may be older.
-      const isDue = this.#version !== version || host.monotonic() - this.#toldAt >= this.#pollingInterval;
+      const isDue = this.#version !== version || host.monotonic() - this.#notifiedAt >= this.#pollingInterval;
       this.#version = version;
-      if (isDue) this.#tell();
+      if (isDue) this.#notify();
     } catch (error) {
       hub.publishError(error);
       nextMs = PAUSE_AFTER_ERROR_MS;
@@ -94,8 +94,8 @@ export class ChangePoller {
     }
   }
 
-  #tell(): void {
-    this.#toldAt = this.#deps.host.monotonic();
+  #notify(): void {
+    this.#notifiedAt = this.#deps.host.monotonic();
     for (const listener of [...this.#listeners]) listener();
   }
 }

@@ -67,7 +67,7 @@ export class Hub {
    * @param at When it happened, if not now.
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
-    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening, at));
+    if (this.#hasListener(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
@@ -75,8 +75,13 @@ export class Hub {
 
   /** Publishes an error of the engine itself as `worker:error`. */
   publishError(error: unknown): void {
-    if (!this.#isHeard("worker:error")) return;
-    this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
+    if (!this.#hasListener("worker:error")) return;
+    this.#publishEvent({
+      type: "worker:error",
+      error,
+      timestamp: isoTime(this.#host.now()),
+      sequence: ++this.#sequence,
+    });
   }
 
   #runEvent(run: RunIdentity, happening: RunHappening, at: number): RunEvent {
@@ -90,17 +95,17 @@ export class Hub {
     };
   }
 
-  #isHeard(type: EventType): boolean {
+  #hasListener(type: EventType): boolean {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }
 
-  #tell(event: EngineEvent): void {
+  #publishEvent(event: EngineEvent): void {
     for (const type of [event.type, "*"] as const) {
-      for (const listener of [...this.#listeners.get(type) ?? []]) this.#tellOne(listener, event);
+      for (const listener of [...this.#listeners.get(type) ?? []]) this.#notify(listener, event);
     }
   }
 
-  async #tellOne(listener: Listener, event: EngineEvent): Promise<void> {
+  async #notify(listener: Listener, event: EngineEvent): Promise<void> {
     try {
       await listener(event);
     } catch (error) {

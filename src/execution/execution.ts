@@ -105,7 +105,7 @@ export class Execution {
   interrupt(reason: Error): void {
     this.#interruption.abort(reason);
     this.#interrupted.resolve();
-    this.#tellChange();
+    this.#notifyChange();
   }
 
   /**
@@ -161,20 +161,20 @@ export class Execution {
     this.#listeners.add(listener);
   }
 
-  #tellChange(): void {
+  #notifyChange(): void {
     for (const listener of this.#listeners) listener();
   }
 
   /** Triggers a check of the pauses at once. */
   nudge(): void {
-    this.#tellChange();
+    this.#notifyChange();
   }
 
   /** Records that the job's function has returned or thrown: the branches that it left behind begin nothing more. */
   noteReturn(): void {
     this.#hasReturned = true;
     this.#checkpoint.resolve();
-    this.#tellChange();
+    this.#notifyChange();
   }
 
   /** Records that the job waits permanently: it executes no more code of its own. */
@@ -279,7 +279,7 @@ export class Execution {
   track<T>(attempt: Promise<T>): Promise<T> {
     const settled = attempt.then(() => {}, () => {}).finally(() => {
       this.#attempts.delete(settled);
-      if (this.isQuiet) this.#tellChange();
+      if (this.isQuiet) this.#notifyChange();
     });
     this.#attempts.add(settled);
     return attempt;
@@ -301,8 +301,7 @@ export class Execution {
   }
 
   /**
-   * PendingReports something that no row keeps, and publishes it in this process: the run's next write takes it to
-   * the others.
+   * Reports something that no row keeps: publishes it in this process and sends it with the run's next write.
    */
   report(said: Said): void {
     const at = this.deps.host.now();

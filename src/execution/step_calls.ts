@@ -132,14 +132,21 @@ export class StepCalls {
           deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, reports)
         );
       const { recordedNo, retry } = await execution.turns.expect(retryStoreCall(save, deps, execution.abortSignal));
-      const told = { stepName: name, stepIndex: index };
+      const stepFields = { stepName: name, stepIndex: index };
       if ("text" in ended) {
-        execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
+        execution.publish({ type: "step:complete", ...stepFields, output: decode(ended.text) ?? null, duration });
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
       const { failure: { message: error }, thrown } = ended;
-      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null), thrown });
+      execution.publish({
+        type: "step:fail",
+        ...stepFields,
+        attempt,
+        error,
+        retryAt: isoTime(retry?.at ?? null),
+        thrown,
+      });
       if (retry === null) await this.#pauses.untilTurn(recordedNo);
       return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } catch (error) {

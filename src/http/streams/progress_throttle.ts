@@ -2,14 +2,14 @@ import type { RunEvent } from "../../event.ts";
 import type { Host } from "../../host.ts";
 
 interface Rest {
-  /** The latest progress that came meanwhile. */
+  /** The latest progress since the last published one. */
   held: RunEvent | null;
   cancelTimer: () => void;
 }
 
 /**
- * Holds back progress that comes too fast, of each run by itself: the first is told at once, and of what follows the
- * latest, after a while or right before the run's next `run:` event.
+ * Throttles progress events, separately for each run: the first is published at once, and then only the latest, after
+ * the interval or right before the run's next `run:` event.
  */
 export class ProgressThrottle {
   readonly #restMs: number;
@@ -17,14 +17,14 @@ export class ProgressThrottle {
   readonly #publish: (event: RunEvent) => void;
   readonly #rests = new Map<string, Rest>();
 
-  /** @param restMs How long progress is held back, in milliseconds; 0: not at all. */
+  /** @param restMs The minimum interval between two progress events of a run, in milliseconds; 0: no throttling. */
   constructor(restMs: number, host: Host, publish: (event: RunEvent) => void) {
     this.#restMs = restMs;
     this.#host = host;
     this.#publish = publish;
   }
 
-  /** Tells an event, or holds it back. */
+  /** Publishes an event, or delays it. */
   publish(event: RunEvent): void {
     const rest = this.#rests.get(event.runId);
     if (event.type !== "run:progress") {
@@ -34,14 +34,14 @@ export class ProgressThrottle {
     else this.#publishAndRest(event);
   }
 
-  /** Passes on what is held, and holds nothing any more. */
+  /** Publishes all delayed events. */
   flush(): void {
     const rests = [...this.#rests.values()];
     this.stop();
     for (const { held } of rests) if (held !== null) this.#publish(held);
   }
 
-  /** Holds nothing any more, and tells nothing. */
+  /** Discards all delayed events. */
   stop(): void {
     for (const { cancelTimer } of this.#rests.values()) cancelTimer();
     this.#rests.clear();
