@@ -100,7 +100,7 @@ const REFUSALS: [description: string, value: unknown, message: RegExp][] = [
       },
     },
   }, /\$\.a.*throws/],
-  ["a boxed bigint", { a: Object(1n) }, /cannot be kept as JSON/],
+  ["a boxed bigint", { a: Object(1n) }, /cannot be stored as JSON/],
 ];
 
 for (const [description, value, message] of REFUSALS) {

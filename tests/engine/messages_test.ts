@@ -114,12 +114,12 @@ forEachStore("what is asked of a run by the id of a wait says whose wait it is",
   await assert.rejects(engine.getSteps(wait!.id), refusal);
 });
 
-forEachStore("an output that cannot be kept as JSON names its job", async (context) => {
+forEachStore("an output that cannot be stored as JSON names its job", async (context) => {
   await using engine = anEngine(context);
   const { id } = await engine.trigger("lossy", 1);
 
   await engine.runUntilIdle();
 
   const { error } = (await engine.getRun(id))!;
-  assert.equal(error, 'The output of job "lossy" cannot be kept as JSON: a Map at $.seen');
+  assert.equal(error, 'The output of job "lossy" cannot be stored as JSON: a Map at $.seen');
 });

@@ -51,7 +51,7 @@ export function finishRun(
     lease.generation,
   );
   if (run === undefined) {
-    // A call that is repeated after it ended the run: nobody else ends it so under this lease.
+    // A call that is repeated after it ended the run: only this same call ends it with this status under this lease.
     const ended = db.get(
       "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = ?",
       lease.runId,
@@ -119,7 +119,10 @@ export function cancelRun(
   return toRun({ ...row, payload: before.payload! });
 }
 
-/** A worker may still be inside the run: its key is not given to another before it has noticed, or lost its lease. */
+/**
+ * A worker may still execute the run: its key stays held until that worker has noticed the cancel, or its lease has
+ * expired.
+ */
 function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
   db.run(
     "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
@@ -144,7 +147,7 @@ export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunId
   return identity;
 }
 
-// After so many steps a purge comes to its end, so that none takes long.
+// A purge ends after this many steps, so that none takes long.
 const MAX_PURGED_STEPS = 1_000;
 
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
