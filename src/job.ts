@@ -201,5 +201,5 @@ function checkDefinition(definition: { name: string; input?: unknown; output?: u
   checkOptionNames(definition, JOB_OPTIONS, `defineJob() of job "${name}"`);
   checkSchema(input, `The input of job "${name}"`);
   if (output !== undefined) checkSchema(output, `The output of job "${name}"`);
-  if (typeof run !== "function") throw new TypeError(`Job "${name}" needs a function "run", not ${kindOf(run)}`);
+  if (typeof run !== "function") throw new TypeError(`Job "${name}" needs a function run, not ${kindOf(run)}`);
 }

@@ -9,7 +9,7 @@ export type Json =
   | Json[]
   | { [key: string]: Json };
 
-/** A value written as JSON (RFC 8259). A `null` instead stands for `undefined`, which JSON cannot express. */
+/** A value written as JSON (RFC 8259). A `null` instead means `undefined`, which JSON cannot express. */
 export type JsonText = string;
 
 /** The type of a `T` after one round trip through JSON: a `Date` becomes a string, for example. */
@@ -88,7 +88,7 @@ export function parseValue(value: StoredValue): Json {
   return decode(value) ?? null;
 }
 
-/** Whether two values are equal as JSON, whatever the order of object keys. */
+/** Whether two values are equal as JSON, regardless of the order of object keys. */
 export function isSameJson(left: Json, right: Json): boolean {
   return canonical(left) === canonical(right);
 }

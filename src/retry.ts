@@ -61,9 +61,9 @@ export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Hos
   const { delay = 1_000, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
   // The factor is limited too: 0 times infinity would be NaN.
   const grown = backoff === "exponential" ? delay * Math.min(2 ** (attempts - 1), MAX_DELAY_MS) : delay;
-  const chance = jitter === true ? 0.5 : Number(jitter);
+  const randomPart = jitter === true ? 0.5 : Number(jitter);
   const longest = Math.min(grown, maxDelay, MAX_DELAY_MS);
-  return Math.round(longest * (1 - chance * host.random()));
+  return Math.round(longest * (1 - randomPart * host.random()));
 }
 
 // Some hundred years: an instant after this delay is still a valid date.

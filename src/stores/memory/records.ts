@@ -135,7 +135,7 @@ export function nextRecordedNo(run: KeptRun): number {
   return run.lastRecordedNo;
 }
 
-/** The first of several instants, where `null` stands for never. */
+/** The first of several instants, where `null` means never. */
 export function earliest(instants: readonly (number | null)[]): number | null {
   return instants.reduce((first, at) => first === null || (at !== null && at < first) ? at : first, null);
 }

@@ -58,7 +58,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
 }
 
 /**
- * Frees the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
+ * Releases the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
  * without an end.
  *
  * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
@@ -77,7 +77,7 @@ function releaseKeyAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: numb
   if (kept !== undefined) releaseKey(db, key, runId, generation);
 }
 
-/** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
+/** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
   const rows = db.all(
     `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
@@ -105,7 +105,7 @@ export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Le
   );
 }
 
-/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
+/** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
     const row = db.get(
