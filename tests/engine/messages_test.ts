@@ -75,8 +75,8 @@ forEachStore("waitForRun() that times out says how the run is doing, and that no
 
   assert.deepEqual(withoutWorker, [
     "timeout",
-    'Run "ID" has not completed within 1000 ms: it is pending, and no worker of job "approval" lives. ' +
-    "Call start() on an engine that has this job",
+    'Run "ID" has not completed within 1000 ms: it is pending, and no live worker has job "approval"; ' +
+    "call start() on an engine that has this job",
   ]);
   assert.deepEqual(withWorker, ["timeout", 'Run "ID" has not completed within 1000 ms: it is waiting']);
 });
