@@ -1,10 +1,10 @@
 /**
  * Checks a duration that came from outside.
  *
- * @param subject What it is for, in the message: `The timeout of step "read"`.
- * @param least The shortest one, in milliseconds. Default 0.
- * @throws {TypeError} It is no number: text such as `"2d"` is not read.
- * @throws {RangeError} It is shorter, or `NaN`.
+ * @param subject Names the duration in the message: `The timeout of step "read"`.
+ * @param least The smallest valid value, in milliseconds. Default 0.
+ * @throws {TypeError} It is not a number: strings such as `"2d"` are not parsed.
+ * @throws {RangeError} It is shorter than `least`, or `NaN`.
  */
 export function checkDuration(ms: unknown, subject: string, least = 0): asserts ms is number {
   if (typeof ms !== "number") {

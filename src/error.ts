@@ -11,8 +11,8 @@ import { readRetryAfter, type RetryDelay } from "./retry_after.ts";
 import { cutBytes, tidyText } from "./text.ts";
 
 /**
- * The reason of a refusal, for programs. Those that a client of the HTTP handler can meet are listed in the
- * README; the others stay in the process.
+ * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in the
+ * README; the others never leave the process.
  */
 export type ErrorCode =
   | "invalid_request"
@@ -39,12 +39,12 @@ export type ErrorCode =
   | "non_retryable"
   | "retry_after";
 
-/** What every error of this package is: a message for people and a `code` for programs. */
+/** The base class of this package's errors: a message for people and a `code` for programs. */
 export class HoldfastError extends Error {
   /** The reason, for programs. */
   readonly code: ErrorCode;
 
-  /** Makes an error with a reason; `options.cause` is the error behind it. */
+  /** Creates an error; `options.cause` is the error that led to it. */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
@@ -52,26 +52,26 @@ export class HoldfastError extends Error {
   }
 }
 
-/** One thing that a schema refused. */
+/** One reason why a schema refused a value. */
 export interface Issue {
-  /** Where in the value: keys and positions from the outside in. */
+  /** The path to the refused part of the value: object keys and array indexes, outermost first. */
   path: (string | number)[];
-  /** What is wrong there. */
+  /** What is wrong at that path. */
   message: string;
 }
 
-/** What was handed in does not have the form that is asked for. */
+/** An input, an option or a request is not valid. */
 export class ValidationError extends HoldfastError {
   /** What was refused: the message without the issues. */
   readonly summary: string;
-  /** What a schema refused, at most 20 entries and 8 KiB of JSON; empty if no schema was asked. */
+  /** The issues that a schema reported, at most 20 and 8 KiB of JSON; empty if no schema was involved. */
   readonly issues: Issue[];
-  /** How many more issues the schema had. */
+  /** How many further issues the schema reported. */
   readonly issuesLeftOut: number;
 
   /**
-   * Makes a refusal of an input (by a schema) or of a request (by this package). The message is `summary` and the first
-   * of the issues.
+   * Creates the refusal of an input (by a schema) or of a request (by this package). The message is `summary`,
+   * followed by the first issues.
    */
   constructor(
     summary: string,
@@ -100,42 +100,43 @@ function describeRefusal(summary: string, issues: readonly Issue[], issuesLeftOu
   return `${summary}: ${[...texts, ...(left === 0 ? [] : [`and ${left} more`])].join("; ")}`;
 }
 
-/** There is no such job, run or wait. */
+/** The job, run or wait does not exist. */
 export class NotFoundError extends HoldfastError {
-  /** Makes a refusal that says what was looked for. */
+  /** Creates a refusal whose message says what was not found. */
   constructor(message: string, options?: ErrorOptions) {
     super("not_found", message, options);
   }
 }
 
-/** The state of the run or the wait does not allow it. */
+/** The state of the run or the wait does not allow the operation. */
 export class ConflictError extends HoldfastError {
-  /** Makes a refusal that says how things stand. */
+  /** Creates a refusal whose message says which state prevents the operation. */
   constructor(message: string, options: ErrorOptions & { code?: "conflict" | "key_in_use" } = {}) {
     super(options.code ?? "conflict", message, options);
   }
 }
 
-/** The deadline of the wait passed before any signal came. */
+/** The deadline of the wait passed before any signal arrived. */
 export class WaitExpiredError extends HoldfastError {
-  /** Makes a refusal that names the wait. */
+  /** Creates a refusal whose message names the wait. */
   constructor(message: string, options?: ErrorOptions) {
     super("wait_expired", message, options);
   }
 }
 
 /**
- * A step failed for good. It is built from what was recorded, so a job sees the same error the first time and
- * on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function threw.
+ * A step failed permanently. The error is built from the recorded failure, so a job sees the same error the first
+ * time and on every replay: `name`, `message`, `stack` and `cause` are those of the error that the step's function
+ * threw.
  */
 export class StepError extends HoldfastError {
   /** The name of the step, with its occurrence (`fetch#2`). */
   readonly stepName: string;
-  /** How many attempts ended. */
+  /** How many attempts were made. */
   readonly attempts: number;
   readonly #failure: Failure;
 
-  /** Makes the error of a recorded failure. */
+  /** Creates the error from a recorded failure. */
   constructor(failure: Failure, step: { name: string; attempts: number }) {
     super("step_failed", failure.message, causeOptions(failure));
     this.name = failure.name;
@@ -145,13 +146,13 @@ export class StepError extends HoldfastError {
     setRecordedStack(this, failure);
   }
 
-  /** What was recorded of the last attempt. */
+  /** The recorded failure of the last attempt. */
   get failure(): Failure {
     return this.#failure;
   }
 }
 
-/** The run that was waited for has failed. `cause` is what it failed of, built from what was recorded. */
+/** The awaited run has failed. `cause` is the error that it failed with, built from the recorded failure. */
 export class RunFailedError extends HoldfastError {
   /** The run that failed. */
   readonly runId: string;
@@ -160,7 +161,7 @@ export class RunFailedError extends HoldfastError {
   /** The step that failed, with its occurrence; `null` if no step did. */
   readonly stepName: string | null;
 
-  /** Makes the error of a failed run. */
+  /** Creates the error from a run's recorded failure. */
   constructor(run: { runId: string; jobName: string; stepName: string | null; failure: Failure }) {
     const { runId, jobName, stepName, failure } = run;
     super("run_failed", `${describeFailedRun(run)}: ${failureText(failure)}`, { cause: toError(failure) });
@@ -170,47 +171,47 @@ export class RunFailedError extends HoldfastError {
   }
 }
 
-/** The run that was waited for was cancelled. */
+/** The awaited run was cancelled. */
 export class RunCancelledError extends HoldfastError {
   /** The run that was cancelled. */
   readonly runId: string;
 
-  /** Makes the error of a cancelled run. */
+  /** Creates the error for a cancelled run. */
   constructor(runId: string) {
     super("run_cancelled", `Run "${runId}" was cancelled`);
     this.runId = runId;
   }
 }
 
-/** Something took longer than it was given. */
+/** Something took longer than its time limit. */
 export class TimeoutError extends HoldfastError {
-  /** Makes the error of a wait that was given up. */
+  /** Creates the error for an operation that exceeded its time limit. */
   constructor(message: string, options?: ErrorOptions) {
     super("timeout", message, options);
   }
 }
 
-/** A value cannot be kept: JSON would lose part of it, or it is too large. */
+/** A value cannot be stored: JSON would lose part of it, or it is too large. */
 export class SerializationError extends HoldfastError {
-  /** Makes a refusal that names the value and the path inside it. */
+  /** Creates a refusal whose message names the value and the path inside it. */
   constructor(message: string, options?: ErrorOptions) {
     super("invalid_input", message, options);
   }
 }
 
-/** Thrown by a step's function: trying again will not help. */
+/** A step's function throws this when a retry cannot help: the step fails without further attempts. */
 export class NonRetryableError extends HoldfastError {
-  /** Makes an error that ends the attempts at a step. */
+  /** Creates an error that ends the attempts at a step. */
   constructor(message: string, options?: ErrorOptions) {
     super("non_retryable", message, options);
   }
 }
 
 /**
- * Thrown by a step's function: try again after this delay, instead of the policy's. The policy still says how
- * many attempts there are.
+ * A step's function throws this to set the delay before the next attempt, instead of the retry policy. The policy
+ * still limits the number of attempts.
  *
- * The member `retryAfter` of any other error, a number of milliseconds, does the same.
+ * A member `retryAfter` (milliseconds) on any other error has the same effect.
  *
  * @example
  * ```ts
@@ -230,23 +231,23 @@ export class RetryAfterError extends HoldfastError {
   readonly #time: RetryDelay | null;
 
   /**
-   * Makes an error that sets the next delay.
+   * Creates an error that sets the next delay.
    *
-   * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110, section
-   * 10.2.3): seconds or an HTTP-date. What is none of these is ignored, rather than hiding why the attempt failed: the
-   * delay is then that of the policy. An instant in the past is a delay of 0.
+   * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110,
+   * section 10.2.3): seconds or an HTTP-date. Any other value is ignored, so that it does not hide why the attempt
+   * failed: the policy's delay then applies. An instant in the past is a delay of 0.
    */
   constructor(delay: number | Date | string, message = "Try again later", options?: ErrorOptions) {
     super("retry_after", message, options);
     this.#time = toRetryDelay(delay);
   }
 
-  /** The delay from now, in milliseconds; `null` if it was given as something else than a delay. */
+  /** The delay from now, in milliseconds; `null` if the value that was given is not a valid delay. */
   get retryAfter(): number | null {
     return this.retryAfterFrom(Date.now());
   }
 
-  /** The delay from another instant, in milliseconds: that of a clock of your own. */
+  /** The delay from an instant of your own clock, in milliseconds. */
   retryAfterFrom(now: number): number | null {
     if (this.#time === null) return null;
     return "at" in this.#time ? Math.max(0, this.#time.at - now) : this.#time.afterMs;
@@ -261,25 +262,25 @@ function toRetryDelay(delay: unknown): RetryDelay | null {
 }
 
 /**
- * A write named a lease that is no longer the run's current one, and was refused without a trace: the run was
- * cancelled, or another worker has taken it over.
+ * A write was refused, without any effect, because its lease is no longer the run's current one: the run was
+ * cancelled, or another worker has claimed it.
  */
 export class LeaseLostError extends HoldfastError {
-  /** Makes the refusal of a write by a former holder. */
+  /** Creates the refusal of a write under a lease that is no longer current. */
   constructor(lease: { runId: string; generation: number }) {
     super("lease_lost", `Lease ${lease.generation} on run "${lease.runId}" is no longer the current one`);
   }
 }
 
 /**
- * The store cannot answer now: it is busy, full, read-only, damaged or out of reach. It says nothing about the
- * run or the step; whoever was writing may try again.
+ * The store cannot answer now: it is busy, full, read-only, damaged or out of reach. The error says nothing about the
+ * run or the step; the caller may try again.
  */
 export class StoreError extends HoldfastError {
-  /** Whether the write may have been committed all the same. */
+  /** Whether the write may have been committed despite the error. */
   readonly outcomeUnknown: boolean;
 
-  /** Makes the error of a call that the store could not carry out. */
+  /** Creates the error for a call that the store could not carry out. */
   constructor(
     message: string,
     options: ErrorOptions & { code?: "unavailable" | "internal"; outcomeUnknown?: boolean } = {},
@@ -291,16 +292,16 @@ export class StoreError extends HoldfastError {
 
 const MAX_MESSAGE_LENGTH = 8_192;
 const MAX_STACK_BYTES = 8_192;
-// An error and its causes, taken together.
+// The total for an error and its causes.
 const MAX_ERRORS = 5;
 
-/** Describes anything that was thrown, however odd: never throws itself. */
+/** Describes any thrown value. Never throws. */
 export function describeFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
   return describe(thrown, kind, []);
 }
 
 function describe(thrown: unknown, kind: FailureKind, outer: readonly unknown[]): Failure {
-  // A run that fails of a step keeps what was recorded of the step.
+  // A run that fails because of a step keeps the failure recorded for the step.
   const recorded = outer.length === 0 && isInstance(thrown, StepError) ? read(() => thrown.failure) : null;
   if (recorded !== null) return recorded;
   if (!isInstance(thrown, Error)) {
@@ -318,7 +319,7 @@ function describe(thrown: unknown, kind: FailureKind, outer: readonly unknown[])
   };
 }
 
-/** Says what was thrown instead of an error, or given as the cause of one. */
+/** Describes a value that was thrown, or given as a cause, and is not an `Error`. */
 function describeOther(value: unknown, isCause: boolean): string {
   const isNothing = value === undefined || value === null;
   const what = isNothing ? `${value}` : `${/^[aeiou]/.test(typeof value) ? "An" : "A"} ${typeof value}`;
@@ -350,7 +351,7 @@ function readString(get: () => unknown, tidy: (text: string) => string): string 
   return typeof text === "string" ? tidy(text) : null;
 }
 
-/** What a function answers; `null` if it throws. */
+/** The return value of a function; `null` if it throws. */
 function read<T>(get: () => T): T | null {
   try {
     return get();

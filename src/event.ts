@@ -3,9 +3,9 @@ import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
 
 /**
- * What happened to a run. An event about a write is sent after the write was committed, never before.
+ * What happened to a run. An event about a write is published after the write is committed, never before.
  *
- * `thrown` is what was thrown itself. It is there in the process that executed the run, and never leaves it.
+ * `thrown` is the thrown value itself. It is set only in the process that executed the run, and never leaves it.
  */
 export type RunHappening =
   | { type: "run:trigger"; input: Json }
@@ -34,7 +34,7 @@ export type RunHappening =
   | { type: "step:cancel"; stepName: string; stepIndex: number }
   | { type: "log:write"; stepName: string | null; level: LogLevel; message: string; data: Json };
 
-/** What every event of a run carries. */
+/** The fields of every event of a run. */
 export interface RunEventBase {
   /** The run. */
   runId: string;
@@ -42,37 +42,37 @@ export interface RunEventBase {
   jobName: string;
   /** Its labels. */
   labels: Labels;
-  /** When it was said: ISO 8601 in UTC. */
+  /** When it happened: ISO 8601 in UTC. */
   timestamp: string;
-  /** Rises within one engine; it is no cursor. */
+  /** Increases within one engine; it is not a cursor. */
   sequence: number;
 }
 
 /** Something that happened to a run. Durations are in milliseconds. */
 export type RunEvent = RunEventBase & RunHappening;
 
-/** Something went wrong in the worker itself, not in a run; it goes on trying. Heard in process only. */
+/** An error in the worker itself, not in a run; the worker continues. Published in this process only. */
 export interface WorkerErrorEvent {
-  /** Which event it is. */
+  /** The event's name. */
   type: "worker:error";
-  /** What went wrong. */
+  /** The error's message. */
   error: unknown;
-  /** When it was said: ISO 8601 in UTC. */
+  /** When it happened: ISO 8601 in UTC. */
   timestamp: string;
-  /** Rises within one engine. */
+  /** Increases within one engine. */
   sequence: number;
 }
 
-/** Whatever an engine says. */
+/** Any event that an engine publishes. */
 export type EngineEvent = RunEvent | WorkerErrorEvent;
 
-/** The names of all events. */
+/** The name of any event. */
 export type EventType = EngineEvent["type"];
 
-/** The event of one name. */
+/** The event with a given name. */
 export type EventOf<T extends EventType> = Extract<EngineEvent, { type: T }>;
 
-/** Whether nothing more is to come after this event, for whoever follows its run. */
+/** Whether this is the last event of its run. */
 export function isLastEvent(event: RunEvent): boolean {
   return event.type === "run:complete" || event.type === "run:fail" || event.type === "run:cancel" ||
     event.type === "run:delete";

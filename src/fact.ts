@@ -10,8 +10,8 @@ import { isoTime } from "./time.ts";
 /**
  * What one commit made true of one run, as the journal of a store keeps it: the run by its row number, then the kind.
  *
- * It holds nothing that a row keeps permanently: inputs, outputs, final errors and the identity of the run are read when
- * somebody follows. Instants are those of the store's clock, but for `at` of a report: that is the worker's.
+ * It leaves out what a row keeps permanently: inputs, outputs, final errors and the identity of the run are read when
+ * a client follows the run. Instants are by the store's clock, except `at` of a report: that is by the worker's.
  */
 export type Fact =
   | readonly [run: number, kind: "triggered"]
@@ -36,7 +36,7 @@ export type Fact =
     message: string,
     data: Json,
   ]
-  // `startedAt`: with it the fact says that the attempt began, too; `null` if an earlier one said so.
+  // `startedAt`: if set, the fact also states that the attempt began; `null` if an earlier fact stated that.
   | readonly [
     run: number,
     kind: "step_completed",
@@ -63,10 +63,10 @@ export type Fact =
   | readonly [run: number, kind: "step_cancelled", name: string, index: number]
   | readonly [run: number, kind: "cancelled"]
   | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels]
-  // In the place of any fact of a run that was deleted, by a store that keeps nothing of such runs.
+  // Replaces each fact of a deleted run, in a store that erases deleted runs.
   | readonly [run: number, kind: "erased"];
 
-/** A value that a fact leaves out, and where it is kept. */
+/** Which value a fact leaves out, and where it is stored. */
 export type FactValueRef =
   | { run: number; of: "payload" | "output" | "failure" }
   | { run: number; of: "step"; stepName: string };
@@ -75,7 +75,7 @@ export type FactValueRef =
 export interface FactValue {
   /** The input of a trigger, or the output of a run or a step. */
   json: JsonText | null;
-  /** Why a run or a step has failed. */
+  /** The error's message of a failed run or step. */
   error: string | null;
   /** The step that made a run fail. */
   failedStepName: string | null;
@@ -94,10 +94,10 @@ export function toFact(run: number, report: Report): Fact {
   }
 }
 
-// Of the input of a trigger that joined another run, which no row keeps: so many characters of JSON.
+// The longest input, in characters of JSON, that is kept for a trigger that joined another run: no row stores it.
 const MAX_SKIPPED_LENGTH = 16_384;
 
-/** The fact that a trigger joined a run, if it did. A long input is left out of it, and said to be. */
+/** The fact that a trigger joined a run, if it did. A long input is left out and marked so. */
 export function coalescedFacts(
   run: number,
   { id, status }: Run,
@@ -128,7 +128,7 @@ export function valueRefOf(fact: Fact): FactValueRef | null {
   }
 }
 
-/** The run that was deleted, if that is what a fact says. */
+/** The run that a fact states was deleted; `null` for other facts. */
 export function deletedRunOf(fact: Fact): RunIdentity | null {
   return fact[1] === "deleted" ? { id: fact[2], jobName: fact[3], labels: fact[4] } : null;
 }
@@ -141,24 +141,24 @@ const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
   "logged",
 ]);
 
-/** Whether a fact is about the run itself, not about its steps or log lines: lists show only these. */
+/** Whether a fact is about the run itself, not its steps or log lines: only these are sent to streams of lists. */
 export function isOfRun(fact: Fact): boolean {
   return !OF_STEPS.has(fact[1]);
 }
 
-/** Where a fact stands in the journal. */
+/** A fact's position in the journal. */
 export interface FactPlace {
   /** Its number. */
   number: number;
-  /** When it was committed: an instant of the store's clock. */
+  /** When it was committed, by the store's clock. */
   at: number;
 }
 
 /**
- * The events of a fact: one, or two. The number of an event is twice that of its fact, and one less for the
- * first of two: so it is the same in every process.
+ * The events of a fact: one or two. An event's number is twice its fact's, less one for the first of two, so it is
+ * the same in every process.
  *
- * @param value What the fact leaves out; `null` if it leaves out nothing, or it is not needed.
+ * @param value The value that the fact leaves out; `null` if there is none, or it is not needed.
  */
 export function toEvents(fact: Fact, place: FactPlace, run: RunIdentity, value: FactValue | null): RunEvent[] {
   const happenings = toHappenings(fact, value);
@@ -172,7 +172,7 @@ export function toEvents(fact: Fact, place: FactPlace, run: RunIdentity, value: 
   }));
 }
 
-/** `at`: when it happened, if that was not when it was committed. */
+/** `at`: when it happened, if not at the commit. */
 type Happening = RunHappening & { at?: number };
 
 function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
@@ -253,7 +253,7 @@ export function stepFacts(
   { startedAt, retryAt }: { startedAt: number; retryAt: number | null },
 ): Fact[] {
   const last = reports.at(-1);
-  // One fact is both its beginning and its end, if nothing else was reported between them.
+  // One fact states both the start and the end, if nothing else was reported between them.
   const isWhole = last?.kind === "start" && last.stepName === name && last.attempt === attempts;
   const before = (isWhole ? reports.slice(0, -1) : reports).map((report) => toFact(run, report));
   const start = isWhole ? startedAt : null;

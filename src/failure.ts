@@ -1,16 +1,16 @@
 /**
- * Why something failed: `error`: something was thrown; `timeout`: the `timeout` of a step ended the attempt; `expired`:
- * a deadline passed; `abandoned`: workers claimed the run too often without recording anything.
+ * Why a run or a step failed: `error`: its function threw; `timeout`: the `timeout` of a step ended the attempt;
+ * `expired`: a deadline passed; `abandoned`: workers claimed the run too often without recording anything.
  */
 export type FailureKind = "error" | "timeout" | "expired" | "abandoned";
 
-/** What is kept of something that was thrown. It stays in the process: clients are shown the message alone. */
+/** The stored description of a thrown value. It never leaves the process: clients see only the message. */
 export interface Failure {
   /** Why it failed. */
   kind: FailureKind;
   /** The error's `name`, cut after 8,192 characters. */
   name: string;
-  /** The error's `message`, cut after 8,192 characters. Of something that is no `Error` it says what it was. */
+  /** The error's `message`, cut after 8,192 characters. If the value was not an `Error`, it describes the value. */
   message: string;
   /** The error's `stack`, 8 KiB of it at most; `null` if there is none. */
   stack: string | null;
@@ -18,12 +18,12 @@ export interface Failure {
   cause: Failure | null;
 }
 
-/** The text of a failure for people: its message, or its name if it has none. */
+/** A one-line description of a failure: its message, or its name if the message is empty. */
 export function failureText({ name, message }: Pick<Failure, "name" | "message">): string {
   return message === "" ? name : message;
 }
 
-/** All that is known of a failure, for a log: its stack, and those of its causes. */
+/** The full description of a failure for a log: its stack and those of its causes. */
 export function failureReport({ name, message, stack, cause }: Failure): string {
   const title = name === "Error" || message === "" ? failureText({ name, message }) : `${name}: ${message}`;
   const own = stack === null ? title : stack.includes(message) ? stack : `${title}\n${stack}`;
@@ -36,7 +36,7 @@ export function describeFailedRun(run: { runId: string; jobName: string; stepNam
   return `Run "${run.runId}" of job "${run.jobName}" failed${where}`;
 }
 
-/** An error that stands for one that was recorded, perhaps in another process. */
+/** Rebuilds an error from its record, which another process may have written. */
 export function toError(failure: Failure): Error {
   const error = new Error(failure.message, causeOptions(failure));
   Object.defineProperty(error, "name", { value: failure.name, configurable: true, writable: true });
@@ -44,12 +44,12 @@ export function toError(failure: Failure): Error {
   return error;
 }
 
-/** What an error that stands for a recorded one is made with, besides its message. */
+/** The options to rebuild a recorded error with, besides its message. */
 export function causeOptions({ cause }: Failure): ErrorOptions {
   return cause === null ? {} : { cause: toError(cause) };
 }
 
-/** Where the error was made that was recorded, not where it was read. */
+/** Sets the recorded stack: where the error was thrown, not where it was rebuilt. */
 export function setRecordedStack(error: Error, { name, message, stack }: Failure): void {
   const value = stack ?? (message === "" ? name : `${name}: ${message}`);
   Object.defineProperty(error, "stack", { value, configurable: true, writable: true });

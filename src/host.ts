@@ -1,21 +1,21 @@
 import { setImmediate } from "node:timers";
 
 /**
- * Everything about the world that a program cannot foresee: time, timers, chance and ids. It is handed in, so
- * that a test or a simulation can own it.
+ * The engine's sources of nondeterminism: time, timers, randomness and ids. It is passed in, so that a test or a
+ * simulation can control it.
  */
 export interface Host {
   /** The wall clock, in milliseconds since 1970 (UTC). It may jump in both directions. */
   now(): number;
-  /** A clock that never goes back, in milliseconds since some moment. It measures durations. */
+  /** A clock that never goes back, in milliseconds since an arbitrary moment. It measures durations. */
   monotonic(): number;
   /**
-   * Calls back once after `ms` milliseconds of {@linkcode Host.monotonic} time. Any length will do.
+   * Calls back once after `ms` milliseconds of {@linkcode Host.monotonic} time. There is no upper limit.
    *
-   * @returns Cancels the call; harmless when it is over.
+   * @returns A function that cancels the call; it has no effect after the call.
    */
   schedule(ms: number, callback: () => void): () => void;
-  /** Calls back as soon as everything that is ready to run has run (a macrotask). */
+  /** Calls back in a new macrotask, after everything that is ready to run. */
   defer(callback: () => void): void;
   /** A random number, at least 0 and below 1. */
   random(): number;
@@ -23,7 +23,7 @@ export interface Host {
   newId(): string;
 }
 
-/** The real world. */
+/** The host of a real process: the system's clock, timers and random numbers. */
 export const systemHost: Host = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -48,7 +48,7 @@ function scheduleInSlices(ms: number, callback: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
-/** Makes a UUIDv7: 48 bits of time, then 74 random bits (RFC 9562, section 5.7). */
+/** Creates a UUIDv7: 48 bits of time, then 74 random bits (RFC 9562, section 5.7). */
 export function uuidV7(now: number): string {
   const random = crypto.randomUUID(); // version 4: its random bits are kept, its version is replaced
   const time = Math.max(0, Math.trunc(now)).toString(16).padStart(12, "0");

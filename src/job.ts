@@ -6,63 +6,62 @@ import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { Wait, WaitResult } from "./wait.ts";
 
-/** What the function of a step is given. */
+/** The argument of a step's function. */
 export interface StepTools {
   /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
   readonly abortSignal: AbortSignal;
   /**
-   * The same for every attempt at this step of this run and of its retries from the failure: hand it to outside systems,
-   * so that they recognise a repeated call.
+   * The same for every attempt at this step of this run and of its retries from the failure: pass it to external
+   * systems, so that they recognise a repeated call.
    */
   readonly idempotencyKey: string;
-  /** 1 for the first attempt, one more after each that failed. One that a crash cut short is not counted. */
+  /** 1 for the first attempt, one more after each failed one. An attempt that a crash interrupted is not counted. */
   readonly attempt: number;
 }
 
-/** How a step is executed. */
+/** Options of a step. */
 export interface StepOptions {
-  /** How often and when it is tried again. Default: as its job says, or not at all. */
+  /** How often and when the step is retried. Default: the job's policy, or no retries. */
   retry?: RetryPolicy;
   /**
-   * How long one attempt may take, in milliseconds. Then its `abortSignal` fires, and it has failed with a
-   * `TimeoutError` even if its function never settles; what that returns later is ignored. Default: as long as it takes.
+   * How long one attempt may take, in milliseconds. After that its `abortSignal` fires, and the attempt fails with a
+   * `TimeoutError` even if its function never settles; a later result is ignored. Default: no limit.
    */
   timeout?: number;
 }
 
-/** What a wait is prepared with. */
+/** Options of a wait. */
 export interface WaitForSignalOptions {
-  /** How long signals count, in milliseconds from now. Default: for ever. */
+  /** How long signals are accepted, in milliseconds from now. Default: without limit. */
   timeout?: number;
-  /** Until when signals count: instead of `timeout`. */
+  /** Until when signals are accepted; replaces `timeout`. */
   deadline?: Date | string;
-  /** What to tell those who may signal: any JSON. */
+  /** Information for those who may signal: any JSON value. */
   metadata?: unknown;
 }
 
-/** What a payload has to fit. */
+/** How the payload of a signal is checked. */
 export interface PayloadOptions<Payload> {
-  /** A Standard Schema. A payload that it refuses throws a `ValidationError` into the job, on a replay too. */
+  /** A Standard Schema. If it refuses a payload, the job's call throws a `ValidationError`, on a replay too. */
   schema?: Schema<unknown, Payload>;
 }
 
 /** Writes log lines: each is a `log:write` event, and is kept when the `persistLogs()` plugin is in use. */
 export interface StepLog {
-  /** Tells what is going on. */
+  /** Writes a line of level `info`. */
   info(message: string, data?: unknown): void;
-  /** Tells what somebody may want to look at. */
+  /** Writes a line of level `warn`. */
   warn(message: string, data?: unknown): void;
-  /** Tells what went wrong. */
+  /** Writes a line of level `error`. */
   error(message: string, data?: unknown): void;
 }
 
 /**
- * What a job's function works with. When a run was interrupted the function is called again from the beginning;
- * steps that were recorded answer what they answered then, and are not executed again.
+ * The API that a job's function works with. After an interruption the function is called again from the beginning;
+ * recorded steps return their saved output and are not executed again.
  *
  * When the run parks, is cancelled, loses its lease, or the engine stops, what the job awaits here never settles: no
- * `try` can swallow it, and `finally` does not run. What has to be tidied up belongs into a step, which hears of it by
- * its `abortSignal`.
+ * `try` can swallow it, and `finally` does not run. Put cleanup into a step: its `abortSignal` fires.
  */
 export interface StepContext {
   /** The id of the run. */
@@ -74,26 +73,26 @@ export interface StepContext {
   /**
    * Executes a function and records what it returns, so that it is never executed again once it is recorded.
    *
-   * The value comes back after one round trip through JSON, the first time as on every replay. A name that is
-   * used again is another step (`name#2`), so that loops work; steps that run side by side need names of their own.
+   * The value is returned after one round trip through JSON, the first time as on every replay. A name that is used
+   * again is another step (`name#2`), so that loops work; steps that run in parallel need different names.
    *
    * The function may be executed again if the process dies before its result was recorded.
    *
-   * @throws {StepError} The last attempt threw, took too long, or returned what cannot be kept as JSON.
+   * @throws {StepError} The last attempt threw, took too long, or returned a value that cannot be stored as JSON.
    */
   run<T>(name: string, work: (tools: StepTools) => T | Promise<T>, options?: StepOptions): Promise<Jsonify<T>>;
   /**
-   * Pauses for so many milliseconds. While a run pauses it holds no worker, no lease and no memory: what comes after
-   * the pause is executed when the run is taken up again, by whichever worker.
+   * Pauses for `ms` milliseconds. A paused run holds no worker, no lease and no memory: the code after the pause is
+   * executed when the run resumes, on any worker.
    *
    * A pause never throws into the job. `finally` and `using` around it do not run while the run waits.
    */
   sleep(name: string, ms: number): Promise<void>;
-  /** Pauses until an instant of the wall clock. One in the past is over at once. */
+  /** Pauses until an instant of the wall clock. An instant in the past ends the pause at once. */
   sleepUntil(name: string, date: Date | string): Promise<void>;
   /**
-   * Prepares a wait without pausing on it, so that its id can be handed out first. A signal that comes before the run
-   * pauses is kept. On a replay it is the same wait, with its first deadline.
+   * Prepares a wait without pausing on it, so that its id can be handed out first. A signal that arrives before the
+   * run pauses is kept. A replay returns the same wait, with its first deadline.
    *
    * @returns The wait as it was prepared.
    */
@@ -106,44 +105,45 @@ export interface StepContext {
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
   /**
-   * Reports how far the run has come: one event a call. The latest report is kept with the run's next write, or 100 ms
-   * after the call; a crash may lose one that was not yet written. Silent while a replay passes what was reported before.
+   * Reports the run's progress and publishes one event for each call. The latest report is stored with the run's next
+   * write, or 100 ms after the call; a crash may lose one that was not yet written. Does nothing while a replay
+   * repeats earlier code.
    */
   progress(current: number, total?: number, message?: string): void;
-  /** Writes log lines. Silent while a replay passes what was written before. */
+  /** Writes log lines. They write nothing while a replay repeats earlier code. */
   readonly log: StepLog;
 }
 
 /**
- * A job: what {@linkcode defineJob} makes. `Input` is what a trigger takes, `Output` what a completed run shows.
+ * A job, made by {@linkcode defineJob}. `Input` is the input of a trigger, `Output` the output of a completed run.
  */
 export interface Job<Input = unknown, Output = unknown> {
-  /** What runs of this job are known by. */
+  /** The job's name. */
   readonly name: string;
   /** Checks the input of a trigger. */
   readonly input: Schema<Input, unknown>;
   /** Checks what the function returns. */
   readonly output: Schema | null;
-  /** How often and when its steps are tried again, unless they say otherwise. */
+  /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
-  /** The function. It receives the parsed input as it was stored. */
+  /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
-  /** Only a type: it has no value. */
+  /** Used only for type inference: it is never set. */
   readonly outputType?: Output;
 }
 
-/** What {@linkcode defineJob} takes. */
+/** The definition of a job, for {@linkcode defineJob}. */
 export interface JobDefinition<S extends Schema, Output> {
-  /** What runs of this job are known by: 1 to 255 characters. Unique in an engine. */
+  /** The job's name: 1 to 255 characters, unique in an engine. */
   name: string;
   /**
    * A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered, as the JSON that
    * is stored: a `Date` is a string by then.
    */
   input: S;
-  /** A Standard Schema. A run whose function returns something else fails, also if the schema takes over 30 seconds. */
+  /** A Standard Schema. The run fails if the function's result does not fit, or if the schema takes over 30 seconds. */
   output?: Schema<Output, unknown>;
-  /** How often and when its steps are tried again, unless they say otherwise. Default: not at all. */
+  /** The default retry policy of its steps. Default: no retries. */
   retry?: RetryPolicy;
   /** Does the work, in steps. */
   run: (step: StepContext, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
@@ -167,8 +167,8 @@ export interface JobDefinition<S extends Schema, Output> {
  * console.log(greet.name);
  * ```
  *
- * @throws {ValidationError} The name cannot be one.
- * @throws {TypeError} An option is unknown, `input` or `output` is no Standard Schema, or `run` is no function.
+ * @throws {ValidationError} The name is not valid.
+ * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
  * @throws {RangeError} A number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
@@ -183,7 +183,7 @@ export function defineJob<const S extends Schema, Output>(
     input: definition.input as Schema<SchemaInput<S>, unknown>,
     output: definition.output ?? null,
     retry: { ...retry },
-    // What was stored is what the schema answered, so it has the type that the function asks for.
+    // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
   };
 }

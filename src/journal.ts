@@ -1,27 +1,27 @@
 import type { Fact } from "./fact.ts";
 
 /**
- * A place in the journal of a store: right after a fact. The instant proves that it is this journal: positions come
- * back after a backup was restored, or after a power cut with `synchronous: "normal"`.
+ * A position in the journal of a store: right after a fact. The instant proves that the journal is the same one:
+ * positions are reused after a backup is restored, or after a power cut with `synchronous: "normal"`.
  */
 export interface Cursor {
-  /** The number of the fact; 0: before the first one. */
+  /** The number of the fact; 0 means before the first one. */
   position: number;
-  /** When the row of the fact was committed: an instant of the store's clock. */
+  /** When the row of the fact was committed, by the store's clock. */
   at: number;
 }
 
-/** What one commit made true. */
+/** The facts of one commit. */
 export interface JournalRow extends Cursor {
-  /** The facts in their order. The last one has the number `position`, the one before it one less, and so on. */
+  /** The facts in order. The last one has the number `position`, the one before it one less, and so on. */
   facts: readonly Fact[];
 }
 
-/** A part of the journal. */
+/** A page of the journal. */
 export interface JournalPage {
-  /** The rows after the position that was asked for, in the order of the commits. */
+  /** The rows after the requested position, in the order of the commits. */
   rows: JournalRow[];
-  /** Where the journal ends: further than the last of the rows if there are more. */
+  /** The end of the journal: beyond the last of the rows if there are more. */
   end: Cursor;
 }
 
@@ -32,7 +32,7 @@ export function formatCursor({ position, at }: Cursor): string {
   return `${position}-${at.toString(36)}`;
 }
 
-/** Reads a cursor that a client has sent; `null` if it is none. */
+/** Parses a cursor from a client; `null` if it is malformed. */
 export function parseCursor(id: string | null): Cursor | null {
   const parts = id === null || id.length > 40 ? null : CURSOR.exec(id);
   if (parts === null) return null;

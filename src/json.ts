@@ -9,10 +9,10 @@ export type Json =
   | Json[]
   | { [key: string]: Json };
 
-/** A value written as JSON (RFC 8259). `null` in its place stands for `undefined`, which JSON cannot write. */
+/** A value written as JSON (RFC 8259). A `null` instead means `undefined`, which JSON cannot express. */
 export type JsonText = string;
 
-/** What is left of a value of type `T` after one round trip through JSON: a `Date` becomes text, for example. */
+/** The type of a `T` after one round trip through JSON: a `Date` becomes a string, for example. */
 export type Jsonify<T> = 0 extends 1 & T ? T // `any` stays `any`
   : unknown extends T ? unknown
   : T extends Json | undefined | void ? T
@@ -22,10 +22,10 @@ export type Jsonify<T> = 0 extends 1 & T ? T // `any` stays `any`
   : T extends object ? { [K in keyof T as K extends symbol ? never : K]: Jsonify<T[K]> }
   : never;
 
-/** What is left of an array's item: JSON writes `null` for an item that is `undefined`. */
+/** The type of an array's item after the round trip: JSON writes `null` for `undefined`. */
 export type JsonifyItem<T> = T extends undefined ? null : Jsonify<T>;
 
-/** What JSON cannot write at all: {@linkcode Jsonify} makes these `never`. */
+/** Types that JSON cannot express: {@linkcode Jsonify} makes these `never`. */
 export type Unwritable =
   | bigint
   | symbol
@@ -33,22 +33,22 @@ export type Unwritable =
   | ReadonlyMap<unknown, unknown>
   | ReadonlySet<unknown>;
 
-/** What a value is, for the message of a refusal, and how large it may be. */
+/** The name of a value, for error messages, and its size limit. */
 export interface EncodeOptions {
   /** Names the value in an error: `step "read"`. */
   subject: string;
-  /** The most bytes of UTF-8 that its JSON may take. */
+  /** The maximum size of its JSON, in bytes of UTF-8. */
   maxBytes: number;
 }
 
 /**
- * Writes a value as JSON, or refuses it by name: nothing is lost silently.
+ * Writes a value as JSON, or throws if JSON would lose part of it.
  *
- * `undefined` itself becomes `null` (no text). Inside a value it follows JSON: a member is left out, an item
+ * `undefined` itself becomes `null`, not a string. Inside a value it follows JSON: a member is left out, an item
  * becomes `null`.
  *
  * @throws {SerializationError} For what JSON would lose (a cycle, a `bigint`, a function, a symbol, `NaN`,
- * `Infinity`, a `Map` or the like), with the path of the culprit, and for a value that is too large.
+ * `Infinity`, a `Map` or the like), naming its path, and for a value that is too large.
  */
 export function encode(value: unknown, options: EncodeOptions): JsonText | null {
   if (value === undefined) return null;
@@ -66,29 +66,29 @@ export function decode(text: JsonText | null): Json | undefined {
   return text === null ? undefined : JSON.parse(text);
 }
 
-/** Stands for a value that is too large to be read with its record. */
+/** Placeholder for a value that is too large to be read with its record. */
 export interface LargeText {
-  /** Always. */
+  /** Marks the placeholder. */
   readonly isLarge: true;
 }
 
-/** A value as it is stored; `null` for `undefined`. */
+/** A stored value: its JSON, or `null` for `undefined`. */
 export type StoredValue = JsonText | LargeText | null;
 
-/** A record some of whose values are as they are stored. */
+/** A record with some values still as stored JSON. */
 export type Stored<T, Values extends keyof T> = Omit<T, Values> & { [Name in Values]: StoredValue };
 
 /**
- * Parses a value for the outside, where `undefined` is shown as `null`.
+ * Parses a stored value for display: `undefined` becomes `null`.
  *
- * @throws {TypeError} It was not read.
+ * @throws {TypeError} It is a placeholder for a large value.
  */
 export function parseValue(value: StoredValue): Json {
-  if (typeof value === "object" && value !== null) throw new TypeError("A large value has to be read on its own");
+  if (typeof value === "object" && value !== null) throw new TypeError("A large value must be read separately");
   return decode(value) ?? null;
 }
 
-/** Whether two values are equal as JSON, whatever the order of object keys. */
+/** Whether two values are equal as JSON, regardless of the order of object keys. */
 export function isSameJson(left: Json, right: Json): boolean {
   return canonical(left) === canonical(right);
 }
@@ -114,18 +114,18 @@ function stringify(value: unknown, subject: string): JsonText {
   } catch (cause) {
     const culprit = findCulprit(value);
     throw new SerializationError(
-      `${subject} cannot be kept as JSON: ${culprit ?? "it throws when it is read"}`,
+      `${subject} cannot be stored as JSON: ${culprit ?? "reading it throws"}`,
       { cause },
     );
   }
-  // An object whose `toJSON()` answers `undefined` has no text.
+  // JSON.stringify() returns `undefined` for an object whose `toJSON()` does.
   if (text === undefined) {
-    throw new SerializationError(`${subject} cannot be kept as JSON: its toJSON() answers undefined`);
+    throw new SerializationError(`${subject} cannot be stored as JSON: its toJSON() returns undefined`);
   }
   return text;
 }
 
-/** What JSON writes as it is. Of others (a `Map`, an `Error`, a `Uint8Array`) it would write less, or nothing. */
+/** Kinds that JSON writes completely. Of others (a `Map`, an `Error`, a `Uint8Array`) it would lose something. */
 const PLAIN_KINDS = new Set(["Object", "String", "Boolean"]);
 
 function reasonToRefuse(value: unknown): string | null {
@@ -171,7 +171,7 @@ function findCulprit(root: unknown): string | null {
       }));
       pending.push(...children.reverse());
     } catch {
-      return `something at ${path} that throws when it is read`;
+      return `a value at ${path} that throws when read`;
     }
   }
   return null;
@@ -181,7 +181,7 @@ function isInvalidDate(value: unknown): boolean {
   return value instanceof Date && Number.isNaN(value.getTime());
 }
 
-/** Whether a string takes more bytes of UTF-8. */
+/** Whether a string takes more than a number of bytes of UTF-8. */
 export function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   if (text.length * 3 <= maxBytes) return false;

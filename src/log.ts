@@ -1,10 +1,10 @@
 import { type Json, type JsonText, parseValue } from "./json.ts";
 import { tidyText } from "./text.ts";
 
-/** How much a line matters. */
+/** The level of a log line. */
 export type LogLevel = "info" | "warn" | "error";
 
-/** A line that a job wrote. */
+/** A log line of a job. */
 export interface LogEntry {
   /** A UUIDv7. */
   id: string;
@@ -12,39 +12,39 @@ export interface LogEntry {
   runId: string;
   /** The step that wrote it; `null` outside of steps. */
   stepName: string | null;
-  /** How much it matters. */
+  /** Its level. */
   level: LogLevel;
-  /** What it says. */
+  /** Its message. */
   message: string;
-  /** What it adds for programs. */
+  /** Structured data of the line. */
   data: Json;
   /** When it was written: ISO 8601 in UTC. */
   timestamp: string;
 }
 
-/** A line whose data is as it is stored. */
+/** A line with its data as stored JSON. */
 export type LogText = Omit<LogEntry, "data"> & { data: JsonText | null };
 
-/** A line with its data. */
+/** Parses the data of a stored line. */
 export function parseLog(line: LogText): LogEntry {
   return { ...line, data: parseValue(line.data) };
 }
 
-/** A line to keep. */
+/** A line to store. */
 export interface NewLogEntry extends Omit<LogEntry, "data" | "timestamp"> {
-  /** What it adds for programs. */
+  /** Structured data of the line. */
   data: JsonText | null;
-  /** When it was written: an instant of the worker's clock. */
+  /** When it was written, by the worker's clock. */
   writtenAt: number;
 }
 
-/** How many lines a run keeps. */
+/** The maximum number of stored lines of a run. */
 export const MAX_LOG_LINES = 10_000;
 const MAX_LINE_BYTES = 8_192;
 
 /**
- * Cuts a line whose message and data take more than 8 KiB of JSON, so that it says so: of the data its size is left if it
- * has more than half of that, and the message has the rest.
+ * Cuts a line whose message and data take more than 8 KiB of JSON, and marks it as cut. Data that takes more than
+ * half of that is replaced by its size; the message gets the rest.
  */
 export function fitLine<Line extends Pick<NewLogEntry, "message" | "data">>(line: Line): Line {
   const { message, data } = line;
@@ -56,7 +56,7 @@ export function fitLine<Line extends Pick<NewLogEntry, "message" | "data">>(line
   return { ...line, message: cutMessage(message, MAX_LINE_BYTES - byteLength(kept ?? "")), data: kept };
 }
 
-/** The longest beginning of a message that fits, with a note that it was cut. */
+/** The longest prefix of a message that fits, marked as cut. */
 function cutMessage(message: string, maxBytes: number): string {
   let [shortest, longest] = [0, Math.min(message.length, maxBytes)];
   while (shortest < longest) {
@@ -72,7 +72,7 @@ export function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
-/** The line in front of those that are kept. It has the place, the id and the time of the last one that was dropped. */
+/** The line before the stored ones. It has the position, the id and the time of the last dropped line. */
 export function droppedLines({ id, runId, timestamp }: LogText, count: number): LogText {
   return {
     id,

@@ -1,16 +1,16 @@
-/** Where an engine writes what people should know: `console` fits. Each call gets one text. */
+/** Where an engine writes messages for operators; `console` fits. Each call gets one string. */
 export interface Logger {
-  /** Writes what is of interest. */
+  /** Writes an informational message. */
   info(text: string): void;
-  /** Writes what may become a problem. */
+  /** Writes a warning. */
   warn(text: string): void;
-  /** Writes what has failed. */
+  /** Writes an error. */
   error(text: string): void;
 }
 
 const LEVELS = ["info", "warn", "error"] as const;
 
-/** Warnings and errors on the console. */
+/** Writes warnings and errors to the console. */
 const CONSOLE: Logger = {
   info: () => {},
   warn: (text) => console.warn(text),
@@ -20,9 +20,9 @@ const CONSOLE: Logger = {
 const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
 
 /**
- * Wraps a logger so that it never throws. `undefined` means the console, `null` means none.
+ * Wraps a logger so that it never throws. `undefined` means the console, `null` means no output.
  *
- * @throws {TypeError} It has not the functions that a logger has.
+ * @throws {TypeError} It lacks a function of a logger.
  */
 export function toLogger(given: Logger | null | undefined): Logger {
   if (given === undefined) return CONSOLE;
@@ -38,7 +38,7 @@ export function toLogger(given: Logger | null | undefined): Logger {
   };
 }
 
-/** What a logger throws, at once or later, harms nothing. */
+/** Ignores what a logger throws or rejects with. */
 async function write(logger: Logger, level: keyof Logger, text: string): Promise<void> {
   try {
     await logger[level](text);

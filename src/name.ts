@@ -3,10 +3,11 @@ import type { Labels } from "./run.ts";
 
 const MAX_LENGTH = 255;
 
-/** What {@linkcode isName} asks for, in words. */
-export const NAME_RULE = `must be a text of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`;
+/** The rule of {@linkcode isName}, for messages. */
+export const NAME_RULE =
+  `must be a string of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`;
 
-/** Whether a text can be a name or a key: 1 to 255 characters, well-formed Unicode, no control characters. */
+/** Whether a string can be a name or a key: 1 to 255 characters, well-formed Unicode, no control characters. */
 export function isName(text: unknown): text is string {
   return typeof text === "string" && text.length > 0 && text.length <= MAX_LENGTH &&
     text.isWellFormed() && !/\p{Cc}/u.test(text);
@@ -15,19 +16,19 @@ export function isName(text: unknown): text is string {
 /**
  * Checks a name or a key that came from outside.
  *
- * @throws {ValidationError} `subject` says in its message what was refused.
+ * @throws {ValidationError} It is not valid; the message begins with `subject`.
  */
 export function checkName(text: unknown, subject: string): asserts text is string {
   if (isName(text)) return;
   throw new ValidationError(`${subject} ${NAME_RULE}`);
 }
 
-/** How many labels a run has at most. */
+/** The maximum number of labels of a run. */
 export const MAX_LABELS = 64;
 const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
 
 /**
- * Checks the labels of a run and copies them, so that nobody can change them later.
+ * Checks the labels of a run and copies them, so that the caller cannot change them later.
  *
  * @throws {ValidationError} More than 64 labels, or one that {@linkcode copyLabels} refuses.
  */
@@ -38,29 +39,29 @@ export function checkLabels(labels: unknown): Labels {
 }
 
 /**
- * Checks and copies labels, however many.
+ * Checks and copies any number of labels.
  *
- * @throws {ValidationError} No plain object, a key that is not 1 to 63 characters of `A-Za-z0-9-_./`, or a value that is
- * not a well-formed text of up to 255 characters without control characters.
+ * @throws {ValidationError} Not a plain object, a key that is not 1 to 63 characters of `A-Za-z0-9-_./`, or a value
+ * that is not a well-formed string of up to 255 characters without control characters.
  */
 export function copyLabels(labels: unknown): Labels {
-  if (!isPlainObject(labels)) throw new ValidationError("labels must be an object of texts");
+  if (!isPlainObject(labels)) throw new ValidationError("labels must be an object of strings");
   const entries = Object.entries(labels);
   for (const [key, value] of entries) {
     if (!LABEL_KEY.test(key)) {
-      throw new ValidationError(`A label's key is 1 to 63 characters of A-Za-z0-9-_./`);
+      throw new ValidationError(`A label's key must be 1 to 63 characters of A-Za-z0-9-_./`);
     }
     if (value !== "" && !isName(value)) {
       throw new ValidationError(
-        `The value of label "${key}" must be a text of up to ${MAX_LENGTH} characters, well-formed and without control characters`,
+        `The value of label "${key}" must be a string of up to ${MAX_LENGTH} characters, well-formed and without control characters`,
       );
     }
   }
-  // fromEntries() makes own properties of whatever is named, `__proto__` as well.
+  // fromEntries() makes own properties of all keys, `__proto__` included.
   return Object.freeze(Object.fromEntries(entries)) as Labels;
 }
 
-/** Of a Map, or of an object that inherits what it has, nothing would be left. */
+/** Rejects a Map or an object with inherited properties: copying its own properties would lose them. */
 function isPlainObject(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
   const prototype = Object.getPrototypeOf(value);

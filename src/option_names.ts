@@ -3,9 +3,9 @@ import { kindOf } from "./kind_of.ts";
 /**
  * Refuses an option that does not exist: a misspelt one would otherwise be ignored.
  *
- * @param known The names that exist, as keys.
+ * @param known An object whose keys are the valid names.
  * @param subject What takes the options, for the message: `createEngine()`.
- * @throws {TypeError} The options are no object, or there is another name among them.
+ * @throws {TypeError} The options are not an object, or have another name.
  */
 export function checkOptionNames(options: object, known: { readonly [name: string]: true }, subject: string): void {
   const names = Object.keys(known).join(", ");

@@ -3,15 +3,14 @@ import type { LogLevel } from "./log.ts";
 import type { Progress } from "./run.ts";
 
 /**
- * Something that an execution says and does not record: that a step begins, how far it has come, a log line. It is
- * written together with the next write under the lease, so that nothing is said after the lease was lost or the run has
- * ended.
+ * Something that an execution reports without recording it: the start of a step, progress, a log line. It is sent
+ * with the next write under the lease, so that nothing is published after the lease is lost or the run has ended.
  */
 export type Report =
   & {
-    /** Its number among the reports of this execution, from 1: a store keeps each once, however often it is sent. */
+    /** Its number among the reports of this execution, from 1: a store keeps each once, even if it is sent again. */
     no: number;
-    /** When it was made: an instant of the worker's clock. */
+    /** When it was made, by the worker's clock. */
     at: number;
   }
   & (

@@ -3,23 +3,23 @@ import type { Host } from "./host.ts";
 import { checkOptionNames } from "./option_names.ts";
 
 /**
- * How often and when a step whose function threw is tried again.
+ * A retry policy: how often and when a failed step is retried.
  *
- * An error sets the next delay itself if it is a {@linkcode RetryAfterError}, or if it has a member `retryAfter`: a number
- * of milliseconds. A {@linkcode NonRetryableError} ends the attempts.
+ * An error sets the next delay itself if it is a {@linkcode RetryAfterError}, or if it has a member `retryAfter`: a
+ * number of milliseconds. A {@linkcode NonRetryableError} ends the attempts.
  */
 export interface RetryPolicy {
-  /** How many attempts at the most, the first one included. Default 1. */
+  /** The maximum number of attempts, the first one included. Default 1. */
   maxAttempts?: number;
   /** How long to wait before the second attempt, in milliseconds. Default 1,000. */
   delay?: number;
   /** Whether each further delay is the same, or twice as long as the one before. Default `fixed`. */
   backoff?: "fixed" | "exponential";
-  /** The longest delay, in milliseconds. Default: none is too long. */
+  /** The longest delay, in milliseconds. Default: no limit. */
   maxDelay?: number;
   /**
-   * Which part of a delay is left to chance, so that those who failed together do not come back together: from 0
-   * (none) to 1 (all); `true` is 0.5. A delay is never longer for it. Default 0.
+   * The random part of a delay, so that steps that failed together are not retried together: from 0 (none) to 1
+   * (all); `true` is 0.5. Jitter only shortens delays. Default 0.
    */
   jitter?: boolean | number;
 }
@@ -35,7 +35,7 @@ const RETRY_OPTIONS: Record<keyof RetryPolicy, true> = {
 /**
  * Checks a policy, when a job is defined and when a step begins.
  *
- * @throws {TypeError} It has a member that no policy has.
+ * @throws {TypeError} It has an unknown member.
  * @throws {RangeError} A number is out of range.
  */
 export function checkRetryPolicy(policy: RetryPolicy): void {
@@ -56,20 +56,20 @@ export function checkRetryPolicy(policy: RetryPolicy): void {
   }
 }
 
-/** How long to wait after so many attempts, in whole milliseconds. */
+/** The delay after a number of attempts, in whole milliseconds. */
 export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Host, "random">): number {
   const { delay = 1_000, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
-  // The factor is limited too: no delay times infinity would be no number.
+  // The factor is limited too: 0 times infinity would be NaN.
   const grown = backoff === "exponential" ? delay * Math.min(2 ** (attempts - 1), MAX_DELAY_MS) : delay;
-  const chance = jitter === true ? 0.5 : Number(jitter);
+  const randomPart = jitter === true ? 0.5 : Number(jitter);
   const longest = Math.min(grown, maxDelay, MAX_DELAY_MS);
-  return Math.round(longest * (1 - chance * host.random()));
+  return Math.round(longest * (1 - randomPart * host.random()));
 }
 
-// Some hundred years: an instant after this delay is still a date.
+// Some hundred years: an instant after this delay is still a valid date.
 const MAX_DELAY_MS = 2 ** 42;
 
-/** What an error says about the next delay by its member `retryAfter`, in milliseconds; `null` if nothing. */
+/** The next delay according to the error's member `retryAfter`, in milliseconds; `null` without a valid one. */
 export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | null {
   try {
     const value = isInstance(thrown, RetryAfterError)

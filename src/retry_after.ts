@@ -5,7 +5,7 @@ const IMF_FIXDATE = new RegExp(String.raw`^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d
 const RFC_850 = new RegExp(String.raw`^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d\d-${MONTH}-\d\d ${TIME} GMT$`);
 const ASCTIME = new RegExp(String.raw`^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ${MONTH} [ \d]\d ${TIME} \d{4}$`);
 
-/** When something may be tried again: so many milliseconds from now, or at an instant. */
+/** When to try again: after a number of milliseconds, or at an instant. */
 export type RetryDelay = { afterMs: number } | { at: number };
 
 /**
@@ -18,7 +18,7 @@ export function readRetryAfter(header: string): RetryDelay | null {
   if (/^\d+$/.test(text)) return { afterMs: Number(text) * 1_000 };
   const isDate = IMF_FIXDATE.test(text) || RFC_850.test(text) || ASCTIME.test(text);
   if (!isDate) return null;
-  // The form of asctime() names no zone, and is in UTC as the others are.
+  // The form of asctime() names no zone; it is in UTC, like the others.
   const at = Date.parse(text.endsWith("GMT") ? text : `${text} GMT`);
   return Number.isNaN(at) ? null : { at };
 }

@@ -1,7 +1,10 @@
 import type { Failure } from "./failure.ts";
 import { type Json, parseValue, type Stored } from "./json.ts";
 
-/** How a run stands. `leased` is a run that a worker holds and has not entered yet. */
+/**
+ * The status of a run. `leased` means that a worker holds the run and has not yet called its function; the stores of
+ * this package set a claimed run to `running` at once.
+ */
 export type RunStatus = "pending" | "leased" | "running" | "waiting" | "completed" | "failed" | "cancelled";
 
 /** Every status, in the order of a run's life. */
@@ -15,31 +18,31 @@ export const RUN_STATUSES: readonly RunStatus[] = [
   "cancelled",
 ];
 
-/** A status that never changes any more. */
+/** A final status: it never changes. */
 export type TerminalStatus = "completed" | "failed" | "cancelled";
 
 /** Key and value pairs of a run, for filters and for access rules. */
 export type Labels = { readonly [key: string]: string };
 
-/** How far a run has come, in the words of its job. */
+/** The progress of a run, as its job reports it. */
 export interface Progress {
-  /** How much is done. */
+  /** The amount of work done. */
   current: number;
-  /** How much there is to do. */
+  /** The total amount of work. */
   total?: number;
-  /** What is being done. */
+  /** A description of the current work. */
   message?: string;
 }
 
-/** One execution of a job for one input. Times are ISO 8601 in UTC; `null` stands for what is not known. */
+/** One execution of a job for one input. Times are ISO 8601 in UTC; `null` means that there is no value. */
 export interface Run {
   /** A UUIDv7. Never a credential. */
   id: string;
   /** The name of its job. */
   jobName: string;
-  /** How it stands. */
+  /** Its status. */
   status: RunStatus;
-  /** The input as it was given. */
+  /** The input that was given to the trigger. */
   payload: Json;
   /** What the job's function returned; `null` until the run has completed. */
   output: Json;
@@ -47,51 +50,51 @@ export interface Run {
   error: string | null;
   /** The step that made it fail, with its occurrence; `null` if none did. */
   failedStepName: string | null;
-  /** What was thrown, with its stack; `null` if it has not failed. It never leaves the process. */
+  /** The failure, with its stack; `null` if the run has not failed. It never leaves the process. */
   failure: Failure | null;
-  /** The latest progress that was kept. */
+  /** The latest stored progress. */
   progress: Progress | null;
-  /** What it was labelled with; labels never change. */
+  /** Its labels; they never change. */
   labels: Labels;
-  /** The key that makes a trigger land on this run instead of making another. */
+  /** A later trigger with this key returns this run instead of creating another. */
   idempotencyKey: string | null;
   /** Runs with the same key are executed one after another. */
   concurrencyKey: string | null;
   /** The worker that holds the lease. */
   leaseOwner: string | null;
-  /** When the lease ends unless it is renewed. */
+  /** When the lease expires unless it is renewed. */
   leaseExpiresAt: string | null;
-  /** How often the run was taken or taken away; only the newest holder can write. */
+  /** The number of the newest lease, raised by each claim and each revocation; only its holder can write. */
   leaseGeneration: number;
   /** When it was triggered. */
   createdAt: string;
   /** When it last changed. */
   updatedAt: string;
-  /** When its function was first entered. */
+  /** When its function was first called. */
   startedAt: string | null;
   /** When it ended. */
   completedAt: string | null;
-  /** The run of which it is a retry. It keeps this id when that run is deleted. */
+  /** The run of which it is a retry. The id stays when that run is deleted. */
   retriggerOf: string | null;
-  /** Its newest retry. It keeps this id when the retry is deleted, until there is another one. */
+  /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
   retriggeredAs: string | null;
 }
 
-/** The fields of a run that can have any value, of any size. */
+/** The fields of a run that hold JSON values. */
 export const RUN_VALUES = ["payload", "output"] as const;
 
-/** A run whose values are as they are stored. */
+/** A run with its values as stored JSON. */
 export type RunText = Stored<Run, "payload" | "output">;
 
-/** A run with its values. */
+/** Parses the values of a stored run. */
 export function parseRun(run: RunText): Run {
   return { ...run, payload: parseValue(run.payload), output: parseValue(run.output) };
 }
 
-/** Where a retry begins: anew, or where the old run failed, with what was recorded before. */
+/** Where a retry begins: from the start, or from the failure with the old run's recorded history. */
 export type RetriggerFrom = "start" | "failure";
 
-/** Who a run is: what its events and its access rules need to know. None of it ever changes. */
+/** The identity of a run, for events and access rules. It never changes. */
 export interface RunIdentity {
   /** The run's id. */
   id: string;
@@ -101,36 +104,36 @@ export interface RunIdentity {
   labels: Labels;
 }
 
-/** Which runs to list. What is left out does not restrict. */
+/** Which runs to list. A field that is left out does not restrict. */
 export interface RunFilter {
   /** Runs of this job, or of any of these, 50 at most; an empty list matches nothing. */
   jobName?: string | readonly string[];
   /** Runs with this status, or with any of these; an empty list matches nothing. */
   status?: RunStatus | readonly RunStatus[];
-  /** Runs that carry all of these labels: 16 at most. */
+  /** Runs that have all of these labels: 16 at most. */
   labels?: Labels;
-  /** How many at most, 0 to 1,000. Default 50. */
+  /** The maximum number of runs, 0 to 1,000. Default 50. */
   limit?: number;
-  /** How many to pass over, 0 to 1,000,000. Default 0. */
+  /** How many to skip, 0 to 1,000,000. Default 0. */
   offset?: number;
 }
 
-/** How many runs a list has unless it is told otherwise. */
+/** The default limit of a list. */
 export const DEFAULT_RUN_LIMIT = 50;
 
-/** Which runs somebody watches. What is left out does not restrict. */
+/** Which runs a stream of events shows. A field that is left out does not restrict. */
 export type ListFilter = Pick<RunFilter, "jobName" | "labels">;
 
-/** What no run matches: it would have to be of none of the jobs. */
+/** A filter that matches no run: its list of jobs is empty. */
 export const NO_RUN: ListFilter = { jobName: [] };
 
-/** Whether a run is one of those that a filter describes. */
+/** Whether a run matches a filter. */
 export function matches({ jobName, labels }: Omit<RunIdentity, "id">, filter: ListFilter): boolean {
   return isOneOf(jobName, filter.jobName) &&
     Object.entries(filter.labels ?? {}).every(([key, value]) => labels[key] === value);
 }
 
-/** Whether a value is the one that is allowed, or one of those; without any, all are. */
+/** Whether a value equals the allowed one or is in the list; without either, any value is allowed. */
 export function isOneOf(value: string, allowed: string | readonly string[] | undefined): boolean {
   if (allowed === undefined) return true;
   return typeof allowed === "string" ? value === allowed : allowed.includes(value);
@@ -142,26 +145,26 @@ export interface RunPage {
   runs: Run[];
   /** How many runs match the filter. */
   total: number;
-  /** Whether runs follow after this page. */
+  /** Whether there are more runs after this page. */
   hasMore: boolean;
 }
 
 /**
- * What a trigger did: made a run, found one that stands for it (by its idempotency key, or a retry that has not ended),
- * or joined one that is still to run.
+ * What a trigger did: `created` a run, found an existing one (`idempotent`: by its idempotency key, or a retry that
+ * has not ended), or joined one by its concurrency key (`coalesced`).
  */
 export type Disposition = "created" | "idempotent" | "coalesced";
 
 /**
- * What a trigger does when its concurrency key has runs already. `active` joins one that is pending, leased or
- * waiting; `skip` and `queue` join one that is pending, and else queue behind what executes.
+ * What a trigger does when its concurrency key has runs of the job already. `active` joins one that is pending,
+ * running or waiting; `skip` and `queue` join one that is pending, and otherwise queue a new run behind the others.
  */
 export type Coalesce = "skip" | "queue" | "active";
 
-/** Every way to coalesce. */
+/** All coalesce modes. */
 export const COALESCE_MODES: readonly Coalesce[] = ["skip", "queue", "active"];
 
-/** Whether a run has ended, for good. */
+/** Whether a run has ended. */
 export function isTerminal(status: RunStatus): status is TerminalStatus {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
@@ -177,9 +180,9 @@ export interface ClientRun {
   id: string;
   /** The name of its job. */
   jobName: string;
-  /** How it stands. */
+  /** Its status. */
   status: RunStatus;
-  /** The input as it was given. */
+  /** The input that was given to the trigger. */
   input: Json;
   /** What the job's function returned; `null` until the run has completed. */
   output: Json;
@@ -187,13 +190,13 @@ export interface ClientRun {
   error?: string;
   /** The step that made it fail, with its occurrence. */
   failedStepName?: string;
-  /** The latest progress that was kept. */
+  /** The latest stored progress. */
   progress?: Progress;
   /** Its labels. */
   labels: Labels;
   /** When it was triggered. */
   createdAt: string;
-  /** When its function was first entered. */
+  /** When its function was first called. */
   startedAt?: string;
   /** When it ended. */
   completedAt?: string;
@@ -201,7 +204,7 @@ export interface ClientRun {
   retriggerOf?: string;
   /** Its newest retry. */
   retriggeredAs?: string;
-  /** Whether it has ended, for good. */
+  /** Whether it has ended. */
   isTerminal: boolean;
   /** Whether it is pending, leased or running. */
   isActive: boolean;
@@ -209,7 +212,7 @@ export interface ClientRun {
   isWaiting: boolean;
 }
 
-/** Leaves out of a run what is not for clients (its keys, its lease and stacks) and adds what follows from its status. */
+/** Converts a run for clients: leaves out its keys, its lease and stacks, and adds flags derived from its status. */
 export function toClientRun(run: Run): ClientRun {
   return {
     id: run.id,

@@ -8,11 +8,11 @@ import { tidyText } from "./text.ts";
  * arktype and others.
  */
 export interface Schema<Input = unknown, Output = Input> {
-  /** The member that the standard prescribes. */
+  /** The member that the standard defines. */
   readonly "~standard": {
     /** The version of the standard. */
     readonly version: 1;
-    /** The library. */
+    /** The name of the library. */
     readonly vendor: string;
     /** Checks a value and may transform it; sync or async. */
     readonly validate: (
@@ -20,45 +20,45 @@ export interface Schema<Input = unknown, Output = Input> {
       // deno-lint-ignore no-explicit-any -- libraries differ in what else they accept here
       options?: any,
     ) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
-    /** Only types: what goes in and what comes out. */
+    /** The input and output types, for inference only. */
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
 }
 
-/** What a validator answers. */
+/** The result of a validation. */
 export type SchemaResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly SchemaIssue[] };
 
-/** One thing that a validator refused. */
+/** One reason why a validator refused a value. */
 export interface SchemaIssue {
   /** What is wrong. */
   readonly message: string;
-  /** Where, from the outside in. */
+  /** The path to the refused part, outermost first. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** The type of what a schema accepts. */
+/** The type that a schema accepts. */
 export type SchemaInput<S extends Schema> = NonNullable<S["~standard"]["types"]>["input"];
 
-/** The type of what a schema answers. */
+/** The type that a schema produces. */
 export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** How a check ended. `cause` is what the validator itself threw, if it did. */
+/** The result of a check. `cause` is what the validator threw, if it did. */
 export type Parsed =
   | { ok: true; value: unknown }
   | { ok: false; issues: Issue[]; issuesLeftOut: number; cause?: unknown };
 
-// A value of a megabyte can have a hundred thousand issues: what is kept of them is bounded in number and in size.
+// A value of a megabyte can have a hundred thousand issues: the stored ones are limited in number and in size.
 const MAX_ISSUES = 20;
-const MAX_ISSUES_BYTES = 8_000; // of JSON: 8 KiB with what is put before paths
+const MAX_ISSUES_BYTES = 8_000; // of JSON: at most 8 KiB with the prefixes of paths
 const MAX_PATH_PARTS = 64;
 const MAX_PATH_LENGTH = 256;
 const MAX_MESSAGE_LENGTH = 512;
 
-/** How a check is limited. */
+/** The context and the limits of a check. */
 export interface ParseLimits {
-  /** Time. */
+  /** The timer for the time limit. */
   host: Pick<Host, "schedule">;
   /** Names the schema in an error: `The schema of the input of job "import"`. */
   subject: string;
@@ -69,14 +69,15 @@ export interface ParseLimits {
 const PARSE_TIMEOUT_MS = 30_000;
 
 /**
- * Checks a value: the one place where a schema is called. What a schema throws is an answer, too.
+ * Checks a value against a schema: the only place where a schema is called. If the schema throws, the result is a
+ * refusal too.
  *
  * @throws {TimeoutError} The schema has not settled after 30 seconds.
  */
 export async function parse(schema: Schema, value: unknown, limits: ParseLimits): Promise<Parsed> {
   try {
     const validating = schema["~standard"].validate(value);
-    // Most answer at once, and need no timer.
+    // Most schemas are synchronous and need no timer.
     const result = isThenable(validating) ? await inTime(validating, limits) : validating;
     return result.issues ? { ok: false, ...keepIssues(result.issues) } : { ok: true, value: result.value };
   } catch (cause) {
@@ -90,16 +91,16 @@ export async function parse(schema: Schema, value: unknown, limits: ParseLimits)
  * Checks that something is a schema.
  *
  * @param subject Names it in the message.
- * @throws {TypeError} It is none.
+ * @throws {TypeError} It is not a Standard Schema.
  */
 export function checkSchema(value: unknown, subject: string): void {
-  // Some libraries make objects, others functions.
+  // Some libraries create objects, others functions.
   const standard = (value as { "~standard"?: Partial<Schema["~standard"]> } | null | undefined)?.["~standard"];
   if (typeof standard?.validate === "function") return;
   throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
 }
 
-/** A check that was ended from outside, and why: nothing that a schema could throw. */
+/** Wraps the reason why a check was aborted, to tell it from what a schema throws. */
 class CheckEnded extends Error {}
 
 async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal }: ParseLimits): Promise<T> {
@@ -126,7 +127,7 @@ function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
 
 /** The first issues, at most 20 and 8 KiB of JSON. The first one always fits: its path and its message are cut. */
 function keepIssues(refused: readonly SchemaIssue[]): { issues: Issue[]; issuesLeftOut: number } {
-  if (!Array.isArray(refused)) throw new TypeError("The issues of a schema must be a list");
+  if (!Array.isArray(refused)) throw new TypeError("The issues of a schema must be an array");
   const issues: Issue[] = [];
   let bytes = 2;
   for (const [at, each] of refused.entries()) {

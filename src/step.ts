@@ -1,18 +1,18 @@
 import type { Failure } from "./failure.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 
-/** How a recorded step ended. One between two attempts shows `failed` and no `completedAt`. */
+/** How a recorded step ended. A step between two attempts is `failed` without a `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";
 
 /** A recorded step. Times are ISO 8601 in UTC. */
 export interface Step {
   /** The run's id and the step's name: the same for every attempt. */
   id: string;
-  /** The run that it is a part of. */
+  /** The run that it belongs to. */
   runId: string;
   /** Its name, with its occurrence from the second on (`fetch#2`). */
   name: string;
-  /** Its place among the run's steps, in the order in which they were first started, from 0. */
+  /** Its index among the run's steps, in the order of their first start, from 0. */
   index: number;
   /** How it ended. */
   status: StepStatus;
@@ -20,7 +20,7 @@ export interface Step {
   output: Json;
   /** The message of what its function threw. */
   error: string | null;
-  /** What its function threw, with its stack; `null` if it has not failed. It never leaves the process. */
+  /** Its failure, with the stack; `null` if it has not failed. It never leaves the process. */
   failure: Failure | null;
   /** How many attempts have ended. */
   attempts: number;
@@ -30,13 +30,13 @@ export interface Step {
   completedAt: string | null;
 }
 
-/** The fields of a step that can have any value, of any size. */
+/** The fields of a step that hold JSON values. */
 export const STEP_VALUES = ["output"] as const;
 
-/** A recorded step whose output is as it is stored. */
+/** A recorded step with its output as stored JSON. */
 export type StepText = Stored<Step, "output">;
 
-/** A recorded step with its output. */
+/** Parses the output of a stored step. */
 export function parseStep(step: StepText): Step {
   return { ...step, output: parseValue(step.output) };
 }
@@ -44,7 +44,7 @@ export function parseStep(step: StepText): Step {
 /** A recorded step as `/steps` shows it: {@linkcode toClientStep} makes it. */
 export type ClientStep = Omit<Step, "failure">;
 
-/** Leaves out of a step what is not for clients: stacks. */
+/** Converts a step for clients: leaves out the stack. */
 export function toClientStep(step: Step): ClientStep {
   const { id, runId, name, index, status, output, error, attempts, startedAt, completedAt } = step;
   return { id, runId, name, index, status, output, error, attempts, startedAt, completedAt };
@@ -54,11 +54,11 @@ export function toClientStep(step: Step): ClientStep {
 export interface StepWrite {
   /** Its name, with its occurrence. */
   name: string;
-  /** Its place among the run's steps. */
+  /** Its index among the run's steps. */
   index: number;
-  /** How many attempts have ended, with this one. */
+  /** How many attempts have ended, including this one. */
   attempts: number;
-  /** How long ago this attempt began, in milliseconds: clocks differ, so the store works out when that was. */
+  /** How long ago this attempt began, in milliseconds: clocks differ, so the store computes the instant. */
   startedAgoMs: number;
   /** How it ended. After `retrying` another attempt follows, not before `delayMs` have passed. */
   result:
@@ -67,30 +67,30 @@ export interface StepWrite {
     | { status: "retrying"; failure: Failure; delayMs: number };
 }
 
-/** What became of an attempt that was recorded. */
+/** The store's answer to a recorded attempt. */
 export interface SavedStep {
-  /** Its place among everything that was recorded in the run. */
+  /** Its position among all records of the run. */
   recordedNo: number;
-  /** When the next attempt may begin, and how long until then; `null` if there is none. */
+  /** When the next attempt may begin; `null` if there is none. */
   retry: RetryTime | null;
 }
 
-/** When another attempt at a step may begin. Clocks differ, so a worker goes by the time that is left. */
+/** When another attempt at a step may begin. Clocks differ, so a worker uses the remaining time. */
 export interface RetryTime {
-  /** An instant of the store's clock: to show, and to hand back to the store. */
+  /** By the store's clock: for display, and for later calls to the store. */
   at: number;
-  /** How many milliseconds are left. */
+  /** The remaining time, in milliseconds. */
   inMs: number;
 }
 
-/** A step that is being executed at this moment. */
+/** A step that is being executed now. */
 export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAgoMs">;
 
 /** A recorded step, as a replay needs it. */
 export interface StepRecord {
   /** Its name, with its occurrence. */
   name: string;
-  /** Its place among the run's steps. */
+  /** Its index among the run's steps. */
   index: number;
   /** How many attempts have ended. */
   attempts: number;
@@ -99,11 +99,11 @@ export interface StepRecord {
     | { status: "completed"; output: JsonText | null }
     | { status: "failed"; failure: Failure }
     | { status: "retrying"; failure: Failure; retry: RetryTime };
-  /** Its place among everything that was recorded in the run: a replay delivers results in this order. */
+  /** Its position among all records of the run: a replay delivers results in this order. */
   recordedNo: number;
 }
 
-/** The time that is left until an instant of the store's clock. */
+/** The remaining time until an instant of the store's clock. */
 export function retryTime(at: number, now: number): RetryTime {
   return { at, inMs: Math.max(0, at - now) };
 }
@@ -113,7 +113,7 @@ export function startedAt({ startedAgoMs }: Pick<StepWrite, "startedAgoMs">, now
   return now - Math.round(startedAgoMs);
 }
 
-/** Names a step of a run for the outside world: the same in every attempt and every execution. */
+/** The idempotency key of a step for external systems: the same in every attempt and every execution. */
 export function stepId(runId: string, name: string): string {
   return `${runId}/${name}`;
 }

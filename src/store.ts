@@ -21,32 +21,32 @@ import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } 
 import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
- * Keeps everything there is to know about runs.
+ * Stores all state of runs.
  *
- * - Every call is atomic: it happens whole or not at all, and is durable when its promise resolves.
+ * - Every call is atomic, and durable when its promise resolves.
  * - A write under a lease is refused with a {@linkcode LeaseLostError} when the lease is no longer the run's
- *   current one, and then leaves no trace.
- * - A call that is repeated because its outcome was unknown succeeds, and changes nothing a second time.
- * - A store tells its own time: all instants that it compares are its own.
- * - A {@linkcode StoreError} says that it could not answer. It says nothing about the run.
+ *   current one, and then has no effect.
+ * - A call that is repeated because its outcome was unknown succeeds, and has no second effect.
+ * - A store uses its own clock: it compares only instants of that clock.
+ * - A {@linkcode StoreError} means that the store could not answer. It says nothing about the run.
  */
 export interface Store extends AsyncDisposable {
-  /** Makes or updates the tables. Harmless when there is nothing to do, and in several processes at once. */
+  /** Creates or updates the tables. Safe to call again, and in several processes at once. */
   migrate(): Promise<void>;
 
-  /** Closes what the store has opened itself. Harmless when it is closed. */
+  /** Closes what the store has opened itself. Safe to call again. */
   close(): Promise<void>;
 
   /**
-   * Adds runs, or finds the ones that they stand for: all of them or none.
+   * Adds runs, or finds the existing ones that the requests lead to: all of them or none.
    *
    * A run of the same job with the same idempotency key wins over coalescing. The answers are in the order of
-   * the requests, each with the run as it stands.
+   * the requests, each with the run's current state.
    *
-   * A retry (`retriggerOf`) is not added while the newest retry of the same run has not ended: that one is answered
+   * A retry (`retriggerOf`) is not added while the newest retry of the same run has not ended: that one is returned
    * instead (`idempotent`). A new retry from the failure begins with copies of the old run's completed steps, finished
-   * sleeps and resolved waits. A wait that timed out is copied only if something was recorded after it: as the last
-   * thing it is what the run failed of.
+   * sleeps and resolved waits. A wait that timed out is copied only if something was recorded after it: the last
+   * record is what made the run fail.
    *
    * @throws {NotFoundError} The run in `retriggerOf` does not exist.
    * @throws {ConflictError} A run was deleted after it was added, and before this call was repeated.
@@ -56,17 +56,16 @@ export interface Store extends AsyncDisposable {
   /**
    * Claims the oldest due runs of the known jobs, each under a new lease.
    *
-   * First it does what time has brought, whatever the job: deadlines that passed are committed, sleepers are
-   * woken, expired leases are taken away (and a run that was abandoned too often fails). Then it takes runs in
-   * the order in which they were triggered. Of the runs with one concurrency key one is claimed at a time, and
-   * none before an older one whose job a live worker knows.
+   * First it processes expired timers, for all jobs: it commits the deadlines that passed, wakes sleeping runs and
+   * revokes expired leases (a run that was abandoned too often fails). Then it claims runs in the order of their
+   * triggers. Of the runs with one concurrency key only one is claimed at a time, and none before an older one whose
+   * job a live worker knows.
    */
   claim(request: ClaimRequest): Promise<ClaimResult>;
 
   /**
-   * Extends leases to `leaseMs` from now, and keeps the reports that come along. A lease is never shortened, and
-   * always ends later than before, if only by a millisecond: so that others can see that it was renewed even after
-   * the clock was set back.
+   * Extends leases to `leaseMs` from now, and stores the reports. A lease is never shortened, and its end always
+   * moves by at least a millisecond, so that others can see that it was renewed even after the clock was set back.
    *
    * @returns When the leases end, in the order of the renewals; `null` for a lease that is lost.
    */
@@ -74,28 +73,28 @@ export interface Store extends AsyncDisposable {
 
   /**
    * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
-   * once, a run that was cancelled frees its key. Any other lease is none any more, and nothing happens.
+   * once, a run that was cancelled releases its key. For a lease that is no longer current nothing happens.
    *
-   * @param reports Those that were not kept yet; kept only if the run still has the lease.
+   * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
    */
   release(lease: Lease, reports: readonly Report[]): Promise<void>;
 
-  /** All current leases, and the keys that cancelled runs still hold. */
+  /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]>;
 
   /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */
   getLostLeases(leases: readonly Lease[]): Promise<Lease[]>;
 
   /**
-   * Takes leases away whatever the clock says, unless they were renewed since they were seen. For a lease that
-   * somebody saw unchanged for its whole length on a clock that cannot jump.
+   * Revokes leases regardless of the clock, unless they were renewed since they were read. For a lease that a worker
+   * saw unchanged for its whole length on a monotonic clock.
    */
   revoke(leases: readonly SeenLease[]): Promise<void>;
 
-  /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
+  /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void>;
 
-  /** Whether a worker that knows a job lives: it has claimed within the length of its lease. */
+  /** Whether a worker that knows a job is alive: it has claimed within the length of its lease. */
   hasWorker(jobName: string): Promise<boolean>;
 
   /** Records how an attempt at a step ended. */
@@ -103,9 +102,9 @@ export interface Store extends AsyncDisposable {
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
-   * is: the lease is given up, and the concurrency key unless a retry delay is among them.
+   * is: it releases the lease, and the concurrency key unless a retry delay is among them.
    *
-   * Pauses that the run has already, by kind and name, keep their ids and deadlines. Deadlines that have passed
+   * Pauses that already exist (same kind and name) keep their ids and deadlines. Deadlines that have passed
    * are committed.
    */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
@@ -117,38 +116,38 @@ export interface Store extends AsyncDisposable {
    * Ends a wait by a signal.
    *
    * @throws {NotFoundError} There is no such wait.
-   * @throws {ConflictError} Another signal came first, or the wait is cancelled or closed.
-   * @throws {WaitExpiredError} The deadline passed first, even if nobody had looked yet.
+   * @throws {ConflictError} Another signal was accepted first, or the wait is cancelled or closed.
+   * @throws {WaitExpiredError} The deadline passed first, even if the timeout was not committed yet.
    */
   signal(waitId: string, signal: Signal): Promise<SignalOutcome>;
 
   /**
    * Cancels a run that has not ended, and records the steps that are being executed as cancelled.
    *
-   * @param requestId Makes a repeated call recognisable.
-   * @param execution That of the process that cancels, if it executes the run.
-   * @returns The run as it stands now, or `null` if there is no such run or it had ended.
+   * @param requestId Identifies a repeated call.
+   * @param execution The execution in the calling process, if it executes the run.
+   * @returns The cancelled run, or `null` if there is no such run or it had ended.
    */
   cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null>;
 
   /**
    * Deletes a run that has ended, with everything that belongs to it.
    *
-   * @returns Who the run was, or `null` if there is no such run or it has not ended.
+   * @returns The identity of the deleted run, or `null` if there is no such run or it has not ended.
    */
   delete(runId: string): Promise<RunIdentity | null>;
 
   /**
-   * Deletes the oldest of the runs that ended at least so long ago, `limit` of them at most.
+   * Deletes the oldest of the runs that ended long enough ago, at most `limit` of them.
    *
-   * @returns Who the runs were.
+   * @returns The identities of the deleted runs.
    */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]>;
 
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
 
-  /** A run and its place in the journal, read at one moment; `null` if there is none. */
+  /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null>;
 
   /** The runs that match a filter, newest first. */
@@ -163,25 +162,25 @@ export interface Store extends AsyncDisposable {
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null>;
 
-  /** The kept log lines of a run, in the order in which they came. */
+  /** The stored log lines of a run, in the order in which they were added. */
   getLogs(runId: string): Promise<LogEntry[]>;
 
   /** The ids of the runs that match a filter, newest first. */
   findRuns(query: RunQuery): Promise<FoundRuns>;
 
   /**
-   * Reads runs without parsing their values: one after another until they have `maxLength` characters. For a value of
-   * more than 32 KiB stands a {@linkcode LargeText}, which counts as so many characters and is to be read by
-   * {@linkcode Store.readValue}: so little is in memory at once, whatever is stored. With `Infinity` everything is read.
+   * Reads runs without parsing their values: one after another until they have `maxLength` characters. A value of
+   * more than 32 KiB is replaced by a {@linkcode LargeText}, to be read with {@linkcode Store.readValue}: this
+   * bounds the memory in use. With `Infinity` everything is read.
    *
-   * @returns The first of the runs, one at least, in the order of the ids; `null` for a run that does not exist.
+   * @returns The first of the runs, at least one, in the order of the ids; `null` for a run that does not exist.
    */
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]>;
 
   /**
    * Reads the recorded steps of a run in the order of their index, as {@linkcode Store.readRuns} reads runs.
    *
-   * @param after The name of the step to go on after; `null`: from the first one.
+   * @param after The name of the step to continue after; `null`: from the first one.
    * @returns `null` for a run that does not exist.
    */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null>;
@@ -189,20 +188,20 @@ export interface Store extends AsyncDisposable {
   /** Reads the waits of a run in the order in which they were prepared; `after` is the id of a wait. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null>;
 
-  /** Reads the kept log lines of a run in the order in which they came; `after` is the id of a line. */
+  /** Reads the stored log lines of a run in the order in which they were added; `after` is the id of a line. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
 
   /**
    * Reads the next part of a value, some 64 KiB of its JSON.
    *
-   * @param from 0 at first, then what the call before has answered as `next`.
+   * @param from 0 at first, then the `next` of the previous call.
    * @returns `null` if there is no such value.
    */
   readValue(place: ValuePlace, from: number): Promise<ValuePart | null>;
 
   /**
-   * Keeps log lines. Those of a run that is gone are dropped, one that takes more than 8 KiB of JSON is cut, and of the
-   * lines of a run the newest 10,000 are kept: a line in front of them then says how many older ones there were.
+   * Stores log lines. Lines of a deleted run are dropped, and a line that takes more than 8 KiB of JSON is cut. A run
+   * keeps its newest 10,000 lines; a line before them then says how many older ones were dropped.
    */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
@@ -210,25 +209,28 @@ export interface Store extends AsyncDisposable {
    * Reads what was committed after a position, in the order of the commits. Each write appends its
    * facts in the commit that makes them true; a write that is refused or repeated appends none.
    *
-   * @param maxLength How many characters of facts about; one row at least.
-   * @returns `null` if some of it is no longer kept, or the journal does not reach as far as `after`.
+   * @param maxLength About how many characters of facts to read; at least one row.
+   * @returns `null` if rows after `after` were removed, or the journal ends before `after`.
    */
   readJournal(after: number, maxLength: number): Promise<JournalPage | null>;
 
-  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  /**
+   * For `null` the end of the journal; for a cursor that cursor, or `null` if it is not in the journal or rows after
+   * it were removed.
+   */
   findCursor(cursor: Cursor | null): Promise<Cursor | null>;
 
-  /** Who runs are, by their row numbers, in that order; `null` for one that is gone. */
+  /** The identities of runs, by their row numbers, in that order; `null` for a deleted one. */
   getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]>;
 
   /**
    * Reads values that facts leave out, one after another until they have `maxLength` characters.
    *
-   * @returns The first of them, one at least, in their order; `null` for one whose run is gone.
+   * @returns The first of them, at least one, in their order; `null` for one whose run was deleted.
    */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]>;
 
-  /** A number that changes whenever something was committed elsewhere; it may change at other times too. */
+  /** A version that changes whenever something was committed elsewhere; it may change at other times too. */
   getVersion(): Promise<number>;
 }
 
@@ -238,83 +240,82 @@ export interface NewRun {
   id: string;
   /** The name of its job. */
   jobName: string;
-  /** The input as it was given. */
+  /** The input that was given to the trigger. */
   payload: JsonText | null;
-  /** The input as the schema parsed it: what the job's function receives. */
+  /** The input as parsed by the schema: what the job's function receives. */
   input: JsonText | null;
   /** Its labels. */
   labels: Labels;
-  /** A run of the same job with this key is answered instead. */
+  /** If a run of the same job has this key, that run is returned instead. */
   idempotencyKey: string | null;
   /** Runs with this key are executed one after another. */
   concurrencyKey: string | null;
-  /** What to do when the concurrency key has runs of this job already; `null`: add another. */
+  /** What to do if the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
   /**
-   * The id of the only run that it may join by coalescing: another one is answered, but not joined, so no event is about
-   * it. Left out: any.
+   * The id of the only run that it may join by coalescing: another one is returned, but not joined, and no event is
+   * published. Left out: any.
    */
   joinOnly?: string;
   /** The run that has ended of which this one is a retry; `null` if it is none. */
   retriggerOf: { runId: string; from: RetriggerFrom } | null;
 }
 
-/** What became of a run that was to be added. */
+/** The result of a request to add a run. */
 export interface Enqueued {
-  /** The new run, or the one that was found. */
+  /** The new run, or the existing one. */
   run: Run;
-  /** Which of the two it is. */
+  /** Whether the run is new, and if not, why it was returned. */
   disposition: Disposition;
 }
 
-/** Who wants runs, and of which kind. */
+/** A worker's request for runs. */
 export interface ClaimRequest {
-  /** The worker: other than any that lived before. */
+  /** The id of the worker; never reused. */
   workerId: string;
-  /** Makes a repeated call recognisable. */
+  /** Identifies a repeated call. */
   claimId: string;
   /** The names of the jobs that the worker knows. */
   jobNames: readonly string[];
   /**
-   * The leases that the worker holds. Those that have expired meanwhile, while it was blocked, are extended instead of
-   * being taken away: it lives.
+   * The leases that the worker holds. Those that expired while it was blocked are extended instead of being revoked.
    */
   holding: readonly Lease[];
-  /** How many runs at most. */
+  /** The maximum number of runs. */
   limit: number;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;
-  /** A run that is abandoned so many times in a row, with nothing recorded in between, fails. */
+  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. */
   maxAbandonments: number;
 }
 
-/** What a claim brought. */
+/** The result of a claim. */
 export interface ClaimResult {
   /** The claimed runs, in the order in which they were triggered. */
   claims: Claim[];
   /** Runs that failed because they were abandoned too often. */
   failed: { run: RunIdentity; error: string }[];
-  /** When time will next do something to a run: an instant of the store's clock, or `null`. */
+  /** When the next timer of a run expires, by the store's clock; `null` if there is none. */
   nextTimerAt: number | null;
-  /** Whether there is more to do at once than this call was ready to do. */
+  /** Whether there is more to do at once than one call does. */
   hasMore: boolean;
-  /** The store's clock. */
+  /** The current instant of the store's clock. */
   now: number;
 }
 
-/** A run that was claimed, with all that a replay needs. */
+/** A claimed run, with its history for the replay. */
 export interface Claim {
-  /** Who it is. */
+  /** Its identity. */
   run: RunIdentity;
   /** The right to write to it. */
   lease: Lease;
-  /** When the lease ends unless it is renewed: an instant of the store's clock. */
+  /** When the lease expires unless it is renewed, by the store's clock. */
   leaseExpiresAt: number;
-  /** What the job's function receives. */
+  /** The input that the job's function receives. */
   input: JsonText | null;
   /** 1 for the first execution, one more after each interruption. */
   execution: number;
-  /** How long ago its function was first entered, in milliseconds. */
+  /** How long ago its function was first called, in milliseconds. */
   startedAgoMs: number;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
   originId: string;
@@ -328,37 +329,37 @@ export interface Claim {
 export interface Renewal {
   /** The lease. */
   lease: Lease;
-  /** What the execution has said since the last write that was answered. */
+  /** The reports of the execution since the last acknowledged write. */
   reports: readonly Report[];
 }
 
 /** An execution that a cancel ends. */
 export interface CancelledExecution {
-  /** The generation of its lease: if that is lost, nothing is kept of it. */
+  /** The generation of its lease: if that is lost, nothing of the execution is stored. */
   generation: number;
   /** The steps that are being executed. */
   steps: readonly ExecutingStep[];
-  /** What it has said since the last write that was answered. */
+  /** Its reports since the last acknowledged write. */
   reports: readonly Report[];
 }
 
-/** What a run is to pause on. */
+/** A request to pause a run. */
 export interface PauseRequest {
   /** The waits and sleeps. */
   pauses: readonly NewPause[];
-  /** When the earliest retry is due, if the run waits for one: an instant of the store's clock. */
+  /** When the earliest retry is due, if the run waits for one, by the store's clock. */
   retryAt: number | null;
-  /** Whether the run is to wait; otherwise the pauses are only prepared. */
+  /** Whether to park the run; otherwise the pauses are only prepared. */
   park: boolean;
-  /** What the execution has said since the last write that was answered. */
+  /** The reports of the execution since the last acknowledged write. */
   reports: readonly Report[];
 }
 
-/** What became of a pause. */
+/** The result of a request to pause. */
 export interface PauseResult {
-  /** Whether the run waits now, and the lease is given up. */
+  /** Whether the run waits now, and the lease is released. */
   parked: boolean;
-  /** The pauses as they are kept, in the order of the request. */
+  /** The stored pauses, in the order of the request. */
   pauses: PauseRecord[];
   /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
   nextDeadlineInMs: number | null;
@@ -367,19 +368,20 @@ export interface PauseResult {
 /** Which runs to find. */
 export interface RunQuery extends RunFilter {
   /**
-   * What of the filter says whose runs these are: the names of labels, and whether the jobs do. A store finds the runs
-   * by these, and looks at each of them for the rest, so that how long it takes tells nothing of the runs of others.
+   * The part of the filter that restricts access: the names of labels, and whether the jobs do. A store looks runs up
+   * by this part and checks the rest on each of them, so that the time a list takes reveals nothing about other
+   * runs.
    */
   scope?: { labels: readonly string[]; jobs: boolean };
 }
 
-/** What a filter found. */
+/** The runs that match a filter. */
 export interface FoundRuns extends Omit<RunPage, "runs"> {
   /** The ids of the runs of this page. */
   ids: string[];
 }
 
-/** Where a value is kept. */
+/** Which stored value to read. */
 export type ValuePlace =
   | { of: "run"; runId: string; value: "payload" | "output" }
   | { of: "step"; runId: string; stepName: string; value: "output" }
@@ -387,9 +389,9 @@ export type ValuePlace =
 
 /** A part of a value. */
 export interface ValuePart {
-  /** Its JSON in UTF-8, from where it was asked for: the caller's own. */
+  /** Its JSON in UTF-8, from the requested position on; the caller owns the bytes. */
   bytes: Uint8Array<ArrayBuffer>;
-  /** Where it goes on, as the store counts; `null`: this was the last part. */
+  /** Where the next part begins, in the store's own units; `null`: this was the last part. */
   next: number | null;
 }
 
@@ -401,42 +403,45 @@ export interface Part<T> {
   hasMore: boolean;
 }
 
-/** A run and its place in the journal, read at one moment. */
+/** A run and its position in the journal, read at one moment. */
 export interface RunState {
   /** The run. */
   run: Run;
   /** Its row number, by which facts name it. */
   seq: number;
-  /** The end of the journal at that moment: what is committed after it is not in this state. */
+  /** The end of the journal at that moment: later commits are not in this state. */
   place: Cursor;
-  /** Its input as it was given; `null` for `undefined`, which the run itself cannot tell from a JSON `null`. */
+  /** The input of the trigger; `null` for `undefined`, which the run itself does not distinguish from a JSON `null`. */
   payload: JsonText | null;
   /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */
   execution: number;
-  /** What it has parked on, whether it is over by now or not, in the order in which it was prepared. */
+  /** What it has parked on, ended or not, in the order of preparation. */
   pauses: AwaitedPause[];
 }
 
-/** Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant`: how it writes them. */
+/**
+ * Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant` is the type of its
+ * instants.
+ */
 export interface AwaitedPause<Instant = string> {
-  /** The wait; `null` for what cannot be signalled. */
+  /** The id of the wait; `null` for a sleep or a step. */
   waitId: string | null;
   /** The name of the wait, the sleep or the step. */
   name: string;
-  /** When time ends it: ISO 8601 in UTC. */
+  /** When it ends without a signal: ISO 8601 in UTC. */
   deadlineAt: Instant | null;
 }
 
-/** How a run ends, apart from being cancelled. */
+/** How a run ends, other than by a cancel. */
 export type Ending =
   | { status: "completed"; output: JsonText | null; durationMs: number }
   | { status: "failed"; failure: Failure; failedStepName: string | null };
 
-/** A receipt, and whose wait it was. */
+/** A receipt, with the run of the wait. */
 export interface SignalOutcome extends SignalReceipt {
   /** The run of the wait. */
   run: RunIdentity;
 }
 
-/** How long runs are kept after they ended, in milliseconds; those left out are kept for ever. */
+/** How long runs are kept after they ended, in milliseconds; those left out are kept permanently. */
 export type Retention = { readonly [status in TerminalStatus]?: number };

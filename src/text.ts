@@ -1,5 +1,5 @@
 /**
- * Makes any string fit to be kept and shown: well-formed Unicode, without U+0000 (SQLite ends a string there), and cut
+ * Makes any string safe to store and show: well-formed Unicode, without U+0000 (SQLite ends a string there), and cut
  * after `maxLength` characters.
  */
 export function tidyText(text: string, maxLength: number): string {
@@ -7,7 +7,7 @@ export function tidyText(text: string, maxLength: number): string {
   return cut.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 
-/** The beginning of a string that takes no more than so many bytes of UTF-8. */
+/** The longest prefix of a string that takes at most a number of bytes of UTF-8. */
 export function cutBytes(text: string, maxBytes: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
   return text.slice(0, read);

@@ -2,20 +2,20 @@ import { ValidationError } from "./error.ts";
 import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 import { checkName } from "./name.ts";
 
-/** How a wait stands: `cancelled` with its run, `closed` because its run ended first. */
+/** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
 
 /** A named pause of a run that a signal or a deadline ends. Times are ISO 8601 in UTC. */
 export interface Wait {
   /** A UUIDv7. Never a credential. */
   id: string;
-  /** The run that it is a part of. */
+  /** The run that it belongs to. */
   runId: string;
   /** Its name, with its occurrence from the second on. */
   name: string;
-  /** What the job tells those who may signal. */
+  /** Information from the job for those who may signal. */
   metadata: Json;
-  /** How it stands. */
+  /** Its status. */
   status: WaitStatus;
   /** What resolved it. */
   outcome: "signal" | "timeout" | null;
@@ -25,23 +25,23 @@ export interface Wait {
   signalId: string | null;
   /** When it was prepared. */
   createdAt: string;
-  /** Signals count strictly before this instant. It never moves. */
+  /** Signals are accepted strictly before this instant. It never changes. */
   deadlineAt: string | null;
   /** When the run first paused on it. */
   suspendedAt: string | null;
-  /** When the signal came, or the deadline. */
+  /** When the signal was accepted, or the deadline passed. */
   resolvedAt: string | null;
-  /** When a worker first took the run up again after that. */
+  /** When the run first resumed after that. */
   firstResumedAt: string | null;
 }
 
-/** The fields of a wait that can have any value, of any size. */
+/** The fields of a wait that hold JSON values. */
 export const WAIT_VALUES = ["metadata", "payload"] as const;
 
-/** A wait whose values are as they are stored. */
+/** A wait with its values as stored JSON. */
 export type WaitText = Stored<Wait, "metadata" | "payload">;
 
-/** A wait with its values. */
+/** Parses the values of a stored wait. */
 export function parseWait(wait: WaitText): Wait {
   return { ...wait, metadata: parseValue(wait.metadata), payload: parseValue(wait.payload) };
 }
@@ -53,32 +53,33 @@ export type WaitResult<Payload = Json> =
 
 /** A message from outside that ends a wait. */
 export interface Signal {
-  /** Makes a repeated signal recognisable: 1 to 255 characters. */
+  /** Identifies a repeated signal: 1 to 255 characters. */
   signalId: string;
   /** What the job receives. */
   payload: Json;
 }
 
 /**
- * Checks a signal and copies its payload, so that nobody can change it later.
+ * Checks a signal and copies its payload, so that the caller cannot change it later.
  *
- * @throws {ValidationError} Its id is not a text of 1 to 255 characters with one that is not white space, or it has no payload.
- * @throws {SerializationError} The payload cannot be kept as JSON.
+ * @throws {ValidationError} Its id is not a string of 1 to 255 characters, is only white space, or the payload is
+ * missing.
+ * @throws {SerializationError} The payload cannot be stored as JSON.
  */
 export function checkSignal({ signalId, payload }: Signal, maxBytes: number): Signal {
   checkName(signalId, "signalId");
   if (signalId.trim() === "") throw new ValidationError("signalId must have a character that is not white space");
   const text = encode(payload, { subject: "The payload", maxBytes });
-  if (text === null) throw new ValidationError("A signal must have a payload; null is one");
+  if (text === null) throw new ValidationError("A signal must have a payload, which may be null");
   return { signalId, payload: JSON.parse(text) };
 }
 
-/** Whether a wait was ended by this very signal, told by its id and its payload. */
+/** Whether this signal ended the wait: its id and its payload are equal. */
 export function isEndedBy(wait: Pick<Wait, "outcome" | "signalId" | "payload">, signal: Signal): boolean {
   return wait.outcome === "signal" && wait.signalId === signal.signalId && isSameJson(wait.payload, signal.payload);
 }
 
-/** The answer to a signal: a `duplicate` gets the wait as it was when the signal was first accepted. */
+/** The answer to a signal. For a `duplicate` it has the wait's state right after the signal was first accepted. */
 export interface SignalReceipt {
   /** The wait as the signal left it. */
   wait: Wait;
@@ -86,13 +87,16 @@ export interface SignalReceipt {
   disposition: "accepted" | "duplicate";
 }
 
-/** What a run can pause on. A sleep is ended by time alone and is not shown among the waits. */
+/** What a run can pause on. A sleep has no signal and is not listed among the waits. */
 export type PauseKind = "wait" | "sleep";
 
-/** When a pause ends by itself: so long after it was prepared, at an instant, or never (`null`). */
+/** When a pause ends without a signal: a time after its preparation, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;
 
-/** The instant at which a pause that is prepared `now` ends by itself. Never early: parts of a millisecond count up. */
+/**
+ * The instant at which a pause that is prepared `now` ends without a signal. Fractions of a millisecond are rounded
+ * up, so it never ends early.
+ */
 export function deadlineAt(deadline: Deadline, now: number): number | null {
   if (deadline === null) return null;
   return Math.ceil("at" in deadline ? deadline.at : now + deadline.afterMs);
@@ -104,19 +108,19 @@ export function nextDeadlineInMs(pauses: readonly PauseRecord[], now: number): n
   return deadlines.length === 0 ? null : Math.max(0, Math.min(...deadlines) - now);
 }
 
-/** A pause that a worker asks for. One of this kind and name that the run has already is kept as it is. */
+/** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
 export interface NewPause {
   /** A UUIDv7. */
   id: string;
-  /** A wait or a sleep: they count their names separately. */
+  /** A wait or a sleep: their names are counted separately. */
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
-  /** When it ends by itself. */
+  /** When it ends without a signal. */
   deadline: Deadline;
-  /** What the job tells those who may signal. */
+  /** Information from the job for those who may signal. */
   metadata: JsonText | null;
-  /** Whether the job is given it without pausing on it: then that has its place in the order of what is recorded. */
+  /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
   prepared: boolean;
 }
 
@@ -128,15 +132,15 @@ export interface PauseRecord {
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
-  /** What the job tells those who may signal. */
+  /** Information from the job for those who may signal. */
   metadata: JsonText | null;
-  /** When it ends by itself: an instant of the store's clock. */
+  /** When it ends without a signal, by the store's clock. */
   deadlineAt: number | null;
-  /** When it was prepared: an instant of the store's clock. */
+  /** When it was prepared, by the store's clock. */
   createdAt: number;
-  /** The place of its preparation among everything that was recorded in the run, if it was `prepared`. */
+  /** The position of its preparation among all records of the run, if it was `prepared`. */
   preparedNo: number | null;
-  /** What ended it, and its place among everything that was recorded in the run; `null` while it lasts. */
+  /** What ended it, and its position among all records of the run; `null` while it is open. */
   resolution:
     | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }
     | { outcome: "timeout"; recordedNo: number }

@@ -36,7 +36,7 @@ const ROUND_TRIPS: [description: string, value: unknown, expected: unknown][] = 
   ["an instance of a class", new Point(), { x: 1 }],
   ["a URL", new URL("https://example.com/a"), "https://example.com/a"],
   ["something with toJSON()", { toJSON: () => ({ a: [new Date(0)] }) }, { a: ["1970-01-01T00:00:00.000Z"] }],
-  ["a member whose toJSON() answers undefined", { a: { toJSON: () => undefined } }, {}],
+  ["a member whose toJSON() returns undefined", { a: { toJSON: () => undefined } }, {}],
   ["one object in two places", [shared, shared], [{ n: 1 }, { n: 1 }]],
   ["a member with a symbol as its key", { [Symbol("a")]: 1, b: 2 }, { b: 2 }],
 ];
@@ -85,7 +85,7 @@ const REFUSALS: [description: string, value: unknown, message: RegExp][] = [
   ["a buffer", { a: new ArrayBuffer(3) }, /an? ArrayBuffer at \$\.a$/],
   ["a subclass of Map", { a: new (class Index extends Map {})() }, /a Map at \$\.a$/],
   ["what toJSON() hides", { a: { toJSON: () => ({ b: new Map() }) } }, /a Map at \$\.a\.b$/],
-  ["a toJSON() that answers undefined", { toJSON: () => undefined }, /toJSON\(\) answers undefined/],
+  ["a toJSON() that answers undefined", { toJSON: () => undefined }, /toJSON\(\) returns undefined/],
   ["a toJSON() that throws", {
     a: {
       toJSON: () => {
@@ -100,7 +100,7 @@ const REFUSALS: [description: string, value: unknown, message: RegExp][] = [
       },
     },
   }, /\$\.a.*throws/],
-  ["a boxed bigint", { a: Object(1n) }, /cannot be kept as JSON/],
+  ["a boxed bigint", { a: Object(1n) }, /cannot be stored as JSON/],
 ];
 
 for (const [description, value, message] of REFUSALS) {

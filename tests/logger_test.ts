@@ -126,7 +126,7 @@ forEachStore("a logger gets worker:error, also of what a plugin could not keep",
   await host.settle();
 
   assert.equal(lines.length, 1);
-  assert.match(lines[0]!, /^error The engine met an error and goes on: StoreError: The disk is full\n/);
+  assert.match(lines[0]!, /^error The engine continues after an error: StoreError: The disk is full\n/);
 });
 
 forEachStore("a logger that throws, at once or later, harms nothing", async ({ store, host }) => {

@@ -119,7 +119,7 @@ const WRONG: [options: Record<string, unknown>, message: RegExp][] = [
   [{ servers: [] }, /^shutdownOnSignal\(\) has no option "servers"; it has server, signals, timeout$/],
   [{ server: {} }, /^The server of shutdownOnSignal\(\) must be that of Deno\.serve\(\) or .*, not an object$/],
   [{ server: null }, /^The server of shutdownOnSignal\(\) .*, not null$/],
-  [{ signals: ["SIGNONE"] }, /^shutdownOnSignal\(\) knows no signal "SIGNONE"$/],
+  [{ signals: ["SIGNONE"] }, /^shutdownOnSignal\(\): unknown signal "SIGNONE"$/],
   [{ timeout: "8s" }, /^The timeout of shutdownOnSignal\(\) must be a number of milliseconds, not "8s"$/],
 ];
 

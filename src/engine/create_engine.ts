@@ -56,16 +56,16 @@ import { Worker, type WorkerOptions, workerSettings } from "../execution/worker.
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
-// How long a stop waits for log lines that the store has not taken.
+// How long a stop waits for log lines that the store has not stored.
 const LAST_LINES_MS = 500;
-// How long a stop waits for event streams to show what was committed before it.
+// How long a stop waits for event streams to send what was committed before it.
 const LAST_EVENTS_MS = 500;
 
 /**
- * Makes an engine.
+ * Creates an engine.
  *
- * @throws {TypeError} An option is unknown, the store is no store, a job is no job, two jobs have the same name, or the
- * logger lacks a function.
+ * @throws {TypeError} An option is unknown, the store is not a store, a job is not a job, two jobs have the same
+ * name, or the logger lacks a function.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
@@ -96,13 +96,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #pending = new Set<Promise<unknown>>();
   #migration: Promise<void> | null = null;
   #worker: Worker;
-  /** Ends what `start()` began; `null` while the engine is not started. */
+  /** Stops what `start()` has started; `null` while the engine is not started. */
   #stopStarted: (() => Promise<void>) | null = null;
   #stopping: Promise<unknown> = Promise.resolve();
   /** Whether event streams have ended, and new ones end at once. */
   #isStopped = false;
   readonly #stopListeners: (() => void)[] = [];
-  /** How often it was stopped: a `start()` that is under way then starts nothing. */
+  /** The number of stops: a `start()` that was pending during a stop starts nothing. */
   #stopCount = 0;
 
   constructor(options: EngineOptions<J, L>) {
@@ -114,7 +114,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#retention = options.retention ?? {};
-    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // it is given what callers gave
+    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // receives unchecked labels
     this.#settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
@@ -133,7 +133,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);
-    // Each handle passes on what it is given, so it has the types of its job.
+    // Each handle passes its arguments on, so it has the types of its job.
     this.jobs = Object.freeze(
       Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, this.#handle(job)])),
     ) as JobHandles<J, L>;
@@ -178,12 +178,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), within(host, timeout, stopStarted())]);
     await this.#stopping;
     if (this.#worker === worker) this.#worker = this.#newWorker();
-    this.#isStopped = this.#stopStarted === null; // unless it was started again meanwhile
+    this.#isStopped = this.#stopStarted === null; // unless it was started again
     await within(host, LAST_EVENTS_MS, this[INTERNALS].reader.publishAll());
     this[INTERNALS].reader.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
-    // Node 22 keeps a storage that was used for ever, and is slower with each. It works again when it is needed.
+    // Node 22 never frees a used storage, and gets slower with each. After disable() it can be used again.
     this.#deps.currentStep.disable();
   }
 
@@ -229,7 +229,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return receipt;
   }
 
-  /** Says what else an id is that is no wait's. Throws the error otherwise. */
+  /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */
   async #explainUnknownWait(id: string, error: unknown): Promise<never> {
     if (!(error instanceof NotFoundError) || await this.#store.getRun(id) === null) throw error;
     throw new NotFoundError(`"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`);
@@ -254,7 +254,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       labels: old.labels,
       retriggerOf: { runId, from },
     });
-    // A stored key was checked when it was given, and may be longer since: it has the tenant before it.
+    // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const [result] = await this.#enqueue([{ ...run, concurrencyKey: old.concurrencyKey }]);
     const { id, disposition } = result!;
     if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
@@ -271,13 +271,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
     this.#worker.cancel(runId);
-    if (execution !== null) await this.#tellCancelledSteps(run, execution.steps);
+    if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
     this.#deps.hub.publish(run, { type: "run:cancel" });
     return run;
   }
 
-  /** A step may have been recorded just before the cancel: only what was recorded with it is told. */
-  async #tellCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+  /** Publishes the steps that the cancel recorded as cancelled; a step may have been recorded before it. */
+  async #publishCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
     if (executing.length === 0) return;
     const names = new Set(executing.map(({ name }) => name));
     const steps = await this.#store.getSteps(run.id).catch(() => []);
@@ -314,13 +314,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }
     try {
       while (true) {
-        // Made before the run is read: what happens between the two would otherwise be missed.
+        // Subscribe before reading the run: an event between the two would otherwise be missed.
         const changed = new Promise<void>((resolve) => look = resolve);
         const run = await this.#runOf(runId);
         if (run.status === "completed") return run;
         if (run.status === "failed") {
           const { jobName, failedStepName: stepName, failure } = run;
-          throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a run that failed has one
+          throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
         }
         if (run.status === "cancelled") throw new RunCancelledError(runId);
         if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
@@ -331,11 +331,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }
   }
 
-  /** Says why a run has not completed in time: most often because no worker is there to execute it. */
+  /** Explains why a run has not completed in time; often no worker can execute it. */
   async #explainTimeout({ id, jobName, status }: Run, timeout: number): Promise<string> {
     const hasWorker = await this.#store.hasWorker(jobName);
     return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
-      (hasWorker ? "" : `, and no worker of job "${jobName}" lives. Call start() on an engine that has this job`);
+      (hasWorker ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
@@ -411,7 +411,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return found;
   }
 
-  /** The run that a trigger asks for. Labels that were stored already, as those of a retrigger, are not checked again. */
+  /**
+   * The run that a trigger asks for. Stored labels, as those of a retrigger, are not checked again.
+   */
   async #requestedRun(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
@@ -441,22 +443,22 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.migrate();
     const check = guard?.beforeJoining ?? null;
     if (check === null) return (await this.#enqueue([asked]))[0]!;
-    for (let joinOnly = "";;) { // none, before it was checked
+    for (let joinOnly = "";;) { // none, until one was checked
       const [enqueued] = await surely(() => this.#store.enqueue([{ ...asked, joinOnly }]));
       const { run, disposition } = enqueued!;
-      if (disposition === "created" || run.id === joinOnly) return this.#tellTrigger(enqueued!, asked);
+      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued!, asked);
       await check(run);
-      joinOnly = run.id; // it joins this run if it is still there
+      joinOnly = run.id; // joins this run if it still exists
     }
   }
 
   async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
-    return enqueued.map((one, position) => this.#tellTrigger(one, runs[position]!));
+    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!));
   }
 
-  #tellTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
+  #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
     const input = decode(asked.payload) ?? null;
     if (disposition === "created") this.#deps.hub.publish(run, { type: "run:trigger", input });
     if (disposition === "coalesced") {
@@ -470,7 +472,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return { ...run, disposition };
   }
 
-  /** What belongs to a run. If that is nothing, the run itself is looked for afterwards: it may be gone by then. */
+  /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
   async #listOf<T>(runId: string, read: () => Promise<T[]>): Promise<T[]> {
     await this.migrate();
     const list = await read();
@@ -499,7 +501,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
 const MAX_REPEATS = 3;
 
-/** Repeats a call whose outcome is unknown: a store recognises it, and its own success is not taken for a conflict. */
+/** Repeats a call whose outcome is unknown: the store recognises the repetition and does not report a conflict. */
 async function surely<T>(call: () => Promise<T>): Promise<T> {
   for (let repeats = 0;; repeats++) {
     try {

@@ -2,27 +2,27 @@ import type { Store } from "../store.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
 
-/** What an engine shows to the other parts of this package alone. */
+/** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {
-  /** Publishes what happens to runs, in all processes. */
+  /** Publishes the events of runs in all processes. */
   reader: JournalReader;
-  /** The store with its tables made, for what is read without going through the engine. */
+  /** The store, with its tables created, for reads that bypass the engine. */
   store(): Promise<Store>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;
-  /** Calls back each time that the engine has stopped. */
+  /** Calls back each time the engine has stopped. */
   onStop(listener: () => void): void;
-  /** Asks for a run, as `Engine.trigger()` does, if a guard lets it. */
+  /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
 }
 
-/** Under which name an engine keeps its {@linkcode EngineInternals}: no other package can have it. */
+/** The key of an engine's {@linkcode EngineInternals}: a symbol private to this package. */
 export const INTERNALS: unique symbol = Symbol("internals");
 
 /**
  * The internals of an engine.
  *
- * @throws {TypeError} It is none that `createEngine()` has made.
+ * @throws {TypeError} It was not created by `createEngine()`.
  */
 export function internalsOf(engine: object): EngineInternals {
   const internals = (engine as { [INTERNALS]?: EngineInternals })[INTERNALS];

@@ -20,9 +20,9 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
 const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true };
 
 /**
- * Checks what an engine is made of; the worker checks its own options.
+ * Checks the options of an engine; the worker checks its own.
  *
- * @throws {TypeError} An option is unknown, the store is no store, or a job is no job.
+ * @throws {TypeError} An option is unknown, the store is not a store, or a job is not a job.
  * @throws {RangeError} A retention or `maxValueBytes` is out of range.
  */
 export function checkEngineOptions(options: EngineOptions<Jobs, unknown>): void {

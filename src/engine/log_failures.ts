@@ -3,13 +3,13 @@ import { describeFailedRun, failureReport } from "../failure.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
 
-/** Writes to a logger which runs failed in this process, and what went wrong in the engine itself. */
+/** Logs the runs that fail in this process, and the errors of the engine itself. */
 export function logFailures(hub: Hub, logger: Logger): void {
   hub.on("run:fail", ({ runId, jobName, failedStepName: stepName, error, ...event }) => {
     const why = "thrown" in event ? failureReport(describeFailure(event.thrown)) : error;
     logger.error(`${describeFailedRun({ runId, jobName, stepName })}: ${why}`);
   });
   hub.on("worker:error", ({ error }) => {
-    logger.error(`The engine met an error and goes on: ${failureReport(describeFailure(error))}`);
+    logger.error(`The engine continues after an error: ${failureReport(describeFailure(error))}`);
   });
 }

@@ -3,10 +3,10 @@ import type { NewLogEntry } from "../log.ts";
 import type { Plugin } from "./plugin.ts";
 
 /**
- * A plugin that keeps what jobs log, so that `engine.getLogs()` answers it: `engine.use(persistLogs())`.
+ * A plugin that stores the log lines of jobs, so that `engine.getLogs()` returns them: `engine.use(persistLogs())`.
  *
- * A line is kept no later than the end of its run. Logs never change how a run goes: a line that the store could not
- * take is lost, and `worker:error` tells of it.
+ * A line is stored no later than the end of its run. Logs never affect a run: a line that could not be stored is
+ * lost, and `worker:error` is published.
  */
 export function persistLogs(): Plugin {
   return {

@@ -3,17 +3,17 @@ import type { Listen } from "../events/hub.ts";
 
 /** Adds something to an engine: `engine.use(plugin)`. */
 export interface Plugin {
-  /** Says which it is; an engine uses one of a name once. */
+  /** The plugin's name; an engine uses a plugin of the same name only once. */
   name: string;
-  /** Called once, when the engine begins to use it. */
+  /** Called once, by `engine.use()`. */
   install(context: PluginContext): void;
 }
 
-/** What a plugin is given. */
+/** The API for a plugin. */
 export interface PluginContext {
-  /** Hears events, as `engine.on()` does. */
+  /** Subscribes to events, as `engine.on()` does. */
   on: Listen;
-  /** Keeps log lines. The engine waits for it when it stops, and tells of an error by `worker:error`. */
+  /** Stores log lines. The engine waits for it when it stops, and publishes an error as `worker:error`. */
   appendLogs(entries: readonly NewLogEntry[]): void;
   /** A new UUIDv7. */
   newId(): string;

@@ -12,11 +12,11 @@ const SLICE = 50;
 
 /** Which runs {@linkcode Engine.purgeRuns} deletes. */
 export interface PurgeOptions {
-  /** Those that ended at least so many milliseconds ago; 0: all that have ended. */
+  /** Runs that ended at least this many milliseconds ago; 0: all that have ended. */
   olderThan: number;
-  /** Those that ended like this, or in any of these ways; an empty list: none. Default: all that have ended. */
+  /** Runs with this final status, or with any of these; an empty list: none. Default: all that have ended. */
   status?: TerminalStatus | readonly TerminalStatus[];
-  /** How many at most. Default: all. */
+  /** The maximum number of deleted runs. Default: all. */
   limit?: number;
 }
 
@@ -26,8 +26,8 @@ const TERMINAL_STATUSES: readonly TerminalStatus[] = ["completed", "failed", "ca
 /**
  * Checks which runs are to be deleted.
  *
- * @throws {TypeError} An option is unknown, or `olderThan` is no number.
- * @throws {RangeError} An option has no such value.
+ * @throws {TypeError} An option is unknown, or `olderThan` is not a number.
+ * @throws {RangeError} An option is out of range.
  */
 export function checkPurge(options: PurgeOptions): { retention: Retention; limit: number } {
   checkOptionNames(options, PURGE_OPTIONS, "purgeRuns()");
@@ -46,16 +46,16 @@ export function checkPurge(options: PurgeOptions): { retention: Retention; limit
   return { retention: Object.fromEntries(statuses.map((one) => [one, olderThan])), limit };
 }
 
-/** When a purge ends, other than by finding nothing more. */
+/** Limits of a purge. */
 export interface PurgeLimits {
-  /** How many runs are deleted at most. Default: all. */
+  /** The maximum number of deleted runs. Default: all. */
   limit?: number;
   /** Whether another slice may follow. */
   mayGoOn?: () => boolean;
 }
 
 /**
- * Deletes runs that ended long enough ago, in small slices, and publishes that of each.
+ * Deletes runs that ended long enough ago, in small slices, and publishes `run:delete` for each.
  *
  * @returns How many runs it deleted.
  */
@@ -79,7 +79,7 @@ export async function purgeInSlices(
 
 /**
  * Deletes runs that ended long enough ago, in small slices, until `abortSignal` fires. Does nothing if all runs are
- * kept for ever.
+ * kept permanently.
  */
 export async function keepUp(
   store: Store,

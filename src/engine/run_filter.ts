@@ -2,7 +2,7 @@ import { ValidationError } from "../error.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { RUN_STATUSES, type RunFilter, type RunStatus } from "../run.ts";
 
-/** How many runs a list has at most. */
+/** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;
 const MAX_OFFSET = 1_000_000;
 
@@ -10,9 +10,9 @@ const MAX_FILTER_LABELS = 16;
 const MAX_FILTER_JOBS = 50;
 
 /**
- * Checks which runs somebody wants to list.
+ * Checks the filter of a list of runs.
  *
- * @throws {ValidationError} A field has no such value: an unknown status, a limit that is not 0 to 1,000, more than 50
+ * @throws {ValidationError} A field is not valid: an unknown status, a limit that is not 0 to 1,000, more than 50
  * jobs, more than 16 labels, ...
  */
 export function checkRunFilter(filter: RunFilter): RunFilter {
@@ -22,7 +22,7 @@ export function checkRunFilter(filter: RunFilter): RunFilter {
 }
 
 /**
- * Checks how much a filter asks for: each label is looked up for each run that is gone through.
+ * Checks the size of a filter: each label is looked up for each examined run.
  *
  * @throws {ValidationError} More than 50 jobs, or more than 16 labels.
  */
@@ -36,9 +36,9 @@ export function checkSize(jobs: number, labels: number): void {
 }
 
 /**
- * Checks the fields of a filter, however many jobs and labels it has.
+ * Checks the fields of a filter with any number of jobs and labels.
  *
- * @throws {ValidationError} A field has no such value.
+ * @throws {ValidationError} A field is not valid.
  */
 export function checkFields(filter: RunFilter): RunFilter {
   const { jobName, status, labels, limit, offset } = filter;

@@ -5,7 +5,7 @@ import { kindOf } from "../kind_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Engine } from "./engine.ts";
 
-/** A server that can end: what `Deno.serve()` answers, or an `http.Server` of Node. */
+/** A server that can shut down: that of `Deno.serve()`, or an `http.Server` of Node. */
 export type StoppableServer =
   | {
     /** Refuses new connections, and resolves when all others have ended. */
@@ -14,13 +14,13 @@ export type StoppableServer =
   | {
     /** Refuses new connections, and calls back when all others have ended. */
     close(callback: (error?: Error) => void): unknown;
-    /** Closes connections over which no request is being answered. */
+    /** Closes idle connections. */
     closeIdleConnections?(): void;
     /** Closes all connections. */
     closeAllConnections?(): void;
   };
 
-/** What {@linkcode shutdownOnSignal} takes besides the engine. */
+/** Options of {@linkcode shutdownOnSignal}. */
 export interface ShutdownOptions {
   /** A server that serves the engine. Default: none. */
   server?: StoppableServer;
@@ -34,17 +34,18 @@ const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, si
 const CLOSE_IDLE_EVERY_MS = 100;
 // `deno task`, a shell and systemd can send one signal twice: to the group of processes, and on to each.
 const ONE_SIGNAL_MS = 1_000;
-// How long answers that were begun before the engine stopped may take: a client that does not read would hold them open.
+// How long responses that began before the engine stopped may take: a client that does not read would keep them open.
 const LAST_ANSWERS_MS = 2_000;
 
 /**
  * Stops an engine, and the server that serves it, when the process gets a signal: on Deno and on Node.
  *
- * First the server refuses new connections. Then the engine stops: jobs come to their next checkpoint, leases are
- * released, and event streams end. A server would wait for those permanently, so that its own end comes last; clients
- * that have not read their answers two seconds later are not waited for. When nothing else keeps it busy, the process
- * then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy. Another signal
- * more than a second later ends it at once, with the exit code that a shell gives it (128 and the number of the signal).
+ * First the server refuses new connections. Then the engine stops: jobs reach their next checkpoint, leases are
+ * released, and event streams end. A server would wait for open streams permanently, so it shuts down last; it does
+ * not wait for clients that have not read their responses two seconds later. When nothing else keeps it busy, the
+ * process then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy.
+ * Another signal more than a second later ends it at once, with the exit code that a shell gives it (128 and the
+ * number of the signal).
  *
  * With `deno serve --parallel` each thread has an engine of its own, and each has to call this.
  *
@@ -62,7 +63,7 @@ const LAST_ANSWERS_MS = 2_000;
  * ```
  *
  * @returns Resolves when all have stopped, after a signal.
- * @throws {TypeError} An option is not of its kind.
+ * @throws {TypeError} An option has the wrong type.
  */
 export async function shutdownOnSignal(
   engine: Pick<Engine, "stop">,
@@ -94,7 +95,7 @@ export async function shutdownOnSignal(
   }
 }
 
-/** Waits for the last answers of a server, but not for clients that do not read them. */
+/** Waits for the last responses of a server, but not for clients that do not read them. */
 async function endAnswers(server: StoppableServer, closing: Promise<void>): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<void>((resolve) => {
@@ -107,10 +108,10 @@ async function endAnswers(server: StoppableServer, closing: Promise<void>): Prom
   clearTimeout(timer);
 }
 
-/** Refuses new connections at once, and resolves when the others have ended. */
+/** Refuses new connections at once, and resolves when the existing ones have ended. */
 async function close(server: StoppableServer): Promise<void> {
   if ("shutdown" in server) return await server.shutdown();
-  // A connection that is kept alive becomes idle after the last answer: Node notices that only when it is asked again.
+  // A keep-alive connection becomes idle after its last response: Node closes it only on another call.
   const timer = setInterval(() => server.closeIdleConnections?.(), CLOSE_IDLE_EVERY_MS);
   try {
     await new Promise<void>((resolve, reject) =>
@@ -131,7 +132,7 @@ function checkOptions(options: ShutdownOptions): void {
     );
   }
   for (const signal of signals ?? []) {
-    if (numberOf(signal) === undefined) throw new TypeError(`shutdownOnSignal() knows no signal "${signal}"`);
+    if (numberOf(signal) === undefined) throw new TypeError(`shutdownOnSignal(): unknown signal "${signal}"`);
   }
 }
 

@@ -8,52 +8,53 @@ import { parse, type Schema } from "../schema.ts";
 import type { Job } from "../job.ts";
 import type { NewRun } from "../store.ts";
 
-/** How a run is triggered, besides its input. */
+/** Options of a trigger. */
 export interface TriggerOptions<L = Labels> {
-  /** A run of the same job with this key is answered instead of a new one, as long as it exists. 1 to 255 characters. */
+  /**
+   * If a run of the same job with this key exists, it is returned instead of a new one. 1 to 255 characters.
+   */
   idempotencyKey?: string;
   /** Runs with this key, of any job, are executed one after another. 1 to 255 characters. */
   concurrencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
   coalesce?: Coalesce;
-  /** Key and value pairs for filters and access rules; up to 64. The engine's `labels` schema says which. */
+  /** Key and value pairs for filters and access rules; up to 64. The engine's `labels` schema checks them. */
   labels?: L;
 }
 
-/** The run that a trigger made or found, and which of the two. */
+/** The run that a trigger created or found, with the disposition. */
 export type TriggerResult = Run & {
   /** Whether the run is new. */
   disposition: Disposition;
 };
 
-/** Is asked while a run is triggered. What it throws refuses the trigger: nothing is stored then, and nothing told. */
+/** Checks that are called during a trigger. If one throws, the trigger is refused: nothing is stored or published. */
 export interface TriggerGuard {
   /**
    * Before a run is added.
    *
-   * @returns The run to add: the same one, or with other keys.
+   * @returns The run to add: the same one, or one with other keys.
    */
   beforeAdding(run: NewRun): Promise<NewRun>;
   /**
-   * Before the trigger joins a run that was found, or is answered with it. It throws if that must not be. `null`: any
-   * run will do.
+   * Before the trigger joins or returns an existing run. It throws to refuse that. `null`: any run is allowed.
    */
   beforeJoining: ((found: Run) => Promise<void>) | null;
 }
 
-/** What {@linkcode newRun} works with. */
+/** The dependencies of {@linkcode newRun}. */
 export interface NewRunDeps {
   /** Time and ids. */
   host: Host;
-  /** How large an input may be, in bytes of JSON. */
+  /** The maximum size of an input, in bytes of JSON. */
   maxValueBytes: number;
 }
 
 /**
- * Checks a trigger and makes the run that it asks for.
+ * Checks a trigger and builds the run that it asks for.
  *
- * @throws {ValidationError} The input does not fit the job's schema, or an option is not one.
- * @throws {SerializationError} The input, as given or as parsed, cannot be kept as JSON.
+ * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+ * @throws {SerializationError} The input, as given or as parsed, cannot be stored as JSON.
  */
 export async function newRun(
   job: Job,
@@ -68,7 +69,7 @@ export async function newRun(
   const checkedLabels = checkLabels(labels);
   const subject = `The input of job "${job.name}"`;
   const payload = encode(input, { subject, maxBytes: deps.maxValueBytes });
-  // As every execution, and a retrigger, will find it.
+  // The value that every execution, and a retrigger, will read.
   const stored = decode(payload);
   const parsed = await parse(job.input, stored, {
     host: deps.host,
@@ -95,14 +96,14 @@ export async function newRun(
   };
 }
 
-/** What a schema for labels answers; those that are `undefined` are left out. */
+/** The output of a schema for labels; labels that are `undefined` are left out. */
 export type SchemaLabels = { readonly [key: string]: string | undefined };
 
 /**
  * Checks the labels of a trigger by the engine's own schema.
  *
- * @returns What the schema made of them: this is stored.
- * @throws {ValidationError} They do not fit, or the schema makes something else of them than labels.
+ * @returns The schema's output, which is stored.
+ * @throws {ValidationError} They do not fit, or the schema's output is not labels.
  * @throws {TimeoutError} The schema has not settled after 30 seconds.
  */
 export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Promise<Labels> {
@@ -116,14 +117,14 @@ export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels:
   });
 }
 
-/** The same labels, or a copy if some of them are `undefined`: what else they may be is for the caller to check. */
+/** The same labels, or a copy without those that are `undefined`; the caller checks the rest. */
 function withoutUndefined(labels: unknown): unknown {
   const entries = Object.entries(Object(labels));
   const defined = entries.filter(([, value]) => value !== undefined);
   return defined.length === entries.length ? labels : Object.fromEntries(defined);
 }
 
-/** Adds to an issue that the value at its path is stored as something else, if it is. */
+/** Adds a hint to an issue if the value at its path is stored as a different type. */
 function explainStored(issue: Issue, input: unknown): Issue {
   const hint = hintAt(input, issue.path);
   return hint === null ? issue : { ...issue, message: `${issue.message} (${hint})` };
@@ -138,7 +139,7 @@ function hintAt(input: unknown, path: Issue["path"]): string | null {
     const { toJSON } = Object(given) as { toJSON?: unknown };
     return typeof toJSON === "function" ? `${kindOf(given)} is stored as what its toJSON() returns` : null;
   } catch {
-    return null; // it could be read once, and throws now
+    return null; // a getter that throws this time
   }
 }
 

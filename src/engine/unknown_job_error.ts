@@ -3,14 +3,14 @@ import { NotFoundError } from "../error.ts";
 const MAX_NAMES = 20;
 
 /**
- * An engine does not know a job. The message lists those that it knows, so it is for the host alone: a client must not
- * learn from it which jobs exist.
+ * The engine has no job of this name. The message lists its jobs, so it is only for the host: a client must not learn
+ * which jobs exist.
  */
 export class UnknownJobError extends NotFoundError {
-  /** The name that was asked for. */
+  /** The requested name. */
   readonly jobName: string;
 
-  /** Makes the refusal of a job. */
+  /** Creates the error for a requested name. */
   constructor(jobName: string, known: Iterable<string>) {
     const names = Array.from(known, (name) => `"${name}"`);
     const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : "";

@@ -1,14 +1,13 @@
 import type { Store } from "../store.ts";
 import type { RetryDeps } from "./retry_store_call.ts";
 
-// A look costs a few microseconds, and what another process has written is noticed after half of this on average.
+// A poll costs a few microseconds, and a write of another process is noticed after half of this on average.
 const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
 
 /**
- * Notices that somebody else has written to the store: several processes can share one. It looks only while somebody
- * listens.
+ * Polls the store for writes of other processes, which can share it. It polls only while there are listeners.
  */
 export class ChangePoller {
   readonly #store: Store;
@@ -16,15 +15,15 @@ export class ChangePoller {
   readonly #pollingInterval: number;
   readonly #listeners = new Set<() => void>();
   #version: number | null = null;
-  #toldAt = 0;
+  #notifiedAt = 0;
   #cancelTimer: (() => void) | null = null;
   #isLooking = false;
 
   /**
-   * Makes a pulse that rests.
+   * Creates a poller; it polls from the first listener on.
    *
-   * @param pollingInterval After so many milliseconds it calls back although nothing seems to have changed: a store
-   * may not see what was written through the same connection.
+   * @param pollingInterval After this many milliseconds it calls back even without a change: a store may not notice
+   * writes through the same connection.
    */
   constructor(store: Store, pollingInterval: number, deps: RetryDeps) {
     this.#store = store;
@@ -46,7 +45,7 @@ export class ChangePoller {
     };
   }
 
-  /** The same, but not more often than every 100 ms: for those who read on each change, and may be many. */
+  /** The same, but at most once every 100 ms: for listeners that read on each change. */
   onThrottled(listener: () => void): () => void {
     const { host } = this.#deps;
     let restsUntil = -Infinity;
@@ -82,10 +81,10 @@ export class ChangePoller {
     let nextMs = LOOK_EVERY_MS;
     try {
       const version = await this.#store.getVersion();
-      // At the first look, too: what its listeners have read may be older.
-      const isDue = this.#version !== version || host.monotonic() - this.#toldAt >= this.#pollingInterval;
+      // Also at the first poll: what the listeners have read may be older.
+      const isDue = this.#version !== version || host.monotonic() - this.#notifiedAt >= this.#pollingInterval;
       this.#version = version;
-      if (isDue) this.#tell();
+      if (isDue) this.#notify();
     } catch (error) {
       hub.publishError(error);
       nextMs = PAUSE_AFTER_ERROR_MS;
@@ -95,8 +94,8 @@ export class ChangePoller {
     }
   }
 
-  #tell(): void {
-    this.#toldAt = this.#deps.host.monotonic();
+  #notify(): void {
+    this.#notifiedAt = this.#deps.host.monotonic();
     for (const listener of [...this.#listeners]) listener();
   }
 }

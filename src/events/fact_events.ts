@@ -15,23 +15,23 @@ import type { Store } from "../store.ts";
 import type { Follower } from "./follower.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
-/** Who receives the events of rows. */
+/** The followers that receive the events of rows. */
 export interface Receivers {
-  /** Those who follow a run, by its row number. */
+  /** Followers of single runs, by row number. */
   ofRun(seq: number): Iterable<Receiver>;
-  /** Those who follow lists. */
+  /** Followers of lists. */
   ofLists: Iterable<Receiver>;
 }
 
-/** A follower, and after which position events are for it. */
+/** A follower, and the position from which on it receives events. */
 export interface Receiver {
   /** The follower. */
   follower: Follower;
-  /** The position. */
+  /** It receives events after this position. */
   after: number;
 }
 
-/** A fact that somebody receives. */
+/** A fact with at least one receiver. */
 interface Wanted {
   fact: Fact;
   place: FactPlace;
@@ -42,27 +42,26 @@ interface Wanted {
   valueRef: FactValueRef | null;
 }
 
-// How many characters of values are read at once, and how many values.
+// The most characters of values, and the most values, that are read at once.
 const VALUES_LENGTH = 262_144;
 const MAX_VALUES = 500;
-// After so many characters of events their readers can take them: many fewer than may wait for one.
+// After this many characters of events it yields, so that readers can receive them: far fewer than a stream may buffer.
 const BREATHE_LENGTH = 16_384;
-// About how many of them the events of a fact have, without labels and a value that it leaves out.
+// About how many characters the events of a fact have, without labels and values.
 const EVENT_LENGTH = 400;
 
-/** Makes the events of facts: reads what facts leave out, if somebody wants to know, and builds each event once. */
+/** Builds the events of facts, each once; reads the values that facts leave out only if a follower needs them. */
 export class FactEvents {
   readonly #deps: RetryDeps & { store: Store };
 
-  /** Has made none yet. */
   constructor(deps: RetryDeps & { store: Store }) {
     this.#deps = deps;
   }
 
   /**
-   * Publishes the events of rows to those who follow. Of runs that are gone only that they were deleted.
+   * Publishes the events of rows to their followers. Of deleted runs it publishes only the deletion.
    *
-   * @param breathe Is awaited whenever much has been published, in the middle of a row too: it has any number of facts.
+   * @param breathe Awaited whenever much has been published, also within a row: a row can have any number of facts.
    */
   async publish(
     rows: readonly JournalRow[],
@@ -113,7 +112,7 @@ export class FactEvents {
     });
   }
 
-  /** Who the runs of facts are, by row number, as far as they still exist. */
+  /** The identities of the facts' runs that still exist, by row number. */
   async #identify(facts: readonly Fact[], abortSignal: AbortSignal): Promise<ReadonlyMap<number, RunIdentity>> {
     const seqs = [...new Set(facts.map(([seq]) => seq))];
     if (seqs.length === 0) return new Map();
@@ -143,7 +142,7 @@ function publishTo({ followers }: { followers: readonly Follower[] }, events: re
   }
 }
 
-/** Says to those who have received something of the row that ends here how far they have come. */
+/** Informs the followers that received events of a row of its position. */
 function reach(wanted: readonly Wanted[], last: number): void {
   const { row } = wanted[last]!;
   const followers = new Set<Follower>();

@@ -6,16 +6,16 @@ import type { RunIdentity } from "../run.ts";
 export interface Follower {
   /** The row number of the run; `null`: all runs that {@linkcode Follower.follows} chooses, without their steps. */
   readonly runSeq: number | null;
-  /** Fires when it wants nothing more. */
+  /** Fires when it unsubscribes. */
   readonly abortSignal: AbortSignal;
-  /** Whether it follows a run, if it does not follow a single one. */
+  /** Whether it receives the events of a run; used if it follows a list. */
   follows(run: RunIdentity): boolean;
   /** Receives the next event. */
   next(event: RunEvent): void;
-  /** Is called when it has received all events of a row that had some for it. */
+  /** Called when it has received all its events of a row. */
   reach(place: Cursor): void;
-  /** Is called when no more events come, with the error if something went wrong. */
+  /** Called when there are no more events, with the error if there was one. */
   end(error?: Error): void;
-  /** Resolves when it can take more, while it catches up. */
+  /** Resolves when it can receive more, while it catches up. */
   ready(): Promise<void>;
 }

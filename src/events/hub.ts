@@ -6,18 +6,18 @@ import type { Host } from "../host.ts";
 import type { RunIdentity } from "../run.ts";
 import { type Logger, toLogger } from "../logger.ts";
 
-/** Receives events of one type. What it throws goes to the engine's logger and harms nothing. */
+/** Receives events of one type. An error that it throws is only written to the engine's logger. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
 
-/** How to listen: to events of one type, or to all (`"*"`), until the returned function is called. */
+/** Subscribes to events of one type, or to all (`"*"`), until the returned function is called. */
 export interface Listen {
-  /** Hears events of one type. */
+  /** Subscribes to events of one type. */
   <T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
-  /** Hears all events. */
+  /** Subscribes to all events. */
   (type: "*", listener: Listener): () => void;
 }
 
-/** Publishes in this process what this engine has done. */
+/** Publishes this engine's events in this process. */
 export class Hub {
   readonly #host: Host;
   readonly #logger: Logger;
@@ -26,15 +26,15 @@ export class Hub {
   readonly #activityListeners = new Set<() => void>();
   #sequence = 0;
 
-  /** Makes a hub without listeners; `logger` gets what they throw. */
+  /** Creates a hub; `logger` gets the errors of its listeners. */
   constructor(host: Host, logger: Logger = toLogger(undefined)) {
     this.#host = host;
     this.#logger = logger;
   }
 
-  /** Hears events of one type, or all (`"*"`), until the returned function is called. */
+  /** Subscribes to events of one type, or to all (`"*"`), until the returned function is called. */
   on<T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
-  /** Hears all events. */
+  /** Subscribes to all events. */
   on(type: "*", listener: Listener): () => void;
   on(type: EventType | "*", listener: Listener<never>): () => void {
     const own: Listener = (event) => (listener as Listener)(event);
@@ -43,7 +43,7 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Calls back whenever something is published of any run, until the returned function is called. */
+  /** Calls back whenever an event of any run is published, until the returned function is called. */
   onActivity(listener: () => void): () => void {
     const own = () => listener();
     this.#activityListeners.add(own);
@@ -62,21 +62,26 @@ export class Hub {
   }
 
   /**
-   * Publishes what happened to a run, after it was committed. An event that nobody listens to is not built.
+   * Publishes an event of a run, after the commit. An event without listeners is not built.
    *
    * @param at When it happened, if not now.
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
-    if (this.#isHeard(happening.type)) this.#tell(this.#runEvent(run, happening, at));
+    if (this.#hasListener(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
   }
 
-  /** Tells that something went wrong in the engine itself. */
+  /** Publishes an error of the engine itself as `worker:error`. */
   publishError(error: unknown): void {
-    if (!this.#isHeard("worker:error")) return;
-    this.#tell({ type: "worker:error", error, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
+    if (!this.#hasListener("worker:error")) return;
+    this.#publishEvent({
+      type: "worker:error",
+      error,
+      timestamp: isoTime(this.#host.now()),
+      sequence: ++this.#sequence,
+    });
   }
 
   #runEvent(run: RunIdentity, happening: RunHappening, at: number): RunEvent {
@@ -90,17 +95,17 @@ export class Hub {
     };
   }
 
-  #isHeard(type: EventType): boolean {
+  #hasListener(type: EventType): boolean {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }
 
-  #tell(event: EngineEvent): void {
+  #publishEvent(event: EngineEvent): void {
     for (const type of [event.type, "*"] as const) {
-      for (const listener of [...this.#listeners.get(type) ?? []]) this.#tellOne(listener, event);
+      for (const listener of [...this.#listeners.get(type) ?? []]) this.#notify(listener, event);
     }
   }
 
-  async #tellOne(listener: Listener, event: EngineEvent): Promise<void> {
+  async #notify(listener: Listener, event: EngineEvent): Promise<void> {
     try {
       await listener(event);
     } catch (error) {

@@ -5,28 +5,29 @@ import { FactEvents } from "./fact_events.ts";
 import type { Follower } from "./follower.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
-/** What {@linkcode JournalReader} works with. */
+/** The dependencies of {@linkcode JournalReader}. */
 export interface JournalReaderDeps extends RetryDeps {
-  /** Makes sure that the store has its tables. */
+  /** Ensures that the store's tables exist. */
   migrate(): Promise<void>;
-  /** Keeps the journal. */
+  /** The store with the journal. */
   store: Store;
 }
 
-/** A follower that is up to date, and up to where: the rows until there are not for it. */
+/** A follower that is up to date, and its position: earlier rows are not sent to it. */
 interface Attached {
   follower: Follower;
   after: number;
 }
 
-// A look costs a few microseconds, and what another process has written is noticed after half of this on average.
+// A poll costs a few microseconds, and a write of another process is noticed after half of this on average.
 const LOOK_EVERY_MS = 20;
 // How many characters of facts are read at once.
 const PAGE_LENGTH = 262_144;
 
 /**
- * Reads the journal of the store while somebody follows, once for all followers: after each call of this engine that was
- * answered, and every 20 ms for what other processes commit. So all processes publish the same events in the same order.
+ * Reads the journal of the store once for all followers, while there are any: after each completed call of this
+ * engine, and every 20 ms for commits of other processes. So all processes publish the same events in the same
+ * order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
@@ -34,32 +35,35 @@ export class JournalReader {
   readonly #ofRuns = new Map<number, Set<Attached>>();
   readonly #ofLists = new Set<Attached>();
   readonly #catchingUp = new Set<Follower>();
-  /** The reading that is under way; `null` while nobody follows. */
+  /** The current reading; `null` without followers. */
   #reading: Reading | null = null;
 
-  /** Reads nothing yet. */
   constructor(deps: JournalReaderDeps) {
     this.#deps = deps;
     this.#events = new FactEvents(deps);
   }
 
-  /** Up to where it has read: who is attached now receives everything after it. `null` while nobody follows. */
+  /**
+   * The position that it has read up to: a follower that is attached now receives everything after it. `null` without
+   * followers.
+   */
   get readPlace(): Cursor | null {
     return this.#reading?.place ?? null;
   }
 
-  /** Up to where its followers have received everything; `null` while nobody follows. */
+  /** The position up to which its followers have received everything; `null` without followers. */
   get publishedPlace(): Cursor | null {
     return this.#reading?.publishedPlace ?? null;
   }
 
   /**
-   * Publishes to a follower what comes after a place, and then lets it be attached: what is committed from then on is for
-   * {@linkcode JournalReader.attach}. A journal in which some of it is missing ends the follower, and so does an error.
+   * Publishes everything after a position to a follower until it is up to date, and then calls `attach`: later
+   * commits are for {@linkcode JournalReader.attach}. Missing rows in the journal end the follower, and so does an
+   * error.
    *
-   * @param begin Publishes the state with which the follower begins, and answers its place in the journal. Is called again
-   * if the store did not answer it: so it publishes after it has asked.
-   * @param attach Is called with where the follower has come; in the same moment everything after that is new.
+   * @param begin Publishes the state with which the follower begins, and returns its position in the journal. It is
+   * called again if the store does not answer, so it must read first and then publish.
+   * @param attach Called with the follower's position when there is nothing after it.
    */
   async catchUp(
     follower: Follower,
@@ -80,7 +84,8 @@ export class JournalReader {
         const receiver = { follower, after: place.position };
         await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
-        // Nothing of a long journal may be for the follower. If no rows came, another one was attached meanwhile.
+        // A long journal may have nothing for this follower. If there were no rows, another follower was attached
+        // meanwhile.
         if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
@@ -90,7 +95,7 @@ export class JournalReader {
     }
   }
 
-  /** Publishes to a follower what comes after a place, until the returned function is called. */
+  /** Publishes everything after a position to a follower, until the returned function is called. */
   attach(follower: Follower, place: Cursor): () => void {
     const attached = { follower, after: place.position };
     const siblings = this.#siblingsOf(follower);
@@ -103,7 +108,7 @@ export class JournalReader {
     };
   }
 
-  /** Publishes what is committed by now to those who are attached. */
+  /** Publishes everything committed so far to the attached followers. */
   async publishAll(): Promise<void> {
     await this.#reading?.lookOnce();
   }
@@ -140,7 +145,7 @@ export class JournalReader {
     this.#reading = null;
   }
 
-  /** Reads and publishes what was committed since. */
+  /** Reads and publishes new commits. */
   async #readOn(reading: Reading, abortSignal: AbortSignal): Promise<void> {
     while (!abortSignal.aborted) {
       const page = await this.#read(reading.place, abortSignal);
@@ -148,7 +153,7 @@ export class JournalReader {
       if (page === null) return this.endAll(missingError());
       const last = page.rows.at(-1);
       if (last === undefined) return;
-      // A follower that catches up meanwhile reads these rows, too, before it is attached.
+      // A follower that is catching up reads these rows, too, before it is attached.
       reading.place = toPlace(last);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
       await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
@@ -168,11 +173,11 @@ export class JournalReader {
   }
 }
 
-/** Reads whenever there may be something new, one look at a time, from the first follower to the last. */
+/** Reads whenever there may be something new, one read at a time, while there are followers. */
 class Reading {
-  /** Up to where rows were taken: those who are attached receive them. */
+  /** The position up to which rows were read. */
   place: Cursor;
-  /** Up to where they have received them. */
+  /** The position up to which the followers have received them. */
   publishedPlace: Cursor;
   readonly #deps: JournalReaderDeps;
   readonly #look: (abortSignal: AbortSignal) => Promise<void>;
@@ -207,7 +212,7 @@ class Reading {
     this.#cancelTimer?.();
   }
 
-  /** Events that are published together are read together. */
+  /** Reads once for events that are published together. */
   #lookSoon(): void {
     if (this.#isDeferred) return;
     this.#isDeferred = true;
@@ -237,7 +242,7 @@ class Reading {
     else this.#cancelTimer ??= this.#deps.host.schedule(LOOK_EVERY_MS, () => this.#lookNow());
   }
 
-  /** Resolves after a look that has begun now. */
+  /** Resolves after a read that begins now. */
   async lookOnce(): Promise<void> {
     await this.#looking;
     this.#lookNow();
@@ -257,5 +262,7 @@ function toPlace({ position, at }: JournalRow | Cursor): Cursor {
 }
 
 function missingError(): StoreError {
-  return new StoreError("The journal no longer has all events since then: follow again from the state of the run");
+  return new StoreError(
+    "The journal no longer has all events since that position: subscribe again from the state of the run",
+  );
 }

@@ -1,7 +1,7 @@
 import type { Hub } from "./hub.ts";
 import type { ChangePoller } from "./change_poller.ts";
 
-/** Looks again whenever another process may have done something: one look at a time, and one more after each change. */
+/** Runs a function again after each change in the store, one call at a time. */
 export class RerunOnChange {
   readonly #pulse: ChangePoller;
   readonly #hub: Hub;
@@ -10,25 +10,25 @@ export class RerunOnChange {
   #isLooking = false;
   #hasChanged = false;
 
-  /** @param look What to do. When it fails, that is told, and the next change is another chance. */
+  /** @param look The function. If it fails, the error is published, and the next change runs it again. */
   constructor(look: () => Promise<void>, { pulse, hub }: { pulse: ChangePoller; hub: Hub }) {
     this.#pulse = pulse;
     this.#hub = hub;
     this.#look = look;
   }
 
-  /** Begins to look, unless it does. */
+  /** Starts, unless it is started. */
   start(): void {
     this.#stop ??= this.#pulse.onThrottled(() => this.look());
   }
 
-  /** Looks no more. */
+  /** Stops: the function is not called again. */
   stop(): void {
     this.#stop?.();
     this.#stop = null;
   }
 
-  /** Looks now, or once more if it is looking. */
+  /** Calls the function now, or once more if a call is in progress. */
   async look(): Promise<void> {
     this.#hasChanged = true;
     if (this.#isLooking) return;

@@ -5,19 +5,18 @@ import type { Hub } from "./hub.ts";
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 2_000;
 
-/** What {@linkcode retryStoreCall} works with. */
+/** The dependencies of {@linkcode retryStoreCall}. */
 export interface RetryDeps {
-  /** Time and chance. */
+  /** Timers and randomness. */
   host: Host;
-  /** Hears what goes wrong. */
+  /** Publishes the errors. */
   hub: Hub;
 }
 
 /**
- * Makes a call to the store until it is answered, with growing pauses: a store that cannot answer says nothing about
- * the run. A refusal is an answer, and is thrown.
+ * Repeats a call to the store, with growing pauses, until the store answers. A refusal is an answer, and is thrown.
  *
- * @param abortSignal Gives up when it fires: the last error is thrown.
+ * @param abortSignal Ends the retries when it fires: the last error is thrown.
  */
 export async function retryStoreCall<T>(
   call: () => Promise<T>,

@@ -3,10 +3,10 @@ import type { Run } from "../run.ts";
 import type { RunState } from "../store.ts";
 
 /**
- * The events with which the stream of a run begins: its state. Leased: the lease; running: with its beginning and the
- * latest progress; waiting: what it waits for; ended: its last event alone; pending: nothing.
+ * The events with which the stream of a run begins: its state. Leased: the lease; running: the lease, the start and
+ * the latest progress; waiting: what it waits for; ended: only its last event; pending: nothing.
  *
- * They are numbered up to the place of the state in the journal: lower than everything that comes after it.
+ * Their numbers end at the state's position in the journal, below those of all later events.
  */
 export function stateEvents(state: RunState): RunEvent[] {
   const { run: { id, jobName, labels, updatedAt }, place } = state;
@@ -47,7 +47,7 @@ function progressOf({ progress }: Run): RunHappening[] {
   return progress === null ? [] : [{ type: "run:progress", progress }];
 }
 
-/** How long a run has taken: never less than no time, even if the clock was set back meanwhile. */
+/** The duration of a run; never negative, even if the clock was set back. */
 function durationOf({ startedAt, completedAt }: Run): number {
   return Math.max(0, Date.parse(completedAt!) - Date.parse(startedAt!)); // set once it has completed
 }

@@ -5,14 +5,14 @@ import type { Follower } from "./follower.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { stateEvents } from "./state_events.ts";
 
-// A reader that does not read: then the stream fails.
+// The most unread events: beyond it the stream fails.
 const MAX_UNREAD = 10_000;
 
 /**
- * The events of a run as a stream: first its state, then what happens to it, until its last event.
+ * The events of a run as a stream: first its state, then its events, up to the last one.
  *
- * Of progress that nobody has read yet the latest is kept. A reader that leaves 10,000 other events unread is sent away
- * with a {@linkcode StoreError}.
+ * Of unread progress events only the latest is kept. With more than 10,000 other unread events the stream fails with
+ * a {@linkcode StoreError}.
  */
 export function subscribe(runId: string, reader: JournalReader, store: Store): ReadableStream<RunEvent> {
   const unread: RunEvent[] = [];
@@ -27,7 +27,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
     ending.abort();
     detach();
   };
-  /** Hands on what waits to be read, as far as the reader wants it. */
+  /** Enqueues unread events as far as the reader asks for them. */
   const flush = () => {
     while (isWanted && unread.length > 0) {
       isWanted = false;

@@ -12,42 +12,42 @@ import type { Hub } from "../events/hub.ts";
 import { PendingReports, type Said } from "./pending_reports.ts";
 import { ReplayOrder } from "./replay_order.ts";
 
-/** What executions share. */
+/** The dependencies that all executions share. */
 export interface ExecutionDeps {
-  /** Keeps what is recorded. */
+  /** Stores the records. */
   store: Store;
-  /** Tells what happens. */
+  /** Publishes events. */
   hub: Hub;
-  /** Time and chance. */
+  /** Timers and randomness. */
   host: Host;
-  /** The name of the step in whose function the caller is. */
+  /** The name of the step whose function the caller runs in. */
   currentStep: AsyncLocalStorage<string | undefined>;
-  /** How large a value may be, in bytes of JSON. */
+  /** The maximum size of a value, in bytes of JSON. */
   maxValueBytes: number;
 }
 
-/** What an execution is begun with. */
+/** The parameters of one execution. */
 export interface ExecutionOptions {
-  /** How often and when steps are tried again, unless they say otherwise. */
+  /** The default retry policy of steps. */
   retry: RetryPolicy;
-  /** Until when the lease is surely ours, on the monotonic clock. */
+  /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   /** Renews the lease, or interrupts the execution. */
   renewLease: () => Promise<void>;
-  /** Is called when there is something to report: the next write may come late. */
+  /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
 }
 
 /**
- * What a claimed run, its steps and its worker know of each other while it is executed: whether it was interrupted,
- * which steps are being executed, and how far the job has come.
+ * The shared state of one execution, for its steps and its worker: whether it was interrupted, which steps are being
+ * executed, and which checkpoint the job has reached.
  */
 export class Execution {
   /** The claimed run with its history. */
   readonly claim: Claim;
-  /** How often and when its steps are tried again, unless they say otherwise. */
+  /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
-  /** What executions share. */
+  /** The dependencies that all executions share. */
   readonly deps: ExecutionDeps;
   /** When the claim was answered, on the monotonic clock. */
   readonly claimedAt: number;
@@ -57,14 +57,14 @@ export class Execution {
   readonly #attempts = new Set<Promise<unknown>>();
   /** Orders the results that reach the job. */
   readonly turns: ReplayOrder;
-  /** Until when the lease is surely ours, on the monotonic clock. */
+  /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
   readonly #onReport: () => void;
   readonly #listeners = new Set<() => void>();
   readonly #interrupted = Promise.withResolvers<void>();
   readonly #parked = Promise.withResolvers<void>();
-  /** Resolves when the job has come to a checkpoint that it does not pass, or has returned. */
+  /** Resolves when the job has stopped at a checkpoint, or has returned. */
   readonly #checkpoint = Promise.withResolvers<void>();
   #isAtCheckpoint = false;
   #parking: Promise<unknown> | null = null;
@@ -72,14 +72,13 @@ export class Execution {
   #hasReturned = false;
   #isStopping = false;
   #isSuperseded = false;
-  /** Calls under way that give the lease up. */
+  /** Pending calls that release the lease. */
   #leaving = 0;
   #isLostUnlessLeft = false;
   readonly #reports = new PendingReports();
-  /** Writes under way that take reports along. */
+  /** Pending writes that carry reports. */
   #writing = 0;
 
-  /** Begins with nothing executed. */
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
     this.turns = new ReplayOrder(recordedNos(claim), deps.host);
@@ -92,38 +91,41 @@ export class Execution {
     this.claimedAt = deps.host.monotonic();
   }
 
-  /** Fires when the execution is interrupted; its reason says why. */
+  /** Fires when the execution is interrupted, with the reason. */
   get abortSignal(): AbortSignal {
     return this.#interruption.signal;
   }
 
-  /** Whether nothing that the job does counts any more. */
+  /** Whether the execution was interrupted: nothing more is recorded. */
   get isInterrupted(): boolean {
     return this.abortSignal.aborted;
   }
 
-  /** Ends the execution now. Nothing of it is recorded any more, unless a step returns while the lease holds. */
+  /** Ends the execution now. Nothing more is recorded, unless a step returns while the lease is held. */
   interrupt(reason: Error): void {
     this.#interruption.abort(reason);
     this.#interrupted.resolve();
-    this.#tellChange();
+    this.#notifyChange();
   }
 
-  /** Ends the execution because of something newer that is told of the run: that it was cancelled, or taken up again. */
+  /**
+   * Ends the execution because a newer event of the run was published: it was cancelled, or claimed again.
+   */
   supersede(reason: Error): void {
     this.#isSuperseded = true;
     this.interrupt(reason);
   }
 
-  /** Whether something newer was told of the run than what this execution may still have to tell. */
+  /** Whether a newer event of the run was published than any that this execution may still publish. */
   get isSuperseded(): boolean {
     return this.#isSuperseded;
   }
 
   /**
-   * Notes a call that may give the lease up: while it is under way, nothing else says what became of the lease.
+   * Registers a call that may release the lease: while it is pending, only its answer decides whether the lease was
+   * lost.
    *
-   * @param hasLeft Whether it did, according to the answer.
+   * @param hasLeft Whether the answer says that the lease was released.
    */
   async leave<T>(answer: Promise<T>, hasLeft: (answer: T) => boolean): Promise<T> {
     this.#leaving += 1;
@@ -136,7 +138,7 @@ export class Execution {
     }
   }
 
-  /** Takes note that the lease is gone, or may be: unless the execution gives it up itself at this moment. */
+  /** Handles a lease that is lost or may be lost, unless the execution is releasing it at this moment. */
   noteLostLease(): void {
     if (this.#leaving > 0) this.#isLostUnlessLeft = true;
     else this.interrupt(new LeaseLostError(this.claim.lease));
@@ -147,41 +149,41 @@ export class Execution {
     return this.#interrupted.promise;
   }
 
-  /** Ends the execution at the job's next checkpoint, a step or a pause: what runs may end, nothing new begins. */
+  /** Ends the execution at the job's next checkpoint (a step or a pause): running steps may end, nothing new begins. */
   stop(reason: Error): void {
     if (this.#isStopping) return;
     this.#isStopping = true;
     this.#interruptAtCheckpoint(reason);
   }
 
-  /** Calls back when something may have changed for what the job pauses on. */
+  /** Calls back when a pause of the job may have ended. */
   onChange(listener: () => void): void {
     this.#listeners.add(listener);
   }
 
-  #tellChange(): void {
+  #notifyChange(): void {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Makes it look at once whether a pause is over. */
+  /** Triggers a check of the pauses at once. */
   nudge(): void {
-    this.#tellChange();
+    this.#notifyChange();
   }
 
-  /** Notes that the job's function has returned or thrown: what it left behind begins nothing more. */
+  /** Records that the job's function has returned or thrown: the branches that it left behind begin nothing more. */
   noteReturn(): void {
     this.#hasReturned = true;
     this.#checkpoint.resolve();
-    this.#tellChange();
+    this.#notifyChange();
   }
 
-  /** Notes that the job waits for something that never comes: it executes no code of its own any more. */
+  /** Records that the job waits permanently: it executes no more code of its own. */
   noteCheckpoint(): void {
     this.#isAtCheckpoint = true;
     this.#checkpoint.resolve();
   }
 
-  /** Resolves when no code of the job runs here any more. After an interruption that may be never. */
+  /** Resolves when no code of the job runs here any more; after an interruption possibly never. */
   async bodyEnded(): Promise<void> {
     await this.#checkpoint.promise;
     await this.attemptsSettled();
@@ -193,7 +195,7 @@ export class Execution {
     return new Promise<never>(() => {});
   }
 
-  /** Whether the job's function has returned, or nothing that it does counts any more. */
+  /** Whether the job's function has returned, or the execution was interrupted. */
   get isOver(): boolean {
     return this.#hasReturned || this.isInterrupted || this.#isParked;
   }
@@ -203,12 +205,12 @@ export class Execution {
     return this.#attempts.size === 0 && !this.turns.isHolding;
   }
 
-  /** Whether one attempt at a step is all that goes on. */
+  /** Whether one attempt at a step is the only activity. */
   get isAlone(): boolean {
     return this.#attempts.size === 1 && !this.turns.isHolding;
   }
 
-  /** Holds back new steps while the store is asked to park the run; for ever, if it does. */
+  /** Holds back new steps while the store is asked to park the run; permanently, if it parks. */
   async park<T extends { parked: boolean }>(asking: Promise<T>): Promise<T> {
     this.#parking = asking.catch(() => {});
     try {
@@ -228,8 +230,8 @@ export class Execution {
 
   /**
    * The same promise for the job. It never settles once the run has parked, was interrupted, or its function has
-   * returned: what is left of the job does not go on, and cannot fail where nobody listens. Nor does it settle once a
-   * branch of a job that is to stop has come to its checkpoint: the others stay where they are.
+   * returned: what is left of the job does not go on, and cannot cause an unhandled rejection. Nor does it settle
+   * once a branch of a stopping job has reached its checkpoint: the other branches stop too.
    */
   async forJob<T>(promise: Promise<T>): Promise<T> {
     const mayGoOn = () => !this.isOver && !(this.#isStopping && this.#isAtCheckpoint);
@@ -242,15 +244,15 @@ export class Execution {
     return await this.#never();
   }
 
-  /** Resolves when the store may be asked about something that is known: never, if the job is over. */
+  /** Resolves when the store may be asked about existing records; never, if the job is over. */
   async mayAsk(): Promise<void> {
     while (this.#parking !== null) await this.#parking;
     if (this.isOver) await this.#never();
   }
 
   /**
-   * Begins something new as soon as it may: never, if the job is over or the engine stops. Nothing comes between the
-   * decision and the beginning, so that a job that is over is over.
+   * Begins something new as soon as possible; never, if the job is over or the engine stops. Decision and start are
+   * synchronous, so nothing begins after the job is over.
    */
   async begin<T>(what: () => Promise<T>): Promise<T> {
     while (true) {
@@ -258,8 +260,8 @@ export class Execution {
       if (this.isOver || this.#isStopping) await this.#never();
       if (this.#parking !== null) continue;
       if (this.deps.host.monotonic() < this.leaseSureUntil) return await what();
-      // After the event loop was blocked, or the process suspended, the run may be another worker's.
-      await this.track(this.#renewLease()); // what is about to begin keeps the run from parking
+      // After the event loop was blocked, or the process suspended, another worker may hold the run.
+      await this.track(this.#renewLease()); // a pending start prevents parking
     }
   }
 
@@ -267,25 +269,25 @@ export class Execution {
     await this.#checkpoint.promise;
     do {
       await this.attemptsSettled();
-      // Another branch of the job may have been waiting for just this, and the job may return now.
+      // Another branch of the job may have waited for this, and the job may return now.
       await new Promise<void>((resolve) => this.deps.host.defer(resolve));
     } while (this.#attempts.size > 0);
     if (!this.#hasReturned) this.interrupt(reason);
   }
 
-  /** Keeps track of an attempt at a step until it has settled. */
+  /** Tracks an attempt at a step until it settles. */
   track<T>(attempt: Promise<T>): Promise<T> {
     const settled = attempt.then(() => {}, () => {}).finally(() => {
       this.#attempts.delete(settled);
-      if (this.isQuiet) this.#tellChange();
+      if (this.isQuiet) this.#notifyChange();
     });
     this.#attempts.add(settled);
     return attempt;
   }
 
-  /** Resolves when it is the turn of something that was recorded before this execution. */
+  /** Resolves when a result recorded before this execution has its turn. */
   untilDelivered(recordedNo: number): Promise<void> {
-    return this.track(this.turns.wait(recordedNo)); // the run does not park meanwhile: the job goes on after it
+    return this.track(this.turns.wait(recordedNo)); // prevents parking: the job continues after it
   }
 
   /** Resolves when no attempt at a step is under way. */
@@ -293,12 +295,14 @@ export class Execution {
     while (this.#attempts.size > 0) await Promise.all(this.#attempts);
   }
 
-  /** Publishes what happened to the run, in this process. */
+  /** Publishes an event of the run in this process. */
   publish(happening: RunHappening): void {
     this.deps.hub.publish(this.claim.run, happening);
   }
 
-  /** PendingReports something that no row keeps, and publishes it in this process: the run's next write takes it to the others. */
+  /**
+   * Reports something that no row keeps: publishes it in this process and sends it with the run's next write.
+   */
   report(said: Said): void {
     const at = this.deps.host.now();
     this.#reports.add(said, at);
@@ -306,22 +310,22 @@ export class Execution {
     this.#onReport();
   }
 
-  /** Whether something was reported that no write has kept. */
+  /** Whether there are reports that no write has stored. */
   get hasReports(): boolean {
     return !this.#reports.isEmpty;
   }
 
-  /** Since when something reported waits for a write; `null`: nothing does, or a write is under way. */
+  /** Since when a report waits for a write; `null` if none does, or a write is pending. */
   get reportsWaitSince(): number | null {
     return this.#writing > 0 ? null : this.#reports.oldestAt;
   }
 
-  /** What was reported, for a write that is no part of the execution. */
+  /** The pending reports, for a write outside of the execution. */
   sendReports(): readonly Report[] {
     return this.#reports.send();
   }
 
-  /** Makes a write that keeps what was reported. */
+  /** Performs a write that carries the pending reports. */
   async writeWithReports<T>(write: (reports: readonly Report[]) => Promise<T>): Promise<T> {
     const reports = this.#reports.send();
     this.#writing += 1;
@@ -335,18 +339,18 @@ export class Execution {
     }
   }
 
-  /** Notes that a write has kept what it was sent with: what was reported meanwhile follows. */
+  /** Removes the reports that a write has stored, and schedules later ones. */
   noteKeptReports(reports: readonly Report[]): void {
     this.#reports.noteKept(reports);
     if (this.hasReports && !this.isOver) this.#onReport();
   }
 
-  /** Writes a value as JSON, within the limits of this engine. */
+  /** Encodes a value as JSON, within the limits of this engine. */
   encode(value: unknown, subject: string): JsonText | null {
     return encode(value, { subject, maxBytes: this.deps.maxValueBytes });
   }
 
-  /** Takes note of a refused write: somebody else has the run now. */
+  /** Interrupts the execution after a refused write: the lease is lost. */
   noteRefusal(error: unknown): void {
     if (error instanceof LeaseLostError) this.interrupt(error);
   }
@@ -367,7 +371,7 @@ function toHappening(said: Said): RunHappening {
   }
 }
 
-/** The places of everything that a replay may deliver. */
+/** The positions of all records that a replay may deliver. */
 function recordedNos({ steps, pauses }: Claim): number[] {
   return [
     ...steps.filter(({ result }) => result.status !== "retrying").map(({ recordedNo }) => recordedNo),
@@ -386,14 +390,14 @@ export type Outcome =
 export function failedOutcome(thrown: unknown): Outcome {
   return {
     kind: "failed",
-    // A step that took too long made an error of it: the run itself was not out of time.
+    // A timeout of a step is an error of the run: the run itself did not time out.
     failure: { ...describeFailure(thrown), kind: "error" },
     failedStepName: findFailedStep(thrown),
     thrown,
   };
 }
 
-// As many errors as are kept of a failure.
+// The number of errors in a stored failure.
 const MAX_ERRORS = 5;
 
 /** The step whose failure was thrown, or is the cause of what was thrown; `null` if there is none. */

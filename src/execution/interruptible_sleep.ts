@@ -1,15 +1,14 @@
 import type { Host } from "../host.ts";
 
 /**
- * A sleep that can be ended at any time, and that a call before its beginning prevents: a wake-up between looking
- * for work and lying down is not lost.
+ * A sleep that can be ended at any time. A wake-up before the sleep begins prevents it, so that none is lost between
+ * a check for work and the sleep.
  */
 export class InterruptibleSleep {
   readonly #host: Host;
   #isWoken = false;
   #end: (() => void) | null = null;
 
-  /** Makes a sleep that has not begun. */
   constructor(host: Host) {
     this.#host = host;
   }
@@ -20,7 +19,7 @@ export class InterruptibleSleep {
     this.#end?.();
   }
 
-  /** Sleeps for `ms` milliseconds at most. */
+  /** Sleeps for at most `ms` milliseconds. */
   async sleep(ms: number): Promise<void> {
     if (!this.#isWoken) {
       await new Promise<void>((resolve) => {

@@ -6,23 +6,23 @@ import type { ChangePoller } from "../events/change_poller.ts";
 
 /** How long leases last and how often they are renewed, in milliseconds. */
 export interface LeaseTiming {
-  /** How often. */
+  /** The interval between renewals. */
   heartbeatInterval: number;
-  /** How long. */
+  /** The length of a lease. */
   staleThreshold: number;
 }
 
-// What was reported waits so long, in milliseconds, for a write that takes it along: most steps end before that. Then a
-// renewal takes it, and after it the next one not before a longer time: ten commits a second at most.
+// A report waits this long, in milliseconds, for another write: most steps end before that. Then a renewal sends it,
+// and the next renewal for reports follows after a longer time: at most ten commits a second.
 const REPORT_DELAY_MS = 20;
 const REPORT_REST_MS = 100;
-// How long it waits after a renewal that failed.
+// The delay after a failed renewal.
 const REPORT_RETRY_MS = 500;
 
 /**
- * Renews the leases of everything that is executed, and interrupts what has lost its lease: when a renewal says so, or
- * soon after another process has cancelled the run. A renewal takes along what was reported, so one comes early when no
- * other write does that.
+ * Renews the leases of all executions, and interrupts those that have lost their lease: after a refused renewal, or
+ * soon after another process has cancelled the run. A renewal carries pending reports, and is sent early when no
+ * other write does.
  */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
@@ -33,12 +33,11 @@ export class LeaseKeeper {
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
   #cancelReportTimer: (() => void) | null = null;
-  /** When reports may be sent again by a renewal of their own, on the monotonic clock. */
+  /** When the next renewal for reports may be sent, on the monotonic clock. */
   #nextReportAt = -Infinity;
   #renewing: Promise<void> | null = null;
   #sentAt = 0;
 
-  /** Keeps nothing yet. */
   constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string, pulse: ChangePoller) {
     this.#deps = deps;
     this.#timing = timing;
@@ -46,7 +45,7 @@ export class LeaseKeeper {
     this.#lookout = new RerunOnChange(() => this.#lookForLost(), { pulse, hub: deps.hub });
   }
 
-  /** Keeps the lease of an execution until {@linkcode LeaseKeeper.drop}. */
+  /** Renews the lease of an execution until {@linkcode LeaseKeeper.drop}. */
   keep(execution: Execution): void {
     this.#kept.set(execution.claim.run.id, execution);
     this.#clockOffset = this.#readClockOffset();
@@ -54,7 +53,7 @@ export class LeaseKeeper {
     this.#lookout.start();
   }
 
-  /** Keeps the lease of a run no longer. */
+  /** Stops renewing the lease of a run. */
   drop(runId: string): void {
     this.#kept.delete(runId);
     if (this.#kept.size > 0) return;
@@ -65,7 +64,7 @@ export class LeaseKeeper {
     this.#lookout.stop();
   }
 
-  /** Another process has written something: it may have cancelled runs that are executed here. */
+  /** Checks for lost leases after another process has written: it may have cancelled runs that are executed here. */
   async #lookForLost(): Promise<void> {
     const leases = [...this.#kept.values()].map(({ claim }) => claim.lease);
     for (const { runId, generation } of await this.#deps.store.getLostLeases(leases)) {
@@ -74,7 +73,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** Sends what was reported, soon: unless a step or a pause does so before. */
+  /** Schedules a renewal for reports, unless a step or a pause sends them before. */
   sendReportsSoon(): void {
     if (this.#kept.size === 0 || this.#cancelReportTimer !== null) return;
     const { host } = this.#deps;
@@ -85,7 +84,7 @@ export class LeaseKeeper {
     });
   }
 
-  /** Sends what has waited long enough. What was reported since, most steps take along. */
+  /** Sends the reports that have waited long enough; newer ones usually go with a step's write. */
   async #sendReports(): Promise<void> {
     const { host } = this.#deps;
     const now = host.now();
@@ -105,8 +104,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Renews leases that should have been renewed before: after the event loop was blocked, or the wall clock set
-   * forward, a claim would else take away the leases of this very worker.
+   * Renews overdue leases: after the event loop was blocked, or the wall clock set forward, a claim would otherwise
+   * revoke this worker's own leases.
    */
   async renewOverdue(): Promise<void> {
     const { host } = this.#deps;
@@ -134,11 +133,13 @@ export class LeaseKeeper {
     if (this.#kept.size === 0) return;
     this.#beatIn(this.#timing.heartbeatInterval);
     if (this.#renewing === null) this.renew();
-    // A renewal that was sent a moment ago, after the event loop was blocked, is still to be answered.
+    // A renewal that was sent just now, after the event loop was blocked, may still be pending.
     else if (this.#deps.host.monotonic() - this.#sentAt >= this.#timing.heartbeatInterval) this.#giveUpExpired();
   }
 
-  /** Renews all leases now, unless that is under way; those that are lost end their executions. Never throws. */
+  /**
+   * Renews all leases now, unless a renewal is pending, and interrupts executions whose lease is lost. Never throws.
+   */
   renew(): Promise<void> {
     this.#renewing ??= this.#renewAll().finally(() => this.#renewing = null);
     return this.#renewing;
@@ -174,7 +175,7 @@ export class LeaseKeeper {
   }
 
   #noteRenewal(execution: Execution, leaseExpiresAt: number, sentAt: number): void {
-    // Counted from before the call was sent: the store's own time began later.
+    // Counted from before the call: the lease began later on the store's clock.
     execution.leaseSureUntil = Math.max(execution.leaseSureUntil, sentAt + this.#timing.staleThreshold);
     execution.publish({
       type: "run:lease-renewed",
@@ -183,7 +184,7 @@ export class LeaseKeeper {
     });
   }
 
-  /** A lease that could not be renewed for its whole length may be another worker's by now. */
+  /** Interrupts executions whose lease could not be renewed for its whole length: another worker may hold the run. */
   #giveUpExpired(): void {
     const now = this.#deps.host.monotonic();
     for (const execution of this.#kept.values()) {
@@ -191,7 +192,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** While the event loop is blocked no lease can be renewed: whoever blocks it should hear of it. */
+  /** Publishes an error if the event loop was blocked: no lease can be renewed meanwhile. */
   #reportDelay(ms: number): void {
     const { staleThreshold } = this.#timing;
     if (ms < staleThreshold / 3) return;

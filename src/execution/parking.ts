@@ -19,11 +19,11 @@ interface Asked {
   resolve: (over: OverPause) => void;
 }
 
-/** Another attempt at a step, and when it may begin. */
+/** The next attempt at a step, and when it may begin. */
 export interface DueRetry {
-  /** An instant of the store's clock: to show, and to hand back to the store. */
+  /** By the store's clock: for display, and for calls to the store. */
   at: number;
-  /** The same instant on the monotonic clock of this process, which is what counts here. */
+  /** The same instant on this process's monotonic clock; used for timing. */
   dueAt: number;
 }
 
@@ -31,26 +31,25 @@ interface AskedRetry extends DueRetry {
   resolve: () => void;
 }
 
-// How often a pause is looked at while steps beside it are executed: another process may have taken a signal.
+// How often pauses are checked while other steps are executed: another process may have accepted a signal.
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * What a job pauses on: waits, sleeps and delays before another attempt. While steps are executed beside them, they
- * are looked at now and then; when nothing else is left, the run parks.
+ * The pauses of a job: waits, sleeps and retry delays. While other steps are executed, the pauses are checked at
+ * intervals; when only pauses are left, the run parks.
  */
 export class Parking {
   readonly #execution: Execution;
   readonly #asked = new Map<string, Asked>();
   readonly #retries = new Map<string, AskedRetry>();
   readonly #nap: InterruptibleSleep;
-  /** When the first deadline of what was asked for in the last look passes, on the monotonic clock. */
+  /** The first deadline among the pauses of the last check, on the monotonic clock. */
   #nextDeadlineAt = Infinity;
   #isAttending = false;
   #looking: Promise<unknown> = Promise.resolve();
-  /** A look that is still to be sent: whoever wants one until then shares it. */
+  /** A check that is not sent yet: all callers share it. */
   #nextLook: Promise<boolean> | null = null;
 
-  /** Parking on nothing yet. */
   constructor(execution: Execution) {
     this.#execution = execution;
     this.#nap = new InterruptibleSleep(execution.deps.host);
@@ -62,13 +61,13 @@ export class Parking {
     return this.#asked.size > 0;
   }
 
-  /** Keeps a pause without pausing on it. */
+  /** Stores a pause without pausing on it. */
   async prepare(pause: NewPause): Promise<PauseRecord> {
     const { pauses: [record] } = await this.#save([pause], null, false);
     return record!;
   }
 
-  /** Resolves when a pause is over; never, if the run parks before. Asking twice for one pause is asking once. */
+  /** Resolves when a pause is over; never, if the run parks before. Repeated calls for one pause share a promise. */
   ask(pause: NewPause): Promise<OverPause> {
     const known = this.#asked.get(pause.id);
     if (known !== undefined) return known.promise;
@@ -78,14 +77,17 @@ export class Parking {
     return promise;
   }
 
-  /** The same for a pause that was prepared before: it may be over, and that recorded before what waits for its turn. */
+  /**
+   * The same for a pause that was prepared before: its end may have an earlier record than the results that wait for
+   * their turn.
+   */
   askKnown(pause: NewPause): Promise<OverPause> {
     const promise = this.ask(pause);
-    if (this.#execution.turns.isHolding) this.look().catch(() => {}); // then the job is over
+    if (this.#execution.turns.isHolding) this.look().catch(() => {}); // on an error the job is over
     return promise;
   }
 
-  /** Resolves when it is time for another attempt at a step; never, if the run parks before. */
+  /** Resolves when the next attempt at a step is due; never, if the run parks before. */
   askRetry(stepName: string, retry: DueRetry): Promise<void> {
     return new Promise((resolve) => {
       this.#retries.set(stepName, { ...retry, resolve });
@@ -99,7 +101,7 @@ export class Parking {
     this.#isAttending = true;
     try {
       while (this.#hasAsked()) {
-        // Everything that the job asks for together is looked at together.
+        // Pauses that the job asks for together are checked together.
         await this.#execution.turns.settled();
         if (!this.#hasAsked() || await this.look()) return;
         if (!this.#resumeRetries() && !this.#execution.turns.isHolding) await this.#nap.sleep(this.#msToNext());
@@ -118,11 +120,11 @@ export class Parking {
   }
 
   /**
-   * Asks the store which pauses are over, and lets the job go on with them in their turn. Asks it to park the run if
-   * nothing else is left, and answers whether it did.
+   * Asks the store which pauses are over, and delivers them to the job in order. If only pauses are left, it asks the
+   * store to park the run, and returns whether the run has parked.
    */
   look(): Promise<boolean> {
-    // One at a time, so that none is overtaken by one that knows less.
+    // One at a time, so that an older answer cannot arrive after a newer one.
     this.#nextLook ??= this.#looking.then(() => {
       this.#nextLook = null;
       return this.#lookNow();
@@ -156,10 +158,10 @@ export class Parking {
       this.#asked.delete(pause.id);
       execution.turns.wait(pause.resolution.recordedNo).then(() => {
         asked.resolve(pause);
-        this.#nap.wake(); // it may have been the last thing that kept the run from parking
+        this.#nap.wake(); // this may have been the last obstacle to parking
       });
     }
-    // What the job has asked for meanwhile may be over, too, and that recorded before.
+    // Pauses that the job asked for meanwhile may be over, too, with an earlier record.
     const answered = new Set(pauses.map(({ id }) => id));
     if (pauses.some(isOver) && [...this.#asked.keys()].some((id) => !answered.has(id))) this.look().catch(() => {});
     return false;

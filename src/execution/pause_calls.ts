@@ -12,16 +12,15 @@ import { StepNames } from "./step_names.ts";
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
 
-/** Carries out the pauses of a job: answers those that are over, and pauses on the others. */
+/** Implements the pauses of a job: returns the results of those that are over, and pauses on the others. */
 export class PauseCalls {
   readonly #execution: Execution;
   readonly #pauses: Parking;
   readonly #waitNames = new StepNames("wait");
   readonly #sleepNames = new StepNames("sleep");
-  /** Those of the claim, and those that were prepared since. */
+  /** The pauses of the claim, and those prepared since. */
   readonly #known = new Map<string, PauseRecord>();
 
-  /** Begins with what the claim brought. */
   constructor(execution: Execution) {
     this.#execution = execution;
     this.#pauses = new Parking(execution);
@@ -81,8 +80,8 @@ export class PauseCalls {
   }
 
   /**
-   * Resolves when it is the turn of a step that was recorded: what was recorded before it, by a signal or a deadline
-   * that nobody here has looked at yet, comes first.
+   * Resolves when a recorded step has its turn. Earlier records (a signal or a deadline that this execution has not
+   * read yet) come first.
    */
   async untilTurn(recordedNo: number): Promise<void> {
     if (!this.#pauses.isAsking && this.#execution.isAlone) return;
@@ -91,12 +90,12 @@ export class PauseCalls {
     await turn;
   }
 
-  /** Resolves when it is time for another attempt at a step. */
+  /** Resolves when the next attempt at a step is due. */
   untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     return this.#pauses.askRetry(stepName, retry);
   }
 
-  /** What ended a wait. The run does not park while a schema checks the payload. */
+  /** Returns what ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
     const over = await this.#over(pause);
     return schema === undefined
@@ -104,7 +103,7 @@ export class PauseCalls {
       : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
-  /** Resolves when a pause is over, in the order in which it was recorded if that was before this execution. */
+  /** Resolves when a pause is over, in the order of the records if it ended before this execution. */
   async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
@@ -121,7 +120,10 @@ export class PauseCalls {
     return await this.#execution.begin(() => this.#pauses.ask(pause));
   }
 
-  /** At once, even if the lease has to be renewed first: the store is asked before anything later is delivered. */
+  /**
+   * Checks the store at once, even if the lease has to be renewed first, so that the answer comes before any later
+   * record.
+   */
   async #askKnown(record: PauseRecord): Promise<OverPause> {
     await this.#execution.mayAsk();
     return await this.#pauses.askKnown(toNewPause(record));
@@ -163,7 +165,7 @@ export class PauseCalls {
 
   #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {
     const at = "at" in deadline ? deadline.at : this.#execution.deps.host.now() + deadline.afterMs;
-    if (!(Math.abs(at) <= LAST_INSTANT)) throw new RangeError(`The end of ${subject} is no date`);
+    if (!(Math.abs(at) <= LAST_INSTANT)) throw new RangeError(`The end of ${subject} is not a valid date`);
     return deadline;
   }
 
@@ -172,7 +174,7 @@ export class PauseCalls {
     if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
   }
 
-  /** The wait as it was prepared, so that a replay sees the same. */
+  /** The wait in its prepared state, so that a replay returns the same. */
   #toPreparedWait({ id, name, metadata, createdAt, deadlineAt }: PauseRecord): Wait {
     return {
       id,

@@ -1,32 +1,32 @@
 import { byteLength } from "../log.ts";
 import type { Report } from "../report.ts";
 
-// Of one execution, what is written at once has at most so many reports of progress, of which the latest then replaces
-// the one before it, and so many bytes of log lines, of which the rest is counted.
+// One write has at most this many progress reports of an execution (beyond that the latest replaces the one before
+// it), and at most this many bytes of log lines (beyond that they are only counted).
 const MAX_PROGRESS = 64;
 const MAX_LOG_BYTES = 262_144;
-// What a line takes besides its message and its data.
+// The size of a line without its message and its data.
 const LINE_BYTES = 60;
 
-/** What a report says, without its number and its time. */
+/** The content of a report, without its number and its time. */
 export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
 
 const NONE: readonly Report[] = [];
 
-/** The reports of an execution that no write has kept yet. */
+/** The reports of an execution that no write has stored yet. */
 export class PendingReports {
   #pending: Report[] = [];
-  /** How many of them are of progress, and how many bytes their log lines take, together and by number. */
+  /** The number of progress reports, and the bytes of log lines, in total and by number. */
   #progress = 0;
   #logBytes = 0;
   readonly #bytesOfLine = new Map<number, number>();
-  /** The pending ones as they were last sent: many writes may be under way with the same. */
+  /** The pending reports as last sent: several pending writes may share them. */
   #sent: readonly Report[] | null = null;
   #lastNo = 0;
-  /** The number of the last report that was sent with a write: it stays as it is. */
+  /** The number of the last report that was sent with a write: it must not change any more. */
   #sentNo = 0;
   #leftOut = 0;
-  /** The number of the line that says how many lines were left out. */
+  /** The number of the report that says how many lines were left out. */
   #leftOutNo = 0;
 
   /** Whether there are any. */
@@ -34,7 +34,7 @@ export class PendingReports {
     return this.#pending.length === 0;
   }
 
-  /** When the oldest was made; `null`: there is none. */
+  /** When the oldest was made; `null` if there is none. */
   get oldestAt(): number | null {
     return this.#pending[0]?.at ?? null;
   }
@@ -54,7 +54,7 @@ export class PendingReports {
     this.#logBytes += bytes;
   }
 
-  /** All of them, in their order, for a write: the next one sends again what this one does not keep. */
+  /** All of them, in order, for a write: the next write repeats what this one does not store. */
   send(): readonly Report[] {
     if (this.isEmpty) return NONE;
     this.#sentNo = this.#lastNo;
@@ -62,7 +62,7 @@ export class PendingReports {
     return this.#sent;
   }
 
-  /** Notes that a write has kept what it was sent with. */
+  /** Removes the reports that a write has stored. */
   noteKept(kept: readonly Report[]): void {
     const keptNo = kept.at(-1)?.no ?? 0;
     const first = this.#pending.findIndex(({ no }) => no > keptNo);
@@ -77,12 +77,12 @@ export class PendingReports {
     if (said.kind === "progress") this.#progress += 1;
   }
 
-  /** Drops the latest report of progress if there are many, unless a write that is under way has it. */
+  /** Drops the latest report of progress if there are many, unless a pending write has it. */
   #makeRoomForProgress(): void {
     if (this.#progress >= MAX_PROGRESS) this.#drop(({ kind }) => kind === "progress");
   }
 
-  /** One line says how many lines were left out. */
+  /** Adds or updates the line that says how many lines were left out. */
   #countLeftOut(at: number): void {
     this.#leftOut += 1;
     this.#drop(({ no }) => no === this.#leftOutNo);

@@ -5,35 +5,35 @@ interface Held {
   resolve: () => void;
 }
 
-// ReplayOrder of the event loop that a replay asks for together: between two of them a job goes on as far as it can without one
-// of its own, and one by one they would take most of a replay's time.
+// Turns of the event loop between two deliveries of a replay, requested in one batch: in each, the job continues as
+// far as it can. Requested one by one they would take most of a replay's time.
 const TURNS_AT_ONCE = 32;
 
 /**
- * Lets results reach the job in the order of their records, one after another: so that `Promise.race` and interleaved
- * branches go the same way in every execution.
+ * Delivers results to the job in the order of their records, one by one, so that `Promise.race` and interleaved
+ * branches behave the same in every execution.
  *
- * A result is delivered when the job asks for nothing more: so the job has gone on with one before it gets the next,
- * however many turns of its own that takes. Results that were recorded live wait for answers of the store that may
- * bring earlier ones; those of a replay are all known.
+ * A result is delivered when the job makes no further calls: so it has processed one result before it gets the next,
+ * even if that takes several turns of the event loop. Live results wait for pending answers of the store, which may
+ * bring earlier records; the results of a replay are all known.
  */
 export class ReplayOrder {
   readonly #host: Host;
-  /** The place of the last result that was recorded before this execution. */
+  /** The position of the last result that was recorded before this execution. */
   readonly #lastNo: number;
   readonly #held: Held[] = [];
   #lastDelivered = 0;
   #hasNew = false;
   #isLeavingReplay = false;
-  /** Those who wait until nothing is held. */
+  /** Callbacks for when no result is held. */
   readonly #whenEmpty: (() => void)[] = [];
   #answersDue = 0;
   #turnsDue = 0;
-  /** The places of what a replay may deliver, in their order, and how many of them were delivered so. */
+  /** The positions of the results that a replay may deliver, in order, and how many of them were delivered. */
   readonly #replayed: readonly number[];
   #deliveredInOrder = 0;
 
-  /** @param recordedNos The places of all results that were recorded before; 0 for none. */
+  /** @param recordedNos The positions of all results that were recorded before; 0 for none. */
   constructor(recordedNos: readonly number[], host: Host) {
     this.#replayed = [...new Set(recordedNos)].filter((no) => no > 0).sort((one, other) => one - other);
     this.#lastNo = this.#replayed.at(-1) ?? 0;
@@ -45,14 +45,14 @@ export class ReplayOrder {
     return this.#held.length > 0;
   }
 
-  /** Whether the job still does over what it did before: until it is given the last of it, or has left it behind. */
+  /** Whether the job still replays: until the last recorded result is delivered, or the job has moved past it. */
   get isReplaying(): boolean {
     return !this.#hasNew && this.#lastDelivered < this.#lastNo;
   }
 
   /**
-   * Says that the job asks for something new. What is left of the replay is behind it as soon as it asks for nothing
-   * old any more: another branch may still do over what it did.
+   * Registers that the job begins something new. The replay ends as soon as the job requests no recorded results any
+   * more: another branch may still be replaying.
    */
   async noteNew(): Promise<void> {
     if (this.#isLeavingReplay || !this.isReplaying) return;
@@ -61,7 +61,7 @@ export class ReplayOrder {
     this.#hasNew = true;
   }
 
-  /** Notes a call to the store that may answer with a record: until it does, no live result has a turn. */
+  /** Registers a call to the store that may return a record: until it answers, no live result is delivered. */
   async expect<T>(answer: Promise<T>): Promise<T> {
     this.#answersDue += 1;
     try {
@@ -72,7 +72,7 @@ export class ReplayOrder {
     }
   }
 
-  /** Resolves when everything that was recorded before, as far as it is asked for, has reached the job. */
+  /** Resolves when all earlier records that the job has requested are delivered. */
   wait(recordedNo: number): Promise<void> {
     return new Promise((resolve) => {
       const after = this.#held.findLastIndex((held) => held.recordedNo <= recordedNo);
@@ -97,14 +97,14 @@ export class ReplayOrder {
     for (let turn = 0; turn < turns; turn++) {
       this.#host.defer(() => {
         this.#turnsDue -= 1;
-        // A branch that takes turns of its own may ask for something earlier: it is given a turn that begins after this.
+        // A branch that awaits other promises may request an earlier record: it gets another turn of the event loop.
         if (turn === 0 || this.#isFirstNext) this.#deliverFirst();
         else this.#schedule();
       });
     }
   }
 
-  /** Whether nothing that was recorded before can come before the first that waits. */
+  /** Whether no earlier record can precede the first waiting result. */
   get #isFirstNext(): boolean {
     return this.#held[0] !== undefined && this.#held[0].recordedNo === this.#replayed[this.#deliveredInOrder];
   }

@@ -7,17 +7,17 @@ import { type Execution, failedOutcome, type Outcome } from "./execution.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import { stepContext } from "./step_context.ts";
 
-/** What an execution leaves behind. */
+/** The result of a pass. */
 export interface Executed {
   /** How it ended. */
   outcome: Outcome;
-  /** Resolves when no code of the job runs any more, in steps or outside; after an interruption that may be never. */
+  /** Resolves when no code of the job runs any more, in steps or outside; after an interruption possibly never. */
   bodyEnded: Promise<void>;
 }
 
-/** One pass over a claimed run: calls the job's function, and saves and tells how it ended. Never throws. */
+/** One pass over a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function execute(execution: Execution, job: Job): Promise<Executed> {
-  // Outside of any step, whoever's trigger it was that woke the worker.
+  // Leaves the async context of any step: a trigger inside a step may have woken the worker.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
   const outcome = await Promise.race([
     body,
@@ -34,13 +34,13 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     const output = await execution.begin(async () =>
       await job.run(stepContext(execution), decode(execution.claim.input))
     );
-    await execution.track(checkOutput(execution, job, output)); // the run does not park meanwhile
+    await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
     outcome = failedOutcome(error);
   }
   execution.noteReturn();
-  // Steps that nobody awaited, or that lost a race, end first: their results are not thrown away.
+  // Steps that nobody awaited, or that lost a race, end first: their results are still recorded.
   await execution.attemptsSettled();
   return outcome;
 }
@@ -55,7 +55,7 @@ async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: u
   throw new ValidationError(`The output of job "${job.name}" does not fit its schema`, options);
 }
 
-/** The only place where an ending is saved and told. Answers how the run really ended. */
+/** The only place where an ending is saved and published. Returns how the run actually ended. */
 async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> {
   if (outcome.kind === "interrupted" || outcome.kind === "waiting") return outcome;
   const { claim, deps, abortSignal } = execution;

@@ -3,8 +3,8 @@ import type { SeenLease } from "../lease.ts";
 import type { Store } from "../store.ts";
 
 /**
- * Finds leases of others that nobody renews although the wall clock says that they last: after a clock was set back,
- * the lease of a dead worker would else last longer by just that much.
+ * Finds leases of other workers that are not renewed although they have not expired by the wall clock: after the
+ * clock was set back, the lease of a dead worker would otherwise last longer by that amount.
  */
 export class StaleLeases {
   readonly #store: Store;
@@ -13,21 +13,23 @@ export class StaleLeases {
   #firstSeen = new Map<string, { lease: SeenLease; at: number }>();
   #nextLookAt = -Infinity;
 
-  /** @param leaseMs How long a lease may stay unchanged, in milliseconds; those of a worker with longer ones, longer. */
+  /**
+   * @param leaseMs How long a lease may stay unchanged, in milliseconds; a worker with longer leases gets that length.
+   */
   constructor(store: Store, leaseMs: number, host: Host) {
     this.#store = store;
     this.#host = host;
     this.#leaseMs = leaseMs;
   }
 
-  /** Looks, a few times during the length of a lease, and takes away what was seen unchanged for all of it. */
+  /** Checks a few times during the length of a lease, and revokes leases that were unchanged for all of it. */
   async look(): Promise<void> {
     const askedAt = this.#host.monotonic();
     if (askedAt < this.#nextLookAt) return;
     this.#nextLookAt = askedAt + this.#leaseMs / 3;
     const leases = await this.#store.getLeases();
-    // What an answer shows was so at some moment between the question and the answer. Counted is only what surely lies
-    // between two such moments.
+    // An answer shows the state at some moment between the call and the answer. Only the time that certainly lies
+    // between two such moments counts.
     const answeredAt = this.#host.monotonic();
     const seen = new Map<string, { lease: SeenLease; at: number }>();
     for (const lease of leases) {

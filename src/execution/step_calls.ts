@@ -18,7 +18,7 @@ const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: tr
 
 type Work = (tools: StepTools) => unknown;
 
-/** A step at which attempts are made. */
+/** A step with its options. */
 interface Attempted {
   name: string;
   index: number;
@@ -27,13 +27,13 @@ interface Attempted {
   timeout: number | undefined;
 }
 
-/** How an attempt at a step ended; after a failure with a `retry` another one follows. */
+/** The outcome of an attempt at a step; after a failure with a `retry` another attempt follows. */
 type Ended = { text: JsonText | null } | { failure: Failure; retry: DueRetry | null };
 
-// A shorter delay is waited for where the run is: parking it would take longer than it brings.
+// During a shorter delay the run does not park: parking would cost more than it saves.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 
-/** Carries out `step.run()`: answers what was recorded, and executes and records what was not. */
+/** Implements `step.run()`: returns recorded results, and executes and records new steps. */
 export class StepCalls {
   readonly #execution: Execution;
   readonly #pauses: PauseCalls;
@@ -41,7 +41,6 @@ export class StepCalls {
   readonly #recorded: Map<string, StepRecord>;
   #nextIndex: number;
 
-  /** Begins with what the claim brought. */
   constructor(execution: Execution, pauses: PauseCalls) {
     const { steps } = execution.claim;
     this.#execution = execution;
@@ -83,7 +82,7 @@ export class StepCalls {
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
     execution.turns.noteNew();
-    // How much of a delay was left when the run was claimed: counted from the beginning of this execution.
+    // The remaining delay at the claim, counted from the start of this execution.
     let retry = recorded?.result.status === "retrying"
       ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
       : null;
@@ -106,7 +105,10 @@ export class StepCalls {
       : this.#pauses.untilRetry(stepName, retry));
   }
 
-  /** Makes one attempt and records how it ended. Goes on when the run is interrupted: its result may still count. */
+  /**
+   * Makes one attempt and records its outcome. It continues when the run is interrupted: its result may still be
+   * recorded.
+   */
   async #attempt(step: Attempted, attempt: number): Promise<Ended> {
     const execution = this.#execution;
     const { claim, deps } = execution;
@@ -130,14 +132,21 @@ export class StepCalls {
           deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, reports)
         );
       const { recordedNo, retry } = await execution.turns.expect(retryStoreCall(save, deps, execution.abortSignal));
-      const told = { stepName: name, stepIndex: index };
+      const stepFields = { stepName: name, stepIndex: index };
       if ("text" in ended) {
-        execution.publish({ type: "step:complete", ...told, output: decode(ended.text) ?? null, duration });
+        execution.publish({ type: "step:complete", ...stepFields, output: decode(ended.text) ?? null, duration });
         await this.#pauses.untilTurn(recordedNo);
         return ended;
       }
       const { failure: { message: error }, thrown } = ended;
-      execution.publish({ type: "step:fail", ...told, attempt, error, retryAt: isoTime(retry?.at ?? null), thrown });
+      execution.publish({
+        type: "step:fail",
+        ...stepFields,
+        attempt,
+        error,
+        retryAt: isoTime(retry?.at ?? null),
+        thrown,
+      });
       if (retry === null) await this.#pauses.untilTurn(recordedNo);
       return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } catch (error) {
@@ -148,7 +157,7 @@ export class StepCalls {
     }
   }
 
-  /** Calls a step's function. What it throws after an interruption is no outcome, and is thrown on. */
+  /** Calls a step's function. What it throws after an interruption is not an outcome, and is rethrown. */
   async #perform(
     step: Attempted,
     attempt: number,
@@ -171,7 +180,7 @@ export class StepCalls {
     }
   }
 
-  /** @param late Fires when the attempt has taken longer than it may. */
+  /** @param late Fires when the attempt has exceeded its timeout. */
   async #call({ name, work, timeout }: Attempted, attempt: number, late: AbortController): Promise<unknown> {
     const { claim, deps, abortSignal } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt };

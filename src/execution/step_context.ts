@@ -10,14 +10,14 @@ import { StepCalls } from "./step_calls.ts";
 const MAX_MESSAGE_LENGTH = 1_024;
 const MAX_LOG_LENGTH = 8_192;
 
-/** What a job's function works with: answers what was recorded, and executes and records what was not. */
+/** Creates the `StepContext` of a job's function: returns recorded results, and executes and records new steps. */
 export function stepContext(execution: Execution): StepContext {
   const { claim, deps, abortSignal } = execution;
   const pauses = new PauseCalls(execution);
   const steps = new StepCalls(execution, pauses);
   /**
-   * What a replay passes was told before, except in the function of a step, which is called for the first time or
-   * again. What comes after the end is no longer true.
+   * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
+   * which is only called if it is not recorded. Reports after the end of the run are dropped.
    */
   const isSilent = () => execution.isOver || (execution.turns.isReplaying && deps.currentStep.getStore() === undefined);
   const forJob = <T>(call: Promise<T>): Promise<T> => {
@@ -41,7 +41,7 @@ export function stepContext(execution: Execution): StepContext {
     runId: claim.run.id,
     execution: claim.execution,
     abortSignal,
-    // What was recorded has the type that the function returns: it is the same step.
+    // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob(steps.run(name, work, options ?? {})) as never,
     sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
     sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
@@ -70,7 +70,7 @@ function checkProgress(...numbers: (number | undefined)[]): void {
   }
 }
 
-/** A log line must not fail a run: data that cannot be kept says so instead. */
+/** A log line must not fail a run: data that cannot be stored is replaced by a note. */
 function logData(execution: Execution, data: unknown): JsonText | null {
   try {
     return execution.encode(data, "The data of this line");

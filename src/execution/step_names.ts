@@ -1,7 +1,7 @@
 import { isName } from "../name.ts";
 
 /**
- * Tells the steps (or the waits, or the sleeps) of one run apart by name and occurrence: the second use of a name is
+ * Distinguishes the steps (or the waits, or the sleeps) of one run by name and occurrence: the second use of a name is
  * `name#2`, so that loops work.
  */
 export class StepNames {
@@ -9,29 +9,29 @@ export class StepNames {
   readonly #uses = new Map<string, number>();
   readonly #open = new Set<string>();
 
-  /** @param noun What is named, for messages. */
+  /** @param noun The kind of thing that is named, for messages. */
   constructor(noun: "step" | "wait" | "sleep") {
     this.#noun = noun;
   }
 
   /**
-   * Begins a use of a name, and answers the name with its occurrence.
+   * Begins a use of a name, and returns the name with its occurrence.
    *
-   * @throws {TypeError} It cannot be a name, it ends like an occurrence, or an earlier use of it has not settled:
-   * which of the two comes first in a replay could not be told.
+   * @throws {TypeError} It is not a valid name, it ends like an occurrence, or an earlier use of it has not settled:
+   * the order of the two in a replay would be undefined.
    */
   begin(name: string): string {
     if (!isName(name)) {
       throw new TypeError(
-        `The name of a ${this.#noun} is 1 to 255 characters, well-formed and without control characters`,
+        `The name of a ${this.#noun} must be 1 to 255 characters, well-formed and without control characters`,
       );
     }
     if (/#\d+$/.test(name)) {
-      throw new TypeError(`The name "${name}" cannot be given: "#" and digits at the end tell occurrences apart`);
+      throw new TypeError(`The name "${name}" is reserved: a "#" with digits at the end marks an occurrence`);
     }
     if (this.#open.has(name)) {
       throw new TypeError(
-        `The name "${name}" is in use by a ${this.#noun} that has not settled; name parallel ${this.#noun}s apart`,
+        `The name "${name}" is in use by a ${this.#noun} that has not settled; parallel ${this.#noun}s need different names`,
       );
     }
     this.#open.add(name);

@@ -12,17 +12,17 @@ import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
 
-/** How a worker works. Durations are in milliseconds. */
+/** Settings of a worker. Durations are in milliseconds. */
 export interface WorkerOptions {
-  /** How often it looks for work when nothing tells it of any. Default 1,000. */
+  /** How often it polls for work when nothing wakes it. Default 1,000. */
   pollingInterval?: number;
   /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
   heartbeatInterval?: number;
-  /** How long a lease lasts: a run whose worker has died is taken over after so long. Default 30,000. */
+  /** How long a lease lasts: after this time another worker can claim the run of a dead worker. Default 30,000. */
   staleThreshold?: number;
-  /** How many runs it executes at the same time. Default 10. */
+  /** The maximum number of runs that it executes at the same time. Default 10. */
   concurrency?: number;
-  /** A run that is abandoned so many times in a row, with nothing recorded in between, fails. Default 10. */
+  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
   maxAbandonments?: number;
 }
 
@@ -47,8 +47,8 @@ const LONGEST_MS = 2 ** 30;
 /**
  * Fills in the defaults.
  *
- * @throws {TypeError} There is no such setting.
- * @throws {RangeError} A setting is not a positive integer, or leaves a lease no time for being renewed twice.
+ * @throws {TypeError} A setting is unknown.
+ * @throws {RangeError} A setting is not a positive integer, or a lease has no time for two renewals.
  */
 export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
   checkOptionNames(options, WORKER_OPTIONS, "worker");
@@ -67,32 +67,32 @@ export function workerSettings(options: WorkerOptions = {}): Required<WorkerOpti
   return settings;
 }
 
-// How many runs are claimed at once, so that no claim holds the event loop or the lock for long.
+// The most runs of one claim, so that no claim holds the event loop or the lock for long.
 const MAX_CLAIMS = 40;
-// How long an interrupted job is given to return before its lease is handed back all the same.
+// How long an interrupted job may take to return before its lease is released anyway.
 const GRACE_MS = 250;
 
-/** Claims runs, executes them, and keeps their leases. */
+/** Claims runs, executes them, and renews their leases. */
 export class Worker {
-  /** Other than any worker that lived before. */
+  /** Unique; never reused. */
   readonly id: string;
   readonly #deps: ExecutionDeps;
   readonly #jobs: ReadonlyMap<string, Job>;
   readonly #settings: Required<WorkerOptions>;
   readonly #executions = new Map<string, Execution>();
-  /** What is not over yet: executions, and interrupted ones that are still letting go of their leases. */
+  /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
-  /** Resolves when the next execution has ended; its lease may still be held. */
+  /** Resolves when the next execution has ended, possibly before its lease is released. */
   #slotFreed = Promise.withResolvers<void>();
   readonly #nap: InterruptibleSleep;
   readonly #keeper: LeaseKeeper;
   readonly #watch: StaleLeases;
   readonly #stopping = new AbortController();
-  /** What releases the leases that are kept as long as code of their jobs runs: called when the worker has stopped. */
+  /** Callbacks that release the leases of jobs whose code still runs: called when the worker has stopped. */
   readonly #keptUntilStop = new Set<() => void>();
-  /** Fires at the end of a stop: what the store could not take by then is given up. */
+  /** Fires at the end of a stop: pending calls to the store are abandoned. */
   readonly #givenUp = new AbortController();
-  /** Runs that were cancelled here while a claim was under way, which may still bring them. */
+  /** Runs that were cancelled here during a claim, which may still return them. */
   readonly #cancelled = new Set<string>();
   #hasStopped = false;
   #loop: Promise<void> | null = null;
@@ -100,7 +100,6 @@ export class Worker {
   #hasClaimed = false;
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
-  /** Makes a worker that does nothing yet. */
   constructor(
     jobs: ReadonlyMap<string, Job>,
     settings: Required<WorkerOptions>,
@@ -116,22 +115,22 @@ export class Worker {
     this.#watch = new StaleLeases(deps.store, settings.staleThreshold, deps.host);
   }
 
-  /** Begins to look for work, until {@linkcode Worker.stop}. */
+  /** Polls for work until {@linkcode Worker.stop}. */
   start(): void {
     this.#loop ??= this.#work();
   }
 
-  /** Makes it look for work at once. */
+  /** Polls for work at once. */
   wake(): void {
     this.#nap.wake();
   }
 
-  /** Looks at once whether a run that it executes can go on. */
+  /** Checks at once whether a run that it executes can continue. */
   nudge(runId: string): void {
     this.#executions.get(runId)?.nudge();
   }
 
-  /** What it executes of a run that is to be cancelled; `null` if it does not execute the run. */
+  /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */
   executionOf(runId: string): CancelledExecution | null {
     const execution = this.#executions.get(runId);
     if (execution === undefined) return null;
@@ -149,10 +148,10 @@ export class Worker {
   }
 
   /**
-   * Works off everything that is due, and resolves with how many runs it executed.
+   * Executes everything that is due, and resolves with the number of executed runs.
    *
-   * @param maxRuns How many runs it claims at most; one that is claimed again, after a pause, counts again.
-   * @param enough When it fires, nothing more is claimed. What is being executed is waited for.
+   * @param maxRuns The maximum number of claims; a run that is claimed again, after a pause, counts again.
+   * @param enough When it fires, nothing more is claimed; the current executions are awaited.
    */
   async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
     const executed = new Set<string>();
@@ -167,7 +166,7 @@ export class Worker {
       else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
-        // What an interrupted run still holds may be let go of in a moment.
+        // An interrupted run may release its lease and its key in a moment.
         isLastLook = true;
         await within(this.#deps.host, GRACE_MS, this.#allEnded());
       }
@@ -178,10 +177,10 @@ export class Worker {
   }
 
   /**
-   * Claims nothing more, lets every job come to its next checkpoint (a step, a pause or its end), then interrupts what
-   * is left, and releases all leases. Safe to call twice.
+   * Claims nothing more, lets every job reach its next checkpoint (a step, a pause or its end), then interrupts the
+   * rest, and releases all leases. Safe to call twice.
    *
-   * @param timeout How long jobs may go on, in milliseconds.
+   * @param timeout How long jobs may continue, in milliseconds.
    */
   async stop(timeout: number): Promise<void> {
     const reason = new HoldfastError("unavailable", "The engine is stopping");
@@ -229,7 +228,7 @@ export class Worker {
         hub.publishError(error);
       }
       await this.#nap.sleep(napMs);
-      // What was woken together is claimed together.
+      // Runs that become due together are claimed together.
       await new Promise<void>((resolve) => host.defer(resolve));
     }
   }
@@ -248,10 +247,10 @@ export class Worker {
   async #claimNow(most: number): Promise<ClaimResult> {
     const { store, hub, host } = this.#deps;
     await this.#keeper.renewOverdue();
-    // A claim that was not answered is repeated as it was: it may have brought runs.
+    // An unanswered claim is repeated unchanged: it may have claimed runs.
     this.#unanswered ??= { request: this.#newRequest(most), sentAt: host.monotonic() };
     this.#hasClaimed = true;
-    // The leases of a claim that is repeated began when it was first sent.
+    // The leases of a repeated claim began when it was first sent.
     const { request, sentAt } = this.#unanswered;
     const result = await store.claim(request);
     this.#unanswered = null;
@@ -281,7 +280,10 @@ export class Worker {
     };
   }
 
-  /** Nothing of the run begins: it was cancelled, or the worker stopped, before this claim was answered. */
+  /**
+   * Releases a claimed run without executing it: it was cancelled, or the worker stopped, before the claim was
+   * answered.
+   */
   #giveBack({ lease }: Claim): void {
     const { store, hub } = this.#deps;
     store.release(lease, []).catch((error) => hub.publishError(error));
@@ -289,7 +291,7 @@ export class Worker {
 
   #begin(claim: Claim, job: Job, sentAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
-    // Its lease ended, or this claim would not have brought it: the old execution is told before the new one begins.
+    // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
     former?.supersede(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
@@ -309,7 +311,7 @@ export class Worker {
   async #execute(execution: Execution, job: Job): Promise<void> {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await execute(execution, job);
-    // What a step returns right after the signal still counts.
+    // A result that a step returns right after the signal is still recorded.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
       this.#executions.delete(run.id);
@@ -322,8 +324,8 @@ export class Worker {
   }
 
   /**
-   * Releases the lease, when no code of the job runs here any more or the worker has stopped: until then, and while the
-   * lease lasts, no other body of the run begins, and a run that was cancelled keeps its concurrency key.
+   * Releases the lease when no code of the job runs here any more, or the worker has stopped. Until then, while the
+   * lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency key.
    */
   async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
@@ -335,7 +337,7 @@ export class Worker {
     this.#nap.wake();
   }
 
-  /** Waits for something, but not longer than until the worker has stopped. */
+  /** Waits for a promise, at most until the worker has stopped. */
   async #untilStopped(work: Promise<void>): Promise<void> {
     if (this.#hasStopped) return;
     const { promise, resolve } = Promise.withResolvers<void>();

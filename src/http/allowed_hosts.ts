@@ -13,10 +13,10 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = { "http:": "80", "https:
 /**
  * Reads which hosts a request may name.
  *
- * @throws {TypeError} No list, or one with something that is no host.
+ * @throws {TypeError} It is not an array of valid hosts.
  */
 export function readAllowedHosts(hosts: unknown): AllowedHost[] {
-  if (!Array.isArray(hosts)) throw new TypeError('allowedHosts must be a list of hosts like "localhost"');
+  if (!Array.isArray(hosts)) throw new TypeError('allowedHosts must be an array of hosts like "localhost"');
   return hosts.map((host) => {
     const allowed = typeof host === "string" ? parseHost(host) : null;
     if (allowed !== null) return allowed;
@@ -27,8 +27,8 @@ export function readAllowedHosts(hosts: unknown): AllowedHost[] {
 }
 
 /**
- * Refuses a request that names another host than those that are served. Otherwise a page whose name was pointed at this
- * server (DNS rebinding) could ask it like a page of its own.
+ * Refuses a request whose host is not allowed. Otherwise a page whose name resolves to this server (DNS rebinding)
+ * could send requests like a page of the same origin.
  *
  * @param url The URL of the request.
  * @throws {HoldfastError} `unknown_host`.

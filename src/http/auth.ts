@@ -2,59 +2,62 @@ import type { Json } from "../json.ts";
 import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../run.ts";
 import type { Signal, Wait } from "../wait.ts";
 
-/** What somebody asks for a run: `read` is for the run itself and its logs, `waits` for one wait as for all. */
+/** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
 
-/** What a trigger asks for, as it is about to be stored. */
+/** A trigger, in the form that is about to be stored. */
 export interface RequestedTrigger {
-  /** The name of the job: there is one. */
+  /** The name of an existing job. */
   readonly jobName: string;
-  /** The input as it was given: what is stored and shown. It fits the job's schema. */
+  /** The input as given: what is stored and shown. It fits the job's schema. */
   readonly input: Json;
   /**
    * What the job receives: the input as the schema parsed it. Check `parsed` when the rule is about what the job does
    * (a schema may fill in, rename and leave out fields), and `input` when it is about what is stored and shown.
    */
   readonly parsed: Json;
-  /** The labels; none were given if it is empty. */
+  /** The labels; empty if none were given. */
   readonly labels: Labels;
-  /** If it was given, as it was given. */
+  /** The key as the client sent it, if it did. */
   readonly idempotencyKey?: string;
-  /** If it was given, as it was given. Without `tenant`, runs of all callers with one key wait for each other. */
+  /**
+   * The key as the client sent it, if it did. Without `tenant`, runs of all callers with one key wait for each other.
+   */
   readonly concurrencyKey?: string;
-  /** If it was given. */
+  /** The coalesce mode, if the client sent one. */
   readonly coalesce?: Coalesce;
 }
 
 /**
- * Who may do what. `Context` is whatever `authenticate` returns: every other hook is given it first.
+ * The authorization hooks of a handler. `Context` is what `authenticate` returns: the first argument of every other
+ * hook.
  *
- * A hook refuses by throwing a `Response`, a new one each time, which is the answer as it is. Whatever else a hook throws
- * is a 500, and so is taking more than 30 seconds, or returning what was to be thrown (a `Response`, an `Error`, or
- * `false`, by `authenticate` as well); then nothing is done. Runs, waits, signals and triggers are given frozen: what is stored is what was seen.
+ * A hook refuses by throwing a `Response`, a new one each time, which is sent unchanged. Any other thrown value leads
+ * to a 500, and so does taking more than 30 seconds, or returning what must be thrown (a `Response`, an `Error`, or
+ * `false`, also by `authenticate`); then nothing is done. Runs, waits, signals and triggers are passed frozen: what
+ * is stored is what the hook has checked.
  */
 export interface HandlerAuth<Context> {
   /**
-   * Called first, for every request that has a URL, whatever its path. Write it before the other hooks: they get their
-   * types from it. To see the body, read that of `request.clone()`, for which there are no limits but yours.
+   * Called first, for every request with a valid URL, on any path. Write it before the other hooks: they get their
+   * types from it. To read the body, use `request.clone()`; the handler's limits do not apply to it.
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
   /**
-   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is opened,
-   * when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is stored as
-   * `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted against
-   * `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
+   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is
+   * opened, when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is
+   * stored as `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted
+   * against `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
    */
   readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**
-   * Called before a run is triggered, when everything else about the request has been found right. Without it, everybody
-   * who was authenticated may trigger every job with any labels.
+   * Called before a run is triggered, after all other checks of the request. Without it, every authenticated caller
+   * may trigger every job with any labels.
    */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
-   * Called before anything about a run is shown or changed, and before a trigger is answered with a run that exists
-   * (operation `read`). Without it, everybody who was authenticated may do all that; only `/waits`, `/wait` and `/signal`
-   * are refused.
+   * Called before a run is shown or changed, and before a trigger returns an existing run (operation `read`). Without
+   * it, every authenticated caller may do all that; only `/waits`, `/wait` and `/signal` are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
@@ -69,18 +72,20 @@ export interface HandlerAuth<Context> {
     signal: Readonly<Signal>,
   ) => unknown;
   /**
-   * Answers which runs may be listed. It can only narrow what the client asks for: both filters apply. Its own labels
-   * come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be listed.
+   * Returns the filter of the runs that may be listed. It can only narrow what the client asks for: both filters
+   * apply. Its own labels come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be
+   * listed.
    *
-   * Runs are looked up by what it adds, so that the time a list takes tells nothing of other runs. If a client has asked
-   * for all of that already, it is called a second time, with neither labels nor jobs.
+   * Runs are looked up by what it adds, so that the time a list takes reveals nothing about other runs. If a client has
+   * asked for all of that already, it is called a second time, with neither labels nor jobs.
    */
   readonly scopeRuns?: (
     context: NoInfer<Context>,
     filter: Readonly<RunFilter>,
   ) => Readonly<RunFilter> | Promise<Readonly<RunFilter>>;
   /**
-   * Answers of which runs the stream of all runs tells. Default: `scopeRuns`, of whose answer only jobs and labels count.
+   * Returns the filter of the runs that the stream of all runs shows. Default: `scopeRuns`, of whose result only jobs
+   * and labels count.
    */
   readonly scopeRunsSubscribe?: (
     context: NoInfer<Context>,
@@ -100,7 +105,7 @@ export const HOOKS = [
 ] as const satisfies readonly (keyof HandlerAuth<unknown>)[];
 
 /**
- * Checks hooks, and copies them, so that none can be taken away later.
+ * Checks hooks, and copies them, so that none can be removed later.
  *
  * @throws {TypeError} There is no `authenticate`, or a hook is not a function.
  */
@@ -115,7 +120,7 @@ export function checkAuth(auth: unknown): HandlerAuth<unknown> {
   return Object.fromEntries(given);
 }
 
-/** Says what hooks that are missing leave open to everybody who was authenticated; `null` if it is nothing. */
+/** Describes what every authenticated caller may do because hooks are missing; `null` if nothing. */
 export function describeGaps(
   { onTrigger, onRunAccess, scopeRuns, scopeRunsSubscribe }: HandlerAuth<unknown>,
 ): string | null {

@@ -18,21 +18,21 @@ import { noSuchRun } from "./response.ts";
 import type { Resume } from "./streams/resume.ts";
 import type { Streams } from "./streams/streams.ts";
 
-/** What {@linkcode AuthorizedEngine} works with. */
+/** The dependencies of {@linkcode AuthorizedEngine}. */
 export interface CallerDeps {
-  /** Where everything is done. */
+  /** The engine that is served. */
   engine: Engine;
   /** The event streams of the handler. */
   streams: Streams;
-  /** Who may do what; `null`: everybody everything. */
+  /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
-  /** Time. */
+  /** The timer for the time limits. */
   host: Host;
 }
 
 /**
- * Whoever sent a request, and the engine as far as they may use it. Routes have no other way to an engine: whatever is
- * shown or done has its hook here.
+ * The engine, restricted to what the sender of a request may do. Routes have no other access to an engine: each
+ * operation calls its hook here.
  */
 export class AuthorizedEngine {
   readonly #context: unknown;
@@ -44,9 +44,9 @@ export class AuthorizedEngine {
   }
 
   /**
-   * Finds out who sent a request.
+   * Authenticates the sender of a request.
    *
-   * @throws {Response} It is not let in.
+   * @throws {Response} `authenticate` refuses the request.
    */
   static async of(request: Request, deps: CallerDeps): Promise<AuthorizedEngine> {
     const { auth, host } = deps;
@@ -81,7 +81,7 @@ export class AuthorizedEngine {
     return stepsJson(await this.#checkList("steps", runId), runId);
   }
 
-  /** What a run has logged. */
+  /** The log lines of a run. */
   async listLogs(runId: string): Promise<JsonPieces> {
     return logsJson(await this.#checkList("read", runId), runId);
   }
@@ -106,7 +106,7 @@ export class AuthorizedEngine {
     return await this.#deps.engine.signal(waitId, signal);
   }
 
-  /** Makes a new run of one that has ended. */
+  /** Retriggers a run that has ended. */
   async retrigger(runId: string, options: RetriggerOptions): Promise<TriggerResult> {
     const { id } = await this.#findRun("retrigger", runId);
     return await this.#deps.engine.retrigger(id, options);
@@ -124,7 +124,7 @@ export class AuthorizedEngine {
     await this.#deps.engine.deleteRun(id);
   }
 
-  /** Streams what happens to a run. */
+  /** Streams the events of a run. */
   async followRun(runId: string, resume: Resume): Promise<Response> {
     return await this.#deps.streams.open(resume, async () => {
       const { id } = await this.#findRun("subscribe", runId);
@@ -132,7 +132,7 @@ export class AuthorizedEngine {
     });
   }
 
-  /** Lists the runs that match a filter, as far as the caller may see them. */
+  /** Lists the runs that match a filter and that the caller may see. */
   async listRuns(filter: RunFilter): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
     const query = scope === null ? filter : await this.#toQuery(filter, scope);
@@ -140,7 +140,7 @@ export class AuthorizedEngine {
     return runsJson(lists, await lists.store.findRuns(query), query.status);
   }
 
-  /** Streams what happens to the runs that match a filter, as far as the caller may see them. */
+  /** Streams the events of the runs that match a filter and that the caller may see. */
   async followRuns(filter: ListFilter, resume: Resume): Promise<Response> {
     const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
     return await this.#deps.streams.open(resume, async () => {
@@ -150,7 +150,7 @@ export class AuthorizedEngine {
     });
   }
 
-  /** The run, if there is one and the caller may do this with it. */
+  /** The run, if it exists and the caller may perform the operation on it. */
   async #findRun(operation: RunOperation, runId: string): Promise<Run> {
     this.#checkServed(operation);
     const run = await this.#deps.engine.getRun(runId);
@@ -159,7 +159,7 @@ export class AuthorizedEngine {
     return run;
   }
 
-  /** The same for a list of what belongs to a run, whose own values may be large, and are not shown. */
+  /** The same for lists that belong to a run: the run's own values may be large and are not read. */
   async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
     this.#checkServed(operation);
     const lists = await this.#lists();
@@ -176,7 +176,7 @@ export class AuthorizedEngine {
     }
   }
 
-  /** A wait of this run: one of another run is as good as none. */
+  /** A wait of this run; a wait of another run counts as not found. */
   async #findWait(run: Run, waitId: string): Promise<Wait> {
     const wait = await this.#deps.engine.getWait(waitId);
     if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
@@ -184,9 +184,9 @@ export class AuthorizedEngine {
   }
 
   /**
-   * The runs that match both filters, to be looked up by what the hook has added. If that is nothing, the client may have
-   * asked for the very labels that the hook adds: it is asked once more, as if the client had asked for none. It has let
-   * the client list these runs, so a refusal means nothing then.
+   * The filter that matches both filters, with what the hook has added for the lookup. If it added nothing, the
+   * client may have asked for the labels that the hook adds: the hook is called once more, without the client's
+   * labels and jobs. It has already allowed this list, so a refusal of the second call is ignored.
    */
   async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
     const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);
@@ -200,13 +200,13 @@ export class AuthorizedEngine {
     return { store: await internalsOf(engine).store(), nextTurn };
   }
 
-  /** Asks whether the caller may do this with a run, which is shown frozen. */
+  /** Calls the hook for an operation on a run, with the run frozen. */
   async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
     await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })), nothing);
   }
 
   /**
-   * A key leads to whatever run has it, which may be one that the caller may not read.
+   * Refuses a trigger whose key belongs to a run that the caller may not read.
    */
   async #checkFound(found: Run): Promise<void> {
     try {
@@ -217,7 +217,7 @@ export class AuthorizedEngine {
     }
   }
 
-  /** The tenant of the caller; `null` if tenants have no names here. */
+  /** The tenant of the caller; `null` without the `tenant` hook. */
   async #tenant(): Promise<string | null> {
     return await this.#ask("tenant", (hook) => hook(this.#context), readTenant);
   }
@@ -233,7 +233,7 @@ export class AuthorizedEngine {
     );
   }
 
-  /** Calls a hook, and reads what it returned; without the hook, answers `null`. */
+  /** Calls a hook, and parses its result; `null` without the hook. */
   async #ask<Name extends Exclude<keyof HandlerAuth<unknown>, "authenticate">, T>(
     name: Name,
     call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => unknown,
@@ -244,10 +244,12 @@ export class AuthorizedEngine {
   }
 }
 
-/** What a hook returned that can only refuse is of no interest. */
+/** Ignores the result of a hook that can only refuse. */
 function nothing(): void {}
 
-/** Calls a hook that may refuse. Whoever writes `return` for `throw` would let everybody in: that is a mistake. */
+/**
+ * Calls a hook that may refuse. Returning a refusal instead of throwing it is an error: it would allow every caller.
+ */
 async function callAuthHook<T>(
   name: string,
   hook: () => unknown,
@@ -256,20 +258,20 @@ async function callAuthHook<T>(
 ): Promise<T> {
   return await callHook(name, async () => {
     const returned = await hook();
-    // A hook that answers a question instead of throwing would let all callers pass.
-    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it has to throw a Response`);
+    // A hook that returns `false` instead of throwing would allow all callers.
+    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it must throw a Response`);
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
-    throw new TypeError(`auth.${name} returned what it has to throw`, { cause: returned });
+    throw new TypeError(`auth.${name} returned a value that it must throw`, { cause: returned });
   }, host);
 }
 
-/** A run for a hook, frozen. Its values are parsed when the hook looks at them: most look at its labels alone. */
+/** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
 function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
   const lazily = (value: StoredValue): PropertyDescriptor => {
     let parsed: { value: Json } | null = null;
     return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
   };
-  // With these two it has all fields of a run.
+  // These two complete the fields of a run.
   const values = { payload: lazily(payload), output: lazily(output) };
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
@@ -279,7 +281,7 @@ function readTenant(name: unknown): string {
   throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
 }
 
-/** Keys that no other tenant can have. The name ends at the first "/". */
+/** Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". */
 function withKeysOf(tenant: string, run: NewRun): NewRun {
   const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
   const own = (key: string | null) => key === null ? null : prefix + key;

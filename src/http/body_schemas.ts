@@ -39,7 +39,7 @@ export const triggerBody = triggerFields.refine(
 /** The body of `POST /signal`. Other fields are left out. */
 export const signalBody = z.object({
   signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space"),
-  payload: z.custom<Json>((value) => value !== undefined, "is missing; null is a payload"),
+  payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
 function isObject(value: unknown): boolean {

@@ -3,10 +3,10 @@ import { HoldfastError } from "../error.ts";
 const METHODS_WITHOUT_EFFECT = ["GET", "HEAD", "OPTIONS"];
 
 /**
- * Refuses what a page of another site makes a browser ask for: the browser would add the cookies of its user.
+ * Refuses requests that a page of another site sends through a browser: the browser would add the user's cookies.
  *
- * Browsers say where a request comes from (Fetch Metadata, or at least `Origin`); a request that says nothing comes
- * from another kind of client, and passes.
+ * Browsers send the origin of a request (Fetch Metadata, or at least `Origin`); a request without it comes from
+ * another kind of client, and is accepted.
  *
  * @param url The URL of the request.
  * @throws {HoldfastError} `cross_origin`.
@@ -15,7 +15,7 @@ export function checkCrossSite(request: Request, url: URL, trustedOrigins: reado
   if (METHODS_WITHOUT_EFFECT.includes(request.method) || !isFromElsewhere(request.headers, url)) return;
   const origin = request.headers.get("origin");
   if (trustedOrigins === "*" || (origin !== null && trustedOrigins.includes(origin))) return;
-  throw new HoldfastError("cross_origin", "A page of another origin cannot ask for this");
+  throw new HoldfastError("cross_origin", "Requests from pages of another origin are not allowed");
 }
 
 function isFromElsewhere(headers: Headers, url: URL): boolean {

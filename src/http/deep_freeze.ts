@@ -1,4 +1,4 @@
-/** Freezes a value with everything in it, however deep, and answers it. For plain data without cycles. */
+/** Freezes a value recursively, and returns it. For plain data without cycles. */
 export function deepFreeze<T>(value: T): T {
   const pending: unknown[] = [value];
   while (pending.length > 0) {

@@ -12,8 +12,8 @@ import { pickRoute, type Respond, type Route, type RouteFunctions, routes, route
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
- * Serves an engine over HTTP. {@linkcode createHandler} makes one. None of its functions needs `this`. `Context` is what
- * `auth.authenticate` returns.
+ * Serves an engine over HTTP. {@linkcode createHandler} makes one. Its functions do not use `this`. `Context` is
+ * what `auth.authenticate` returns.
  */
 export interface Handler<Context = unknown> extends RouteFunctions {
   /** Answers a request whose path is `basePath` and a route: `Deno.serve(handler.fetch)`. */
@@ -22,19 +22,19 @@ export interface Handler<Context = unknown> extends RouteFunctions {
   readonly handle: (request: Request, basePath: string) => Promise<Response>;
   /**
    * Ends the event streams for which a predicate returns `true`, at once: those of a user who has lost a right, for
-   * example. Their clients connect and are authorised again. A stream whose request is being authorised counts, too: it
-   * ends as soon as it opens. Change what the hooks decide by before you call this.
+   * example. Their clients connect again and are authorised anew. This includes streams whose request is still being
+   * authorised: they end as soon as they open. Revoke the right before you call this.
    *
    * If the predicate throws, no stream is ended.
    *
    * @returns How many were ended.
-   * @throws {TypeError} The predicate returns something else than a boolean, such as a promise.
+   * @throws {TypeError} The predicate returns something other than a boolean, such as a promise.
    */
   readonly closeStreams: (predicate: (stream: OpenStream<Context>) => boolean) => number;
 }
 
 /**
- * Makes a handler of HTTP requests.
+ * Creates a handler of HTTP requests.
  *
  * @example
  * ```ts
@@ -58,7 +58,7 @@ export interface Handler<Context = unknown> extends RouteFunctions {
  * console.log(await (await handler.fetch(request)).json());
  * ```
  *
- * @throws {TypeError} An option is not of its kind, or the engine is none of `createEngine()`.
+ * @throws {TypeError} An option has the wrong type, or the engine is not from `createEngine()`.
  * @throws {RangeError} A number is out of range.
  */
 export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler<Context> {
@@ -86,12 +86,12 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   return { ...functions, handle, closeStreams, fetch: (request) => handle(request, settings.basePath) };
 }
 
-/** The routes that a request can mean by its URL, one for each method. */
+/** The routes that match the URL of a request, one for each method. */
 type Candidates = (url: URL) => readonly Route[];
 
 /**
- * The path of every request, in the contract's order. A route goes on with its parameters and its body, the job, the
- * schema of its input, the hook of its operation, and the operation.
+ * Handles a request, with the checks in the contract's order. The route then checks its parameters and its body, the
+ * job, the schema of its input, the hook of its operation, and performs the operation.
  */
 async function answer(
   request: Request,
@@ -99,7 +99,7 @@ async function answer(
   settings: Settings,
   deps: CallerDeps,
 ): Promise<Response> {
-  const url = readUrl(request); // before any hook is given a request that has none
+  const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
   const caller = await AuthorizedEngine.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
@@ -109,14 +109,14 @@ async function answer(
   return await route.answer({ request, query: url.searchParams, caller, report, settings });
 }
 
-/** Makes an answer of whatever was thrown, and reports what it hides. */
+/** Converts a thrown value to a response, and reports what the response hides. */
 function refuseRequest(thrown: unknown, request: Request, settings: Settings): Response {
   const { response, hidden } = refuse(thrown);
   if (hidden !== null) report(hidden.error, request, settings);
   return response;
 }
 
-/** The path after a prefix; one that is not under the prefix is that of no route. */
+/** The path after a prefix; a path outside of the prefix matches no route. */
 function withoutPrefix(path: string, basePath: string): string {
   const url = new URL("http://localhost");
   url.pathname = basePath; // writes it as the path of a request is written
@@ -124,7 +124,7 @@ function withoutPrefix(path: string, basePath: string): string {
   return path.startsWith(prefix) ? path.slice(prefix.length) : "";
 }
 
-/** Tells the host. Nobody waits for it, and what it throws harms nothing. */
+/** Calls `onError`, without waiting for it; what it throws is ignored. */
 async function report(error: unknown, request: Request, { onError }: Settings): Promise<void> {
   try {
     await onError(error, request);

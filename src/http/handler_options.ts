@@ -4,20 +4,23 @@ import { checkAuth, type HandlerAuth, HOOKS } from "./auth.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
-/** What {@linkcode createHandler} takes besides the engine. `Context` is what `auth.authenticate` returns. */
+/** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {
   /** The prefix under which `fetch()` serves, such as `/api/jobs`. Default: none. */
   basePath?: string;
   /**
-   * Called before each request is handled, sync or async: for whatever has to be there first. A `Response` that it
-   * throws is the answer; anything else that it throws is a 500, and so is taking more than 30 seconds.
+   * Called before each request is handled, sync or async: for example to start the engine lazily. If it throws a
+   * `Response`, that is sent; any other thrown value leads to a 500, and so does taking more than 30 seconds.
    */
   onRequest?: () => unknown;
-  /** How long progress is held back in event streams, in milliseconds; 0: not at all. Default 100. */
+  /**
+   * The minimum interval between two progress events of a run in a stream, in milliseconds; 0: no throttling. Default
+   * 100.
+   */
   sseThrottleMs?: number;
-  /** Who may do what. Default: everybody everything. */
+  /** The authorization hooks. Default: every caller may do everything. */
   auth?: HandlerAuth<Context>;
-  /** How much a client may ask for. */
+  /** Limits for requests and streams. */
   limits?: HandlerLimits;
   /**
    * Origins whose pages may change things, such as `https://app.example.com`, besides the one that the request is
@@ -25,45 +28,46 @@ export interface HandlerOptions<Context = unknown> {
    */
   trustedOrigins?: readonly string[] | "*";
   /**
-   * The hosts that a request may name in its `Host` header, such as `app.example.com`, in any case: at any port
-   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host is 421. Name them wherever browsers
-   * can reach the server: a page of another site can point its own name at an address of yours. Default: any.
+   * The hosts that are allowed in the `Host` header, such as `app.example.com`, case-insensitive: at any port
+   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host gets a 421. Name them wherever
+   * browsers can reach the server: a page of another site can point its own name at an address of yours. Default:
+   * any.
    */
   allowedHosts?: readonly string[];
-  /** Hears what an answer hides: the error behind a 500, for example. Default: it is printed. */
+  /** Receives errors that a response hides, such as the error behind a 500. Default: it is printed. */
   onError?: (error: unknown, request: Request) => unknown;
-  /** Time. Default: the real one. */
+  /** Time and timers. Default: those of the system. */
   host?: Host;
 }
 
-/** How much a client may ask for. */
+/** Limits for requests and streams. */
 export interface HandlerLimits {
-  /** The most bytes that a body may have. Default 1 MiB. */
+  /** The maximum size of a body, in bytes. Default 1 MiB. */
   maxBodyBytes?: number;
   /** How deep the JSON of a body may be nested, 1 to 1,000. Default 64. */
   maxJsonDepth?: number;
   /** How many event streams may be open at once. Default 10,000. */
   maxStreams?: number;
-  /** How many of them one tenant may have; only with `auth.tenant`. More are 429. Default 1,000. */
+  /** How many of them one tenant may have; only with `auth.tenant`. Further ones get a 429. Default 1,000. */
   maxStreamsPerTenant?: number;
   /**
-   * How long an event stream may be open, in milliseconds: then it ends, and its client connects and is authorised
-   * again. Default: never.
+   * How long an event stream may be open, in milliseconds: then it ends, and its client connects again and is
+   * authorised anew. Default: no limit.
    */
   maxStreamMs?: number;
 }
 
 /** The options of a handler, checked and complete. */
 export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts">> {
-  /** Who may do what; `null`: everybody everything. */
+  /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
-  /** The hosts that a request may name; `null`: any. */
+  /** The allowed hosts; `null`: any. */
   allowedHosts: readonly AllowedHost[] | null;
-  /** How much a client may ask for. */
+  /** Limits for requests and streams. */
   limits: Required<HandlerLimits>;
 }
 
-// As an object, so that the type checker misses none.
+// An object, so that the type checker requires every name.
 const KNOWN: Record<keyof HandlerOptions, true> = {
   basePath: true,
   onRequest: true,
@@ -87,13 +91,13 @@ const LIMITS = Object.keys(DEFAULT_LIMITS);
 /** The options that are objects themselves, with their names. */
 const GROUPS: Record<string, readonly string[]> = { auth: HOOKS, limits: LIMITS };
 
-/** What is nested deeper could overflow the stack of whoever walks through it. */
+/** The maximum for `maxJsonDepth`: deeper values could overflow the stack of recursive code. */
 const DEEPEST_JSON = 1_000;
 
 /**
  * Checks the options of a handler and fills in what is left out.
  *
- * @throws {TypeError} An option is not of its kind, or there is none of its name.
+ * @throws {TypeError} An option has the wrong type, or is unknown.
  * @throws {RangeError} A number is out of range.
  */
 export function checkOptions<Context>(options: HandlerOptions<Context>): Settings {
@@ -110,7 +114,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   const { basePath = "", trustedOrigins = [] } = options;
   const { onRequest = () => {}, onError = printError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
-  if (typeof basePath !== "string") throw new TypeError("basePath must be a text");
+  if (typeof basePath !== "string") throw new TypeError("basePath must be a string");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
@@ -177,15 +181,15 @@ function checkFunction(name: string, value: unknown): void {
 
 function checkTrustedOrigins(origins: unknown): void {
   if (origins === "*") return;
-  if (!Array.isArray(origins)) throw new TypeError('trustedOrigins must be a list of origins, or "*"');
+  if (!Array.isArray(origins)) throw new TypeError('trustedOrigins must be an array of origins, or "*"');
   for (const origin of origins) {
     if (!isOrigin(origin)) {
-      throw new TypeError(`trustedOrigins has to name origins like "https://app.example.com", not "${origin}"`);
+      throw new TypeError(`trustedOrigins must contain origins like "https://app.example.com", not "${origin}"`);
     }
   }
 }
 
-/** Whether a text is written as browsers write an origin. "null", which any sandboxed page sends, is none. */
+/** Whether a string is an origin as browsers write it. "null", which any sandboxed page sends, is not one. */
 function isOrigin(text: unknown): boolean {
   const url = typeof text === "string" ? URL.parse(text) : null;
   return url !== null && url.host !== "" && text === `${url.protocol}//${url.host}`;

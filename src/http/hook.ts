@@ -1,16 +1,16 @@
 import { isInstance, TimeoutError } from "../error.ts";
 import type { Host } from "../host.ts";
 
-/** Something that the host handed in did not do its part. The error itself is the `cause`. */
+/** A hook of the host failed. The original error is the `cause`. */
 export class HookError extends Error {}
 
 const HOOK_TIMEOUT_MS = 30_000;
 
 /**
- * Calls a function that the host handed in, sync or async.
+ * Calls a hook of the host, sync or async.
  *
- * @throws {Response} What it throws to answer the request itself.
- * @throws {HookError} It threw something else, or takes too long.
+ * @throws {Response} The response that it throws.
+ * @throws {HookError} It threw something else, or took too long.
  */
 export async function callHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
   const late = Promise.withResolvers<never>();

@@ -4,20 +4,20 @@ import { JSON_HEADERS } from "./response.ts";
 const HEADERS = { ...JSON_HEADERS, "content-type": "application/json" };
 const encoder = new TextEncoder();
 
-// How many bytes are sent at once. Each chunk is garbage afterwards, in memory that V8 does not count when it decides to
-// collect what is young: so it lets the more add up, the larger they are.
+// The size of a chunk in bytes. V8 does not count the memory of buffers when it schedules collections of young
+// objects, so larger chunks let more garbage accumulate.
 const CHUNK_BYTES = 4_096;
 
-// What has no more characters is an ordinary body.
+// A response with at most this many characters is an ordinary body.
 const SMALL_LENGTH = 131_072;
 
 /**
- * Answers with JSON that is read while it is sent: a piece is read when the client has taken the one before. A small
- * answer is an ordinary body.
+ * Creates a response with JSON that is read while it is sent: a piece is read when the client has received the one
+ * before. A small response is an ordinary body.
  *
- * When a later piece cannot be read, the body breaks off: it is never valid JSON that lacks something.
+ * If a later piece cannot be read, the body is aborted: it is never valid JSON with missing data.
  *
- * @param onBreak Is called with the error that broke the body.
+ * @param onBreak Called with the error that aborted the body.
  * @throws What the reading of the first pieces throws.
  */
 export async function streamJson(pieces: JsonPieces, onBreak: (error: unknown) => void): Promise<Response> {
@@ -46,7 +46,7 @@ export async function streamJson(pieces: JsonPieces, onBreak: (error: unknown) =
     },
     cancel: () => {
       isCancelled = true;
-      // A piece that is being read is finished first; the client does not wait for it.
+      // A pending read finishes first; the client does not wait for it.
       chunks.return().catch(() => {});
     },
   }, { highWaterMark: 0 });
@@ -63,6 +63,6 @@ async function* toChunks(head: readonly Piece[], pieces: JsonPieces): AsyncGener
 function* cut(piece: Piece): Generator<Uint8Array, void> {
   if (typeof piece === "string") return yield encoder.encode(piece);
   for (let at = 0; at < piece.length; at += CHUNK_BYTES) yield piece.slice(at, at + CHUNK_BYTES);
-  // Gives the memory back now, and not when V8 comes to it.
+  // Releases the memory now, not at the next collection.
   if (piece.buffer.byteLength === piece.length) piece.buffer.transfer(0);
 }

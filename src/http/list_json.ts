@@ -8,26 +8,28 @@ import type { WaitText } from "../wait.ts";
 import { noSuchRun } from "./response.ts";
 
 /**
- * An answer in JSON, piece by piece: as text, or as bytes of UTF-8. Nothing is read from the store before it is asked
- * for.
+ * A JSON document in pieces: strings, or bytes of UTF-8. Each piece is read from the store when it is requested.
  */
 export type JsonPieces = AsyncGenerator<JsonText | Uint8Array<ArrayBuffer>, void>;
 
 /**
- * How many characters of records are read at once. It is little, so that what is left of them is collected by V8 before
- * it has grown: strings of more than 128 KiB stay for longer.
+ * How many characters of records are read at once. It is small, so that V8 collects them soon: strings of more than
+ * 128 KiB live longer.
  */
 const PART_LENGTH = 32_768;
 
 /** Where lists are read from. */
 export interface ListSource {
-  /** Keeps the records. */
+  /** The store with the records. */
   store: Store;
-  /** Lets everything else go on before more is read. */
+  /** Yields to the event loop before the next read. */
   nextTurn: () => Promise<void>;
 }
 
-/** The runs that were found for a filter, as `/runs` shows them. Those that have gone or changed since are left out. */
+/**
+ * The runs that were found for a filter, as `/runs` shows them. Runs that were deleted or no longer match are left
+ * out.
+ */
 export async function* runsJson(
   source: ListSource,
   { ids, total, hasMore }: FoundRuns,
@@ -56,7 +58,7 @@ export function logsJson(source: ListSource, runId: string): JsonPieces {
   return arrayJson(source, listParts(source, read, ({ id }) => id), writeLog);
 }
 
-/** A record in JSON: strings, and in between the places of large values. */
+/** A record in JSON: strings, and between them references to large values. */
 type Written = (JsonText | ValuePlace)[];
 
 async function* arrayJson<T>(
@@ -87,12 +89,14 @@ async function* arrayJson<T>(
   yield separator === "[" ? "[]" : "]";
 }
 
-/** A large value whose first part was read. */
+/** A large value with its first part. */
 interface BegunValue extends ValuePart {
   place: ValuePlace;
 }
 
-/** Reads the beginnings of large values: `null` if one is gone, and with it the record, of which nothing is written yet. */
+/**
+ * Reads the first parts of large values; `null` if one was deleted with its record, of which nothing is sent yet.
+ */
 async function begin({ store }: ListSource, written: Written): Promise<(JsonText | BegunValue)[] | null> {
   const begun: (JsonText | BegunValue)[] = [];
   for (const piece of written) {
@@ -137,7 +141,7 @@ async function* listParts<T>(
 ): AsyncGenerator<T[], void> {
   for (let after: string | null = null;;) {
     const part: Part<T> | null = await read(after);
-    // Half of a list would look like all of it.
+    // A partial list would look complete.
     if (part === null) throw noSuchRun();
     yield part.items;
     if (!part.hasMore) return;
@@ -176,7 +180,7 @@ function toWritten(value: StoredValue, place: ValuePlace): JsonText | ValuePlace
   return typeof value === "string" ? value : place;
 }
 
-/** Writes a record whose values are JSON already. */
+/** Writes a record with values that are JSON already. */
 function writeRecord(record: object, values: { readonly [name: string]: JsonText | ValuePlace }): Written {
   let separator = "{";
   const written = Object.entries(record).flatMap(([name, member]) => {

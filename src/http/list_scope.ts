@@ -5,7 +5,7 @@ import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../r
 import type { RunQuery } from "../store.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 
-/** A copy of a filter for a hook, which may change it as it likes. */
+/** A copy of a filter for a hook, which may modify it. */
 export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): RunFilter {
   return {
     ...rest,
@@ -14,11 +14,11 @@ export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): Run
 }
 
 /**
- * Reads what a hook answered that says which runs somebody may list: a copy of it, of which every field is in order.
+ * Checks the filter that a scope hook returned, and copies it.
  *
- * @throws {TypeError} It is no object, or one with other fields than a filter has: a hook that forgets to answer, or
- * answers `label` for `labels`, opens nothing.
- * @throws {ValidationError} A field has no such value.
+ * @throws {TypeError} It is not an object, or has an unknown field: a missing `return`, or `label` for `labels`, must
+ * not give access to all runs.
+ * @throws {ValidationError} A field is not valid.
  */
 export function readScope(answer: unknown): RunFilter {
   if (Object.prototype.toString.call(answer) !== "[object Object]") {
@@ -30,22 +30,22 @@ export function readScope(answer: unknown): RunFilter {
   const scope = checkFields({
     jobName: copyList(jobName),
     status: copyList(status),
-    // A limit beyond what a list can have is as good as none.
+    // A limit above the maximum does not restrict.
     limit: typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit,
   });
-  // However many labels: those of the client, which are allowed, may be among them.
+  // Any number of labels: the client's own labels may be among them.
   return labels === undefined ? scope : { ...scope, labels: copyLabels(labels) };
 }
 
 function copyList<T extends string>(values: T | readonly T[] | undefined): T | readonly T[] | undefined {
   if (values === undefined || typeof values === "string") return values;
   if (Array.isArray(values)) return [...values];
-  throw new TypeError("A filter must name a text, or a list of texts");
+  throw new TypeError("The field of a filter must be a string, or an array of strings");
 }
 
 /**
- * What a hook has added to a filter: by that a store looks runs up first, so that nothing of the runs of others can be
- * told from the time that it takes. `null`: nothing, or nothing that could be told from what the client asks for.
+ * What a hook has added to a filter. The store looks runs up by this first, so that the time reveals nothing about
+ * other runs. `null`: nothing, or nothing beyond what the client asked for.
  */
 export function addedBy(scope: RunFilter, filter: RunFilter): RunQuery["scope"] | null {
   const labels = Object.keys(scope.labels ?? {}).filter((key) => !Object.hasOwn(filter.labels ?? {}, key));
@@ -58,7 +58,7 @@ export function canBeLookedUp({ jobName, labels }: RunFilter): boolean {
   return jobName !== undefined || Object.keys(labels ?? {}).length > 0;
 }
 
-/** What a client asks for, without all by which runs could be looked up. */
+/** A client's filter without the fields by which runs could be looked up. */
 export function withoutLookUps({ jobName: _, labels: __, ...filter }: RunFilter): RunFilter {
   return filter;
 }
@@ -67,7 +67,7 @@ function isSameList(one: string | readonly string[], other: string | readonly st
   return other !== undefined && isSameJson([...listOf(one)], [...listOf(other)]);
 }
 
-/** The runs that match both filters. Of the limits the smaller one counts; passing over is the client's business. */
+/** The runs that match both filters. The smaller limit applies; the offset is the client's. */
 export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
   const limit = Math.min(filter.limit ?? DEFAULT_RUN_LIMIT, scope.limit ?? Infinity);
   return {
@@ -78,7 +78,7 @@ export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
   };
 }
 
-/** The same for those who watch runs. */
+/** The same for a stream of events. */
 export function narrowList(filter: ListFilter, scope: ListFilter): ListFilter {
   const labels = { ...filter.labels, ...scope.labels };
   const isContradiction = Object.entries(filter.labels ?? {}).some(([key, value]) => labels[key] !== value);

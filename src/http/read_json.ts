@@ -2,20 +2,20 @@ import { HoldfastError, isInstance, ValidationError } from "../error.ts";
 import type { Host } from "../host.ts";
 import type { Json } from "../json.ts";
 
-/** What {@linkcode readJson} goes by. */
+/** Options of {@linkcode readJson}. */
 export interface ReadJsonOptions {
-  /** How much is read. */
+  /** The size and depth limits. */
   limits: { maxBodyBytes: number; maxJsonDepth: number };
-  /** Time. */
+  /** The timer for the time limit. */
   host: Host;
 }
 
 const MAX_BODY_MS = 10_000;
 
 /**
- * Reads the body of a request as JSON in UTF-8, whatever its Content-Type says: `curl -d` names a form's.
+ * Reads the body of a request as JSON in UTF-8, regardless of its Content-Type: `curl -d` sends that of a form.
  *
- * @throws {ValidationError} It is no JSON, too deep, or has a number that is none.
+ * @throws {ValidationError} It is not JSON, is nested too deeply, or has a number that is too large.
  * @throws {HoldfastError} `unsupported_encoding`, `body_too_large` or `body_timeout`.
  */
 export async function readJson(request: Request, { limits, host }: ReadJsonOptions): Promise<Json> {
@@ -31,7 +31,7 @@ function checkEncoding(encoding: string | null): void {
 }
 
 async function readText(request: Request, maxBytes: number, host: Host): Promise<string> {
-  if (request.bodyUsed) throw new TypeError("The body of the request was read before the handler was asked");
+  if (request.bodyUsed) throw new TypeError("The body of the request was read before the handler was called");
   if (request.body === null) return "";
   if (Number(request.headers.get("content-length")) > maxBytes) {
     giveUp(request.body);
@@ -56,7 +56,7 @@ async function readText(request: Request, maxBytes: number, host: Host): Promise
 }
 
 async function decodeAll(reader: ReadableStreamDefaultReader<Uint8Array>, maxBytes: number): Promise<string> {
-  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a BOM is kept, and is no JSON
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a BOM is kept, and is refused as JSON
   let text = "";
   let bytes = 0;
   while (true) {
@@ -69,7 +69,7 @@ async function decodeAll(reader: ReadableStreamDefaultReader<Uint8Array>, maxByt
 }
 
 function giveUp(body: { cancel(): Promise<void> }): void {
-  body.cancel().catch(() => {}); // whoever sends it may be gone
+  body.cancel().catch(() => {}); // the sender may have disconnected
 }
 
 function tooLarge(maxBytes: number): HoldfastError {
@@ -77,7 +77,7 @@ function tooLarge(maxBytes: number): HoldfastError {
 }
 
 function unreadable(cause: unknown): ValidationError {
-  return new ValidationError("The body broke off, or is not UTF-8", { cause });
+  return new ValidationError("The body was cut off, or is not UTF-8", { cause });
 }
 
 function parseJson(text: string): Json {
@@ -88,11 +88,11 @@ function parseJson(text: string): Json {
   }
 }
 
-/** Looks at a value level by level, so that no depth can overflow the stack. */
+/** Checks a value level by level, so that no depth overflows the stack. */
 function checkJson(value: Json, maxDepth: number): void {
   let level: Json[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
-    // JSON has no word for it, but `1e999` is read as infinite.
+    // JSON has no Infinity, but `1e999` is parsed as one.
     if (level.some((item) => typeof item === "number" && !Number.isFinite(item))) {
       throw new ValidationError("The body has a number that is too large");
     }

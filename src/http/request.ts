@@ -13,7 +13,7 @@ import { withoutUndefined } from "./without_undefined.ts";
 import { readJson } from "./read_json.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
-/** What `POST /trigger` asks for. */
+/** The parsed body of `POST /trigger`. */
 export interface TriggerRequest extends TriggerOptions {
   /** The name of the job. */
   jobName: string;
@@ -24,20 +24,20 @@ export interface TriggerRequest extends TriggerOptions {
 /**
  * Reads the URL of a request.
  *
- * @throws {ValidationError} It cannot be parsed: a server may make it of whatever a client sends, its Host as well.
+ * @throws {ValidationError} It cannot be parsed: a server may build it from untrusted data, such as the Host header.
  */
 export function readUrl(request: Request): URL {
   const url = URL.parse(request.url);
   if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
-  // A server that writes the URL from this header unseen would let it choose the path (RFC 9112, section 3.2).
+  // A server that builds the URL from an unchecked Host would let it set the path (RFC 9112, section 3.2).
   if (/[/\\?#]/.test(request.headers.get("host") ?? "")) {
-    throw new ValidationError("The Host of the request is no host");
+    throw new ValidationError("The Host header of the request is not valid");
   }
   return url;
 }
 
 /**
- * Reads which run is meant.
+ * Reads the id of the run.
  *
  * @throws {ValidationError} The parameter is missing, empty or given twice.
  */
@@ -45,7 +45,7 @@ export function readRunId(query: URLSearchParams): string {
   return readParameter(query, "runId");
 }
 
-/** Reads which wait is meant, as {@linkcode readRunId} does. */
+/** Reads the id of the wait, as {@linkcode readRunId} does. */
 export function readWaitId(query: URLSearchParams): string {
   return readParameter(query, "waitId");
 }
@@ -57,9 +57,9 @@ function readParameter(query: URLSearchParams, name: string): string {
 }
 
 /**
- * Reads where a run that is triggered again begins.
+ * Reads where a retrigger begins.
  *
- * @throws {ValidationError} There is no such place.
+ * @throws {ValidationError} The parameter is neither `start` nor `failure`.
  */
 export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
   const from = readOptional(query, "from");
@@ -68,9 +68,9 @@ export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
 }
 
 /**
- * Reads which runs a client wants to list. Two values that are asked for one label match nothing.
+ * Reads the filter of a list. Two different values for one label match nothing.
  *
- * @throws {ValidationError} A parameter has no such value.
+ * @throws {ValidationError} A parameter is not valid.
  */
 export function readRunFilter(query: URLSearchParams): RunFilter {
   return readFilter(query, {
@@ -80,7 +80,7 @@ export function readRunFilter(query: URLSearchParams): RunFilter {
   });
 }
 
-/** Reads of which runs a client wants to hear, as {@linkcode readRunFilter} does. */
+/** Reads the filter of a stream, as {@linkcode readRunFilter} does. */
 export function readListFilter(query: URLSearchParams): ListFilter {
   return readFilter(query, {});
 }
@@ -88,11 +88,11 @@ export function readListFilter(query: URLSearchParams): ListFilter {
 /**
  * Reads the body of `POST /trigger`.
  *
- * @throws {ValidationError} It is none.
+ * @throws {ValidationError} It is not valid.
  */
 export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
-  const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded by the first request that needs it
+  const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
   checkFieldNames(body, TRIGGER_FIELDS);
   return await check(body, triggerBody, settings.host);
 }
@@ -100,7 +100,7 @@ export async function readTrigger({ request, settings }: Call): Promise<TriggerR
 /**
  * Reads the body of `POST /signal`.
  *
- * @throws {ValidationError} It is none.
+ * @throws {ValidationError} It is not valid.
  */
 export async function readSignal({ request, settings }: Call): Promise<Signal> {
   const body = await readJson(request, settings);
@@ -108,7 +108,7 @@ export async function readSignal({ request, settings }: Call): Promise<Signal> {
   return await check(body, signalBody, settings.host);
 }
 
-/** Unknown fields are ignored. A misspelled key would be ignored, too, and make a second run: it is refused. */
+/** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */
 function checkFieldNames(body: Json, known: readonly string[]): void {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return;
   const findSimilar = similarNameFinder(known);
@@ -124,9 +124,9 @@ const MAX_SHOWN_LENGTH = 64;
 
 async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
   const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
-  if (parsed.ok) return parsed.value as T; // it is what the schema answered
+  if (parsed.ok) return parsed.value as T; // the schema's output
   const { issues, issuesLeftOut } = parsed;
-  throw new ValidationError("The body does not have the form that is asked for", { issues, issuesLeftOut });
+  throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
 }
 
 function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
@@ -134,7 +134,7 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
     [name.slice(LABEL.length), value] as const
   );
   checkSize(query.getAll("jobName").length, labels.length);
-  // fromEntries() makes own properties of whatever is named, `__proto__` as well.
+  // fromEntries() makes own properties of all keys, `__proto__` included.
   const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
   const filter = checkRunFilter(withoutUndefined({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
   const isContradiction = labels.some(([key, value]) => byKey![key] !== value);
@@ -157,6 +157,6 @@ function readInteger(query: URLSearchParams, name: string): number | undefined {
 
 function readOptional(query: URLSearchParams, name: string): string | undefined {
   const values = query.getAll(name);
-  if (values.length > 1) throw new ValidationError(`The parameter ${name} can be given once only`);
+  if (values.length > 1) throw new ValidationError(`The parameter ${name} may be given only once`);
   return values[0];
 }

@@ -10,27 +10,27 @@ import {
 } from "../error.ts";
 import { HookError } from "./hook.ts";
 
-/** The path is known, but not with this method. */
+/** The path exists, but not with this method. */
 export class MethodNotAllowedError extends HoldfastError {
-  /** The methods that the path has. */
+  /** The methods of the path. */
   readonly allowed: readonly string[];
 
-  /** Makes a refusal that says which methods there are. */
+  /** Creates a refusal whose message names the allowed methods. */
   constructor(allowed: readonly string[]) {
-    super("method_not_allowed", `This path is asked with ${allowed.join(" or ")}`);
+    super("method_not_allowed", `This path allows only ${allowed.join(" and ")}`);
     this.allowed = allowed;
   }
 }
 
-/** The answer to a request that was not carried out. */
+/** The response to a request that failed. */
 export interface Refusal {
-  /** What the client is told. */
+  /** The response for the client. */
   response: Response;
-  /** What the client is not told; `null` if nothing is hidden. */
+  /** The error that the response hides; `null` if it hides nothing. */
   hidden: { error: unknown } | null;
 }
 
-// Whoever adds a code decides here what clients are told: 500 is for what stays in the process.
+// The status of each code. 500 is for errors that must not reach clients.
 const STATUS: Record<ErrorCode, number> = {
   invalid_request: 400,
   invalid_input: 400,
@@ -59,21 +59,24 @@ const STATUS: Record<ErrorCode, number> = {
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** What every answer says to browsers: no page of another origin may embed it, and it is what it says it is. */
+/** Headers of every response for browsers: no page of another origin may embed it, and its type must not be sniffed. */
 export const PROTECTIVE_HEADERS: Readonly<Record<string, string>> = {
   "cross-origin-resource-policy": "same-origin",
   "x-content-type-options": "nosniff",
 };
 
-/** What every answer in JSON has among its headers. */
+/** The headers of every JSON response. */
 export const JSON_HEADERS: Readonly<Record<string, string>> = { "cache-control": "no-store", ...PROTECTIVE_HEADERS };
 
-/** Answers a client that resumes an event stream which has ended: `EventSource` connects no more (WHATWG HTML, 9.2.3). */
+/**
+ * The response for a client that resumes an event stream that has ended: `EventSource` then stops reconnecting
+ * (WHATWG HTML, 9.2.3).
+ */
 export function noMoreEvents(): Response {
   return new Response(null, { status: 204, headers: JSON_HEADERS });
 }
 
-/** Answers with JSON. */
+/** Creates a JSON response. */
 export function jsonResponse(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
   return Response.json(body, { status, headers: { ...JSON_HEADERS, ...headers } });
 }
@@ -84,8 +87,8 @@ export function noSuchRun(): NotFoundError {
 }
 
 /**
- * Makes the very `Response` that the handler gives for an unknown run, a new one each time. A hook that throws it hides
- * a run from the caller: nobody can tell it from one that does not exist.
+ * Creates the same `Response` as the handler's for an unknown run, a new one each time. A hook that throws it hides a
+ * run: the caller cannot distinguish it from a run that does not exist.
  *
  * @example
  * ```ts
@@ -103,7 +106,7 @@ export function notFound(): Response {
   return refuse(noSuchRun()).response;
 }
 
-/** Makes an answer of whatever was thrown. The one place where a code becomes a status. */
+/** Converts a thrown value to a response. The only place where a code becomes a status. */
 export function refuse(thrown: unknown): Refusal {
   if (isInstance(thrown, Response)) return { response: thrown, hidden: null };
   if (isInstance(thrown, HookError)) return hide(thrown.cause, "internal", "Internal error");
@@ -116,7 +119,7 @@ export function refuse(thrown: unknown): Refusal {
   return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
 }
 
-/** The message for the client. Issues are sent once, as data: here they are only counted. */
+/** The message for the client. The issues are sent as data, so the message only counts them. */
 function textOf(error: HoldfastError): string {
   if (isInstance(error, UnknownJobError)) return `There is no job "${error.jobName}"`;
   if (!(error instanceof ValidationError) || error.issues.length === 0) return error.message;
@@ -126,7 +129,7 @@ function textOf(error: HoldfastError): string {
   return `${summary}: ${count} ${count === 1 ? "issue" : "issues"}${leftOut}`;
 }
 
-/** The texts of other people's errors may tell of paths, statements and secrets. */
+/** Hides the error: the messages of other libraries may contain paths, statements and secrets. */
 function hide(error: unknown, code: ErrorCode, message: string): Refusal {
   return { response: errorResponse(code, message), hidden: { error } };
 }
@@ -144,7 +147,7 @@ function detailsOf(error: HoldfastError): Details {
   return issuesLeftOut === 0 ? { issues } : { issues, issuesLeftOut };
 }
 
-/** A schema that threw has refused an input; only the host can be told why. */
+/** The cause of a refusal by a schema that threw; only the host may see it. */
 function hiddenCauseOf(error: HoldfastError): Refusal["hidden"] {
   const isThrownBySchema = error instanceof ValidationError && error.code === "invalid_input" && "cause" in error;
   return isThrownBySchema ? { error: error.cause } : null;

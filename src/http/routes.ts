@@ -6,10 +6,10 @@ import { streamJson } from "./json_stream.ts";
 import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
 
-/** Answers a request. Its promise is never rejected: whatever goes wrong is an answer, too. */
+/** Handles a request. The promise never rejects: errors become responses. */
 export type Respond = (request: Request) => Promise<Response>;
 
-/** A function for each route: it ignores the path of the request, and otherwise does what the route does. */
+/** A function for each route: it ignores the path of the request, and otherwise behaves like the route. */
 export interface RouteFunctions {
   /** `POST /trigger`: asks for a run. */
   readonly trigger: Respond;
@@ -27,11 +27,11 @@ export interface RouteFunctions {
   readonly wait: Respond;
   /** `POST /signal?runId=&waitId=`: ends a wait. */
   readonly signal: Respond;
-  /** `GET /logs?runId=`: shows what a run has logged. */
+  /** `GET /logs?runId=`: shows the log lines of a run. */
   readonly logs: Respond;
   /** `GET /runs/subscribe`: streams the events of all runs. */
   readonly runsSubscribe: Respond;
-  /** `POST /retrigger?runId=`: makes a new run of one that has ended. */
+  /** `POST /retrigger?runId=`: retriggers a run that has ended. */
   readonly retrigger: Respond;
   /** `POST /retry?runId=`: the same as `retrigger`. */
   readonly retry: Respond;
@@ -41,17 +41,17 @@ export interface RouteFunctions {
   readonly delete: Respond;
 }
 
-/** What is served at a path, for one method. */
+/** One method of a path. */
 export interface Route {
   /** The method. */
   method: "GET" | "POST" | "DELETE";
   /** The path after the prefix. */
   path: string;
-  /** Does what is asked for. */
+  /** Handles the request. */
   answer(call: Call): Promise<Response>;
 }
 
-/** Every route. The paths, the methods and the functions of a handler all follow from this. */
+/** Every route. The paths, the methods and the functions of a handler are derived from this. */
 export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   trigger: { method: "POST", path: "/trigger", answer: trigger },
   subscribe: { method: "GET", path: "/subscribe", answer: subscribe },
@@ -77,8 +77,8 @@ export function routesAt(path: string): Route[] {
 /**
  * Picks the route of a method.
  *
- * @throws {NotFoundError} There are no routes to pick from.
- * @throws {MethodNotAllowedError} There are, but none for the method.
+ * @throws {NotFoundError} There are no candidates.
+ * @throws {MethodNotAllowedError} No candidate has the method.
  */
 export function pickRoute(candidates: readonly Route[], method: string): Route {
   if (candidates.length === 0) throw new NotFoundError("There is no such path");

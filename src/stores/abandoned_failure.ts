@@ -1,6 +1,6 @@
 import type { Failure } from "../failure.ts";
 
-/** What a run fails of that was abandoned so many times in a row. */
+/** The failure of a run that was abandoned too many times in a row. */
 export function abandonedFailure(abandonments: number): Failure {
   const message = `Abandoned ${abandonments} times in a row without recording anything: ` +
     "its worker keeps dying or stalling";

@@ -1,16 +1,16 @@
 import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
 import type { Part } from "../store.ts";
 
-/** A value whose JSON takes more bytes is not read with its record. */
+/** A value with more bytes of JSON is not read with its record. */
 export const LARGE_VALUE_BYTES = 32_768;
 
-/** How much of a value is read at once, about. */
+/** The approximate size of a part of a value, in bytes. */
 export const VALUE_PART_LENGTH = 65_536;
 
-/** What stands for every value that is not read with its record. */
+/** The placeholder for a value that is not read with its record. */
 export const LARGE: LargeText = Object.freeze({ isLarge: true });
 
-/** A record as it is in a part of this length. */
+/** A record with large values replaced, as in a part of this length. */
 export function withoutLarge<Name extends string, T extends { [N in Name]: StoredValue }>(
   record: T,
   names: readonly Name[],
@@ -24,27 +24,27 @@ export function withoutLarge<Name extends string, T extends { [N in Name]: Store
   return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((name) => [name, LARGE])) };
 }
 
-/** Puts a part of a list together: records are added until they have so many characters. */
+/** Builds a part of a list: records are added until they reach a number of characters. */
 export class PartBuilder<T> implements Part<T> {
   readonly items: T[] = [];
   #room: number;
 
-  /** @param maxLength How many characters it has, apart from the last record, which may go beyond. */
+  /** @param maxLength The number of characters; the last record may exceed it. */
   constructor(maxLength: number) {
     this.#room = maxLength;
   }
 
-  /** How many characters are left; 0 or less: nothing more is added. */
+  /** The remaining characters; at 0 or less nothing more is added. */
   get room(): number {
     return this.#room;
   }
 
-  /** Whether it ended before the list. */
+  /** Whether the list may have more records. */
   get hasMore(): boolean {
     return this.#room <= 0;
   }
 
-  /** Makes records of something and adds them, as long as there is room. */
+  /** Converts items to records and adds them until the part is full. */
   add<U>(sources: Iterable<U>, toRecord: (source: U) => T): Part<T> {
     for (const source of sources) {
       if (this.#room <= 0) break;
@@ -55,13 +55,13 @@ export class PartBuilder<T> implements Part<T> {
     return this.toPart();
   }
 
-  /** The part as it is answered. */
+  /** The finished part. */
   toPart(): Part<T> {
     return { items: this.items, hasMore: this.hasMore };
   }
 }
 
-/** About how many characters a record has as JSON. The same for every store, whose parts are the same then. */
+/** The approximate size of a record as JSON, in characters. All stores use it, so that their parts are equal. */
 function lengthOf(value: unknown): number {
   if (typeof value === "string") return value.length;
   if (value === LARGE) return LARGE_VALUE_BYTES;

@@ -75,8 +75,8 @@ forEachStore("waitForRun() that times out says how the run is doing, and that no
 
   assert.deepEqual(withoutWorker, [
     "timeout",
-    'Run "ID" has not completed within 1000 ms: it is pending, and no worker of job "approval" lives. ' +
-    "Call start() on an engine that has this job",
+    'Run "ID" has not completed within 1000 ms: it is pending, and no live worker has job "approval"; ' +
+    "call start() on an engine that has this job",
   ]);
   assert.deepEqual(withWorker, ["timeout", 'Run "ID" has not completed within 1000 ms: it is waiting']);
 });
@@ -114,12 +114,12 @@ forEachStore("what is asked of a run by the id of a wait says whose wait it is",
   await assert.rejects(engine.getSteps(wait!.id), refusal);
 });
 
-forEachStore("an output that cannot be kept as JSON names its job", async (context) => {
+forEachStore("an output that cannot be stored as JSON names its job", async (context) => {
   await using engine = anEngine(context);
   const { id } = await engine.trigger("lossy", 1);
 
   await engine.runUntilIdle();
 
   const { error } = (await engine.getRun(id))!;
-  assert.equal(error, 'The output of job "lossy" cannot be kept as JSON: a Map at $.seen');
+  assert.equal(error, 'The output of job "lossy" cannot be stored as JSON: a Map at $.seen');
 });

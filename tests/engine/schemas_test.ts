@@ -70,7 +70,7 @@ forEachStore("trigger() hints at other values that JSON stores as something else
 
   await assert.rejects(url, /\(a URL is stored as what its toJSON\(\) returns\)$/);
   await assert.rejects(text, (error: Error) => !error.message.includes("stored as"));
-  await assert.rejects(bigint, { message: /cannot be kept as JSON: a bigint at \$\.count$/ });
+  await assert.rejects(bigint, { message: /cannot be stored as JSON: a bigint at \$\.count$/ });
   await assert.rejects(map, SerializationError);
 });
 

@@ -9,16 +9,16 @@ import { aGate, aJob } from "../support/jobs.ts";
 
 /** The store, but a test can hold back the next call of a method, and lets it go when it likes. */
 function holdable(store: Store) {
-  const holds = new Map<string, { when: "before" | "after"; reached: () => void; letGo: Promise<void> }>();
+  const holds = new Map<string, { when: "before" | "after"; reached: () => void; releaseKey: Promise<void> }>();
   /** Holds it before the store carries it out, or after that, before its answer. `lose()` loses the answer. */
   const hold = (method: keyof Store & string, when: "before" | "after" = "after") => {
     const reached = Promise.withResolvers<void>();
-    const letGo = Promise.withResolvers<void>();
-    holds.set(method, { when, reached: reached.resolve, letGo: letGo.promise });
+    const releaseKey = Promise.withResolvers<void>();
+    holds.set(method, { when, reached: reached.resolve, releaseKey: releaseKey.promise });
     return {
       reached: reached.promise,
-      letGo: () => letGo.resolve(),
-      lose: () => letGo.reject(new StoreError("answer lost", { outcomeUnknown: true })),
+      releaseKey: () => releaseKey.resolve(),
+      lose: () => releaseKey.reject(new StoreError("answer lost", { outcomeUnknown: true })),
     };
   };
   const held = new Proxy(store, {
@@ -30,7 +30,7 @@ function holdable(store: Store) {
         holds.delete(key);
         const stop = () => {
           own!.reached();
-          return own!.letGo;
+          return own!.releaseKey;
         };
         if (own?.when === "before") await stop();
         const answer = await method.apply(target, args);
@@ -66,7 +66,7 @@ forEachStore("prepareWait() whose answer comes late still comes in its order", a
   await preparing.reached;
   await host.settle(); // until the step is recorded, too
 
-  preparing.letGo();
+  preparing.releaseKey();
   await idle;
   host.advance(1_000);
   await engine.runUntilIdle();
@@ -105,7 +105,7 @@ forEachStore("a pause that was asked for while the store was asked for another c
 
   asking.resolve();
   await host.settle();
-  look.letGo();
+  look.releaseKey();
   await host.settle();
   gate.open();
   await idle;
@@ -134,7 +134,7 @@ forEachStore("a run does not park on nothing when its last pause ends beside a s
   await look.reached;
 
   await signal(engine, id, "review");
-  look.letGo();
+  look.releaseKey();
   await host.settle();
   rest.resolve();
   await pass(host, 1_000);
@@ -154,7 +154,7 @@ forEachStore("run:waiting is not told after run:cancel", async ({ store, host })
   await parking.reached;
 
   await engine.cancel(id);
-  parking.letGo();
+  parking.releaseKey();
   await idle;
 
   assert.deepEqual(events.map(({ type }) => type), ["run:trigger", "run:leased", "run:start", "run:cancel"]);
@@ -172,7 +172,7 @@ forEachStore("run:waiting is not told after this worker has taken the run up aga
 
   await signal(engine, id, "review");
   await engine.waitForRun(id);
-  parking.letGo();
+  parking.releaseKey();
   await host.settle();
 
   assert.deepEqual(events.map(({ type }) => type), [
@@ -236,7 +236,7 @@ forEachStore("a lost lease counts though the run could have parked, but did not"
   await claimOne(store, "job");
   await pass(host, 5_000);
   const isAbortedEarly = abortSignal.aborted;
-  parking.letGo();
+  parking.releaseKey();
   await idle;
 
   assert.equal(isAbortedEarly, false);
@@ -255,7 +255,7 @@ forEachStore("cancel() while a claim that brings the run is under way begins not
   await claim.reached;
 
   await engine.cancel(id);
-  claim.letGo();
+  claim.releaseKey();
   await pass(host, 100);
 
   assert.equal(executions, 0);
@@ -276,7 +276,7 @@ forEachStore("stop() hands back what a claim brings that is answered too late", 
   const stopping = engine.stop({ timeout: 0 });
   await pass(host, 2_000);
   await stopping;
-  claim.letGo();
+  claim.releaseKey();
   await host.settle();
 
   assert.equal(executions, 0);
@@ -303,7 +303,7 @@ for (let turns = 0; turns < 12; turns++) {
 
       const idle = engine.runUntilIdle();
       await host.settle();
-      saving.letGo();
+      saving.releaseKey();
       await idle;
 
       const isBegun = (await engine.getSteps(id)).length > 0;

@@ -553,11 +553,11 @@ forEachStore("run() fails a run whose output schema throws", async ({ store, hos
   assert.equal((await engine.getRun(id))!.status, "failed");
 });
 
-forEachStore("run() fails a run whose output cannot be kept as JSON", async (context) => {
+forEachStore("run() fails a run whose output cannot be stored as JSON", async (context) => {
   const run = await perform(context, () => ({ when: [new Set()] }));
 
   assert.equal(run.status, "failed");
-  assert.match(run.error!, /The output of job "\w+" cannot be kept as JSON: a Set at \$\.when\[0\]/);
+  assert.match(run.error!, /The output of job "\w+" cannot be stored as JSON: a Set at \$\.when\[0\]/);
 });
 
 forEachStore("step.progress() is told at once and kept with the next write", async ({ store, host }) => {

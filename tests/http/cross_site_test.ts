@@ -38,7 +38,7 @@ for (const [what, [headers, isAllowed]] of Object.entries(CASES)) {
     assert.deepEqual(answers.map(({ status }) => status), Array(3).fill(isAllowed ? 200 : 403));
     if (isAllowed) return;
     for (const { body } of answers) {
-      assert.deepEqual(body, { error: "A page of another origin cannot ask for this", code: "cross_origin" });
+      assert.deepEqual(body, { error: "Requests from pages of another origin are not allowed", code: "cross_origin" });
     }
     assert.equal((await service.engine.getRun(id))!.status, "pending");
     assert.equal((await service.engine.getRuns()).total, 1);

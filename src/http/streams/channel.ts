@@ -14,8 +14,8 @@ interface Group {
 }
 
 /**
- * The streams of one run, or of all lists, that have come up to date: an event is throttled and encoded once, whatever
- * the number of its readers.
+ * The streams of one run, or of all lists, that are up to date: an event is throttled and encoded once for all its
+ * readers.
  */
 export class Channel implements Follower {
   readonly runSeq: number | null;
@@ -32,12 +32,12 @@ export class Channel implements Follower {
     this.#throttle = new ProgressThrottle(throttleMs, host, (event) => this.#broadcast(event));
   }
 
-  /** Fires when it has no streams any more. */
+  /** Fires when its last stream has left. */
   get abortSignal(): AbortSignal {
     return this.#closing.signal;
   }
 
-  /** Adds a stream, which has received everything up to now. */
+  /** Adds a stream that has received everything so far. */
   add(stream: FollowedStream): void {
     const key = JSON.stringify(stream.filter);
     const group = this.#groups.get(key) ?? { filter: stream.filter, streams: new Set() };
@@ -58,9 +58,9 @@ export class Channel implements Follower {
     return false;
   }
 
-  /** Sends an event, or holds it back. */
+  /** Sends an event, or delays it. */
   next(event: RunEvent): void {
-    if (!this.#isOver) this.#throttle.tell(event);
+    if (!this.#isOver) this.#throttle.publish(event);
   }
 
   #broadcast(event: RunEvent): void {
@@ -73,14 +73,17 @@ export class Channel implements Follower {
     }
   }
 
-  /** Sends their places to the streams that have received something. */
+  /** Sends the current cursor to the streams that have received events since the last one. */
   reach(place: Cursor): void {
     const message = placeMessage(place);
     for (const stream of this.#streams()) stream.reach(place, message);
     if (this.#isOver) this.end();
   }
 
-  /** Ends the streams. After the last event of a run their readers may take their time; otherwise nobody waits for them. */
+  /**
+   * Ends the streams. After the last event of a run slow readers still receive it; otherwise the streams are closed
+   * at once.
+   */
   end(): void {
     for (const stream of this.#streams()) {
       if (this.#isOver) stream.endWhenRead();
@@ -89,7 +92,7 @@ export class Channel implements Follower {
     this.#close();
   }
 
-  /** Nobody waits for a reader who is slow: its stream is closed, and the client goes on where it was. */
+  /** Closes the streams of slow readers: their clients resume from their position. */
   ready(): Promise<void> {
     return Promise.resolve();
   }

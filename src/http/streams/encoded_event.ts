@@ -3,10 +3,10 @@ import type { Message } from "./event_stream.ts";
 
 const encoder = new TextEncoder();
 
-/** What is shown of an event. */
+/** The fields of an event that are sent. */
 type ShownEvent = Pick<RunEvent, "type" | "runId" | "sequence">;
 
-/** An event as it is sent, but for its number: it is encoded once, however many streams it goes to. */
+/** An event that is encoded once for all streams, except for its number. */
 export class Encoded {
   /** The number of the event in the journal. */
   readonly sequence: number;
@@ -14,7 +14,7 @@ export class Encoded {
   readonly #subject: string | null;
   #latest: { number: number; message: Message } | null = null;
 
-  /** @param options.isListed Whether it is for lists, which do not show what runs were triggered with. */
+  /** @param options.isListed Whether it is for lists, which do not show the input of runs. */
   constructor(event: RunEvent, { isListed }: { isListed: boolean }) {
     const { sequence, ...shown } = isListed ? withoutInputs(event) : event;
     this.sequence = sequence;
@@ -22,7 +22,7 @@ export class Encoded {
     this.#subject = shown.type === "run:progress" ? shown.runId : null;
   }
 
-  /** The event with a number. */
+  /** The encoded event with a number. */
   numbered(number: number): Message {
     if (this.#latest?.number === number) return this.#latest.message;
     const tail = encoder.encode(`${number}}\n\n`);
@@ -35,7 +35,7 @@ export class Encoded {
   }
 }
 
-/** An event for lists, which do not show what runs were triggered with. */
+/** An event for lists, which do not show the input of runs. */
 function withoutInputs(event: RunEvent): ShownEvent {
   switch (event.type) {
     case "run:trigger": {

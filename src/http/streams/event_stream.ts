@@ -1,24 +1,24 @@
 import { PROTECTIVE_HEADERS } from "../response.ts";
 
-// What waits for a reader who does not read may take so many bytes; then the stream ends, and the client comes back.
+// The maximum number of buffered bytes; beyond it the stream ends, and the client reconnects.
 const MAX_QUEUED_BYTES = 262_144;
-// A reader for whom more waits is slow: what is superseded is left out for it.
+// A reader with more buffered bytes is slow: superseded messages are dropped for it.
 const MANY_QUEUED_BYTES = 16_384;
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
-/** A message on its way to a reader. */
+/** A message for a reader. */
 export interface Message {
-  /** What is sent. */
+  /** The encoded message. */
   bytes: Uint8Array;
-  /** What it supersedes: an earlier message of the same subject need not be sent any more; `null`: nothing. */
+  /** It supersedes earlier unsent messages of the same subject; `null`: none. */
   subject: string | null;
-  /** Whether it is sent however much waits to be read: it takes few bytes, and is superseded by the next one. */
+  /** Whether it is sent regardless of the buffer: it is small, and the next one supersedes it. */
   isTiny?: boolean;
 }
 
 /**
- * A stream of Server-Sent Events to one reader (WHATWG HTML, section 9.2). It never blocks and never grows without
- * bound: of what a slow reader has not received yet, superseded messages go first, and then the whole stream.
+ * A stream of Server-Sent Events to one reader (WHATWG HTML, section 9.2). It never blocks, and its buffer is
+ * bounded: for a slow reader superseded messages are dropped first, and then the stream ends.
  */
 export class EventStream {
   readonly #body: ReadableStream<Uint8Array>;
@@ -27,14 +27,14 @@ export class EventStream {
   readonly #onClose: () => void;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #queuedBytes = 0;
-  /** Whether the reader waits for something. */
+  /** Whether the reader waits for data. */
   #isWanted = false;
   #isEnding = false;
   #isOverdue = false;
   #isClosed = false;
   #drained: PromiseWithResolvers<void> | null = null;
 
-  /** @param onClose Is called once, however the stream ends. */
+  /** @param onClose Called once, when the stream has ended for any reason. */
   constructor(onClose: () => void) {
     this.#onClose = onClose;
     this.#body = new ReadableStream({
@@ -49,20 +49,20 @@ export class EventStream {
     return streamResponse(this.#body);
   }
 
-  /** Sends a message as soon as the reader takes it, together with what follows at once. */
+  /** Sends a message as soon as the reader asks for data, in one chunk with messages that follow at once. */
   send(message: Message): void {
     if (this.#isClosed || this.#isEnding) return;
     if (!this.#isWanted) {
       this.#dropSuperseded(message);
-      // Looked at before this message is added: one that is large alone reaches a reader who reads.
+      // Checked before this message is added: a single large message reaches an active reader.
       if (this.#queuedBytes > MAX_QUEUED_BYTES && !message.isTiny) return this.close();
     } else if (this.#queue.size === 0) queueMicrotask(() => this.#flush());
     this.#enqueue(message);
   }
 
   /**
-   * Shows that the connection lives, unless something waits to be read anyway. After the end of the stream it is a
-   * clock instead: whoever has not read the rest until the second time is not waited for.
+   * Sends a comment to keep the connection alive, unless data is buffered. After the end of the stream it is a
+   * timeout: at the second call the rest is dropped if it is still unread.
    */
   keepAlive(): void {
     if (this.#isOverdue) this.close();
@@ -70,25 +70,25 @@ export class EventStream {
     else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
   }
 
-  /** Whether much waits for the reader. */
+  /** Whether much is buffered for the reader. */
   get isSlow(): boolean {
     return this.#queuedBytes >= MANY_QUEUED_BYTES;
   }
 
-  /** Resolves when the reader is not slow, or has taken everything, or the stream has ended. */
+  /** Resolves when the reader is not slow any more, or the stream has ended. */
   ready(): Promise<void> {
     if (this.#isClosed || !this.isSlow) return Promise.resolve();
     this.#drained ??= Promise.withResolvers();
     return this.#drained.promise;
   }
 
-  /** Ends the stream when everything was read. */
+  /** Ends the stream after everything was read. */
   end(): void {
     this.#isEnding = true;
     if (this.#queue.size === 0) this.close();
   }
 
-  /** Ends the stream now. A reader who waits still receives what was sent. */
+  /** Ends the stream now. A waiting reader still receives what was sent. */
   close(): void {
     if (this.#isClosed) return;
     this.#flush();
@@ -114,12 +114,12 @@ export class EventStream {
     this.#flush();
   }
 
-  /** Gives the reader what was sent, if it waits for something. */
+  /** Passes buffered messages to the reader, if it waits for data. */
   #flush(): void {
     if (this.#isClosed || !this.#isWanted || this.#queue.size === 0) return;
     this.#isWanted = false;
     const bytes = join([...this.#queue], this.#queuedBytes);
-    this.#clear(); // before the reader takes it, and asks for more
+    this.#clear(); // before the reader receives it and asks for more
     this.#controller.enqueue(bytes);
     if (this.#isEnding) this.close();
   }
@@ -156,7 +156,7 @@ function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
   });
 }
 
-// An event and the id after it go to many streams alike.
+// Many streams share the chunk of an event and its id.
 const joinedPairs = new WeakMap<Message, { second: Message; bytes: Uint8Array }>();
 
 function join(messages: readonly Message[], length: number): Uint8Array {

@@ -7,17 +7,17 @@ import { Encoded } from "./encoded_event.ts";
 import { EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
-/** How a stream is sent. */
+/** Options of a stream. */
 export interface FollowedStreamOptions {
   /** Which runs it shows; `null`: one run, whose row number is set as soon as it is known. */
   filter: ListFilter | null;
   /** Whether the client is sent ids of events, from which it can resume. */
   hasIds: boolean;
-  /** Whether the stream counts its events from 1, so that their numbers show nothing of the events of others. */
+  /** Whether the stream counts its events from 1, so that the numbers reveal nothing about events of other runs. */
   isCounted: boolean;
-  /** How long progress is held back, in milliseconds; 0: not at all. */
+  /** The minimum interval between two progress events of a run, in milliseconds; 0: no throttling. */
   throttleMs: number;
-  /** Time. */
+  /** Timers. */
   host: Host;
 }
 
@@ -26,8 +26,8 @@ const ID_SUBJECT = "id";
 const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n\n'), subject: null };
 
 /**
- * One event stream and how far it has come: it follows the journal alone until it is up to date, and then as one of
- * the streams of a {@linkcode Channel}.
+ * One event stream and its position: it follows the journal separately until it is up to date, and then as part of a
+ * {@linkcode Channel}.
  */
 export class FollowedStream implements Follower {
   /** The row number of the run; `null` for lists, and until it is known. */
@@ -38,19 +38,18 @@ export class FollowedStream implements Follower {
   readonly #events: EventStream;
   readonly #ending = new AbortController();
   readonly #closeListeners: (() => void)[] = [];
-  /** Holds progress back until the stream has come up to date; `null` from then on: the channel does it. */
+  /** Throttles progress until the stream is up to date; `null` from then on: the channel does it. */
   #throttle: ProgressThrottle | null;
-  /** The number of the last event in the journal that the stream had when it came up to date. */
+  /** The number of the journal's last event when the stream became up to date. */
   #after = 0;
   /** The number of the last event that was sent. */
   #number = 0;
-  /** The place that was sent to the client, as an id. */
+  /** The cursor that was last sent to the client, as an id. */
   #place: Cursor | null = null;
   #hasNew = false;
   #isOver = false;
   #isClosed = false;
 
-  /** Shows nothing yet. */
   constructor(options: FollowedStreamOptions) {
     this.#options = options;
     this.filter = options.filter;
@@ -63,12 +62,12 @@ export class FollowedStream implements Follower {
     return this.#events.toResponse();
   }
 
-  /** Fires when nothing more is sent; its reader may still read. */
+  /** Fires when nothing more is sent; the reader may still be reading. */
   get abortSignal(): AbortSignal {
     return this.#ending.signal;
   }
 
-  /** Calls back when it is closed. */
+  /** Calls back when the stream is closed. */
   onClose(listener: () => void): void {
     if (this.#isClosed) listener();
     else this.#closeListeners.push(listener);
@@ -79,14 +78,14 @@ export class FollowedStream implements Follower {
     return this.filter !== null && matches(run, this.filter);
   }
 
-  /** Sends the client that events are missing, so that it reads again what it shows. */
+  /** Sends a message that events are missing, so that the client reloads its data. */
   sendGap(): void {
     this.#events.send(GAP);
   }
 
-  /** Sends an event of the journal while it catches up. */
+  /** Sends an event of the journal while the stream catches up. */
   next(event: RunEvent): void {
-    if (!this.#isOver) this.#throttle?.tell(event);
+    if (!this.#isOver) this.#throttle?.publish(event);
   }
 
   #send(event: RunEvent): void {
@@ -94,10 +93,10 @@ export class FollowedStream implements Follower {
     this.send(new Encoded(event, { isListed: this.filter !== null }));
   }
 
-  /** Sends an event, unless the stream has it. */
+  /** Sends an event, unless it was sent already. */
   send(event: Encoded): void {
     if (event.sequence <= this.#after) return;
-    // Progress that was held back has a lower number than what was sent before it.
+    // Delayed progress has a lower number than events that were sent before it.
     const lowest = this.#number + 1;
     this.#number = this.#options.isCounted ? lowest : Math.max(event.sequence, lowest);
     this.#hasNew = true;
@@ -105,13 +104,13 @@ export class FollowedStream implements Follower {
   }
 
   /**
-   * Sends the client its place, if an event was sent since the last one.
+   * Sends the client its cursor, if an event was sent since the last one.
    *
-   * @param message The place as it is sent: it is encoded once for all streams that receive it.
+   * @param message The encoded cursor, shared by all streams that receive it.
    */
   reach(place: Cursor, message: Message = placeMessage(place)): void {
     const isBehind = this.#place !== null && this.#place.position > place.position;
-    // Its channel may be behind where the stream was when it came up to date: a client is never sent back.
+    // Its channel may be behind the stream's position: a client's cursor never goes back.
     if (this.#hasNew && isBehind) this.#sendPlace(this.#place!);
     else if (this.#hasNew) this.#sendPlace(place, message);
     this.#hasNew = false;
@@ -123,20 +122,20 @@ export class FollowedStream implements Follower {
     if (this.#options.hasIds) this.#events.send(message);
   }
 
-  /** Has come up to date: from now on it receives only what is committed after this place. */
+  /** Marks the stream as up to date: from now on it receives only commits after this position. */
   noteUpToDate(place: Cursor): void {
     this.#throttle?.flush();
     this.#throttle = null;
     this.#after = 2 * place.position;
-    // A client that is cut off before the first event goes on from here.
+    // A client that disconnects before the first event resumes from here.
     if (this.#hasNew || place.position !== this.#place?.position) this.#sendPlace(place);
     this.#hasNew = false;
   }
 
   /**
-   * Shows that the connection lives, and how far the client has come even if nothing was for it.
+   * Keeps the connection alive, and sends the client its cursor even without events.
    *
-   * @param publishedPlace Up to where every stream that is up to date has received what is for it.
+   * @param publishedPlace The position up to which all up-to-date streams have received their events.
    */
   keepAlive(publishedPlace: Cursor | null): void {
     this.#events.keepAlive();
@@ -146,23 +145,23 @@ export class FollowedStream implements Follower {
     this.#sendPlace(isFurther ? publishedPlace : this.#place!);
   }
 
-  /** Whether much of what was sent waits for its reader. */
+  /** Whether much is buffered for its reader. */
   get isSlow(): boolean {
     return this.#events.isSlow;
   }
 
-  /** Resolves when little of what was sent waits for its reader. */
+  /** Resolves when little is buffered for its reader. */
   ready(): Promise<void> {
     return this.#events.ready();
   }
 
-  /** Ends the stream when everything was read. */
+  /** Ends the stream after everything was read. */
   endWhenRead(): void {
     this.#noteEnded();
     this.#events.end();
   }
 
-  /** Ends it because no more events can come. */
+  /** Ends the stream because there can be no more events. */
   end(): void {
     this.close();
   }
@@ -184,7 +183,7 @@ export class FollowedStream implements Follower {
   }
 }
 
-/** A client's place as it is sent: a message of its own, which readers skip that look for blocks of "data: ". */
+/** Encodes a client's cursor as a separate message, which readers that look for "data: " blocks skip. */
 export function placeMessage(place: Cursor): Message {
   return { bytes: encoder.encode(`id: ${formatCursor(place)}\n\n`), subject: ID_SUBJECT, isTiny: true };
 }

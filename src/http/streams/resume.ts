@@ -4,17 +4,18 @@ import { type Cursor, parseCursor } from "../../journal.ts";
 import { isTerminal } from "../../run.ts";
 import type { RunState, Store } from "../../store.ts";
 
-/** From where the client of an event stream follows. */
+/** How the client of an event stream resumes. */
 export interface Resume {
-  /** The last id that it has received; `null`: it begins anew. */
+  /** The last id that it has received; `null`: it starts anew. */
   cursor: Cursor | null;
-  /** Whether it is sent ids. */
+  /** Whether the stream sends it ids. */
   hasIds: boolean;
 }
 
 /**
- * From where the client of an event stream follows. It is sent ids if it reads event streams (every `EventSource` says so
- * in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId` of the query.
+ * Reads how the client of an event stream resumes. The stream sends ids if the client reads event streams (every
+ * `EventSource` says so in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId`
+ * of the query.
  */
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
@@ -22,15 +23,15 @@ export function readResume(request: Request, query: URLSearchParams): Resume {
   return { cursor: parseCursor(id), hasIds: readsEvents || id !== null };
 }
 
-/** What is needed to look into the journal. */
+/** The dependencies for reading the journal. */
 export interface ResumeDeps {
-  /** Keeps the journal. */
+  /** The store with the journal. */
   store: Store;
   /** Time. */
   host: Host;
 }
 
-/** Whether somebody who has come to a place has received the last event of a run. */
+/** Whether a client at a cursor has received the last event of a run. */
 export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
   const state = await store.getRunState(runId);
   if (state === null || !isTerminal(state.run.status) || await store.findCursor(cursor) === null) return false;
@@ -40,7 +41,7 @@ export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }
 
 const ENDS: ReadonlySet<Fact[1]> = new Set<Fact[1]>(["completed", "failed", "cancelled"]);
 
-/** Whether a run has reported progress after a place. */
+/** Whether a run has reported progress after a cursor. */
 export function hasProgressAfter(cursor: Cursor, { seq, place }: RunState, deps: ResumeDeps): Promise<boolean> {
   const isProgress = ([run, kind]: Fact) => run === seq && kind === "progressed";
   return someFactAfter(cursor, isProgress, { ...deps, until: place.position });
@@ -56,7 +57,7 @@ async function someFactAfter(
   for (let after = position; after < until;) {
     const page = await store.readJournal(after, PAGE_LENGTH);
     const last = page?.rows.at(-1);
-    // What is missing is for the stream to find.
+    // The stream itself detects missing rows.
     if (page === null || last === undefined) return true;
     if (page.rows.some(({ facts }) => facts.some(predicate))) return true;
     after = last.position;

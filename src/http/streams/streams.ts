@@ -13,15 +13,15 @@ import { hasProgressAfter, hasWholeRun, type Resume, type ResumeDeps } from "./r
 
 const KEEP_ALIVE_MS = 15_000;
 
-/** How streams are set up. */
+/** Settings of the streams. */
 export interface StreamSettings {
   /** How many may be open at once. */
   maxStreams: number;
   /** How many may be open at once for one tenant. */
   maxStreamsPerTenant: number;
-  /** How long one may be open, in milliseconds; `Infinity`: as long as its reader likes. */
+  /** How long one may be open, in milliseconds; `Infinity`: no limit. */
   maxStreamMs: number;
-  /** How long progress is held back, in milliseconds; 0: not at all. */
+  /** The minimum interval between two progress events of a run, in milliseconds; 0: no throttling. */
   throttleMs: number;
   /** Time. */
   host: Host;
@@ -33,13 +33,13 @@ export interface OpenStream<Context = unknown> {
   readonly context: Context;
   /** The run that it shows; `null` if it shows all that match a filter. */
   readonly runId: string | null;
-  /** Which runs it shows: what the client asked for, as far as the hooks allow it; `null` if it shows one run. */
+  /** The filter of its runs: that of the client and the hooks combined; `null` if it shows one run. */
   readonly filter: ListFilter | null;
 }
 
 /** A stream that its client may open. */
 export interface PermittedStream extends OpenStream {
-  /** The tenant; `null` if tenants have no names. */
+  /** The tenant; `null` without the `tenant` hook. */
   readonly tenant: string | null;
 }
 
@@ -47,7 +47,7 @@ type Predicate = (stream: OpenStream) => boolean;
 
 /**
  * All event streams of a handler. Those of one run share a channel, and so do those of lists: an event is throttled and
- * encoded once, whatever the number of its readers.
+ * encoded once for all its readers.
  */
 export class Streams {
   readonly #internals: EngineInternals;
@@ -58,10 +58,12 @@ export class Streams {
   /** The channels by the row number of their run; `null`: that of all lists. */
   readonly #channels = new Map<number | null, Channel>();
   #cancelTimer: (() => void) | null = null;
-  /** The requests for streams that are being authorised, each with the predicates that were to end streams meanwhile. */
+  /**
+   * The requests for streams that are being authorised, each with the predicates that were passed to `closeStreams()`
+   * meanwhile.
+   */
   readonly #authorising = new Set<Predicate[]>();
 
-  /** None is open yet. */
   constructor(internals: EngineInternals, settings: StreamSettings) {
     this.#internals = internals;
     this.#settings = settings;
@@ -69,13 +71,13 @@ export class Streams {
   }
 
   /**
-   * Opens a stream: of the events of one run (first its state, then what happens to it, up to its last event), or of all
-   * runs that match a filter. A client that resumes receives what came after the last id that it has, or learns that
-   * events are missing and begins anew.
+   * Opens a stream: of the events of one run (first its state, then its events, up to the last one), or of all runs
+   * that match a filter. A client that resumes receives the events after its last id, or a message that events are
+   * missing.
    *
-   * @param authorise Asks the hooks. A stream that was to be closed meanwhile ends at once: they may have answered before
-   * whatever was the reason for that.
-   * @returns The stream; 204 if the client has the last event of the run already.
+   * @param authorise Calls the hooks. A stream that `closeStreams()` has chosen meanwhile ends at once: the hooks may
+   * have decided before the right was revoked.
+   * @returns The stream; 204 if the client already has the last event of the run.
    * @throws {HoldfastError} Too many streams are open (`unavailable`, or `too_many_streams` of one tenant).
    */
   async open(resume: Resume, authorise: () => Promise<PermittedStream>): Promise<Response> {
@@ -96,7 +98,7 @@ export class Streams {
     }
   }
 
-  /** Brings a stream up to date; from then on it is one of those of its channel. */
+  /** Brings a stream up to date; then adds it to its channel. */
   #follow(stream: FollowedStream, runId: string | null, { cursor }: Resume): void {
     const begin = () => runId === null ? this.#beginList(stream, cursor) : this.#beginRun(stream, runId, cursor);
     this.#internals.reader.catchUp(stream, begin, (place) => {
@@ -125,7 +127,7 @@ export class Streams {
     stream.runSeq = state.seq;
     const known = cursor === null ? null : await store.findCursor(cursor);
     if (known !== null) {
-      // Progress that was held back when the client left may be older than its place.
+      // Progress that was delayed when the client left may be older than its cursor.
       const latest = stateEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
       if (latest !== undefined && !await hasProgressAfter(known, state, deps)) stream.next(latest);
       return known;
@@ -146,7 +148,7 @@ export class Streams {
       detach();
       if (this.#channels.get(runSeq) === channel) this.#channels.delete(runSeq);
     });
-    // Streams that join later may not have come as far as this one: each leaves out what it has already.
+    // Streams of a channel can have different positions: each skips what it has sent already.
     const { reader } = this.#internals;
     const detach = reader.attach(channel, reader.readPlace ?? place);
     this.#channels.set(runSeq, channel);
@@ -154,17 +156,17 @@ export class Streams {
   }
 
   /**
-   * Ends the streams that a predicate chooses, and those that it chooses of the ones that are being authorised. If it
-   * throws, none is ended.
+   * Ends the streams that a predicate chooses, including those that are still being authorised. If it throws, none is
+   * ended.
    *
    * @returns How many were ended.
-   * @throws {TypeError} The predicate returned something else than a boolean.
+   * @throws {TypeError} The predicate returned something other than a boolean.
    */
   close(predicate: Predicate): number {
     const checked: Predicate = (shown) => {
       const isChosen: unknown = predicate(shown);
       if (typeof isChosen === "boolean") return isChosen;
-      throw new TypeError("closeStreams(): the predicate must return true or false, at once");
+      throw new TypeError("closeStreams(): the predicate must return true or false, synchronously");
     };
     const chosen = [...this.#open].filter(([, shown]) => checked(shown));
     for (const closing of this.#authorising) closing.push(checked);
@@ -172,7 +174,7 @@ export class Streams {
     return chosen.length;
   }
 
-  /** The engine stops: nobody waits for a reader, not even for one who still reads the end of a run. */
+  /** Closes all streams when the engine stops, without waiting for readers. */
   #closeAll(): void {
     for (const stream of [...this.#open.keys()]) stream.close();
   }
@@ -181,7 +183,7 @@ export class Streams {
     this.#checkRoom(tenant);
     const { maxStreamMs, throttleMs, host } = this.#settings;
     const stream = new FollowedStream({ filter: shown.filter, hasIds, isCounted: tenant !== null, throttleMs, host });
-    // Closed, not ended: what a slow reader has not read yet is not for it any more.
+    // Closed, not ended: unread events are dropped.
     const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, () => stream.close());
     this.#open.set(stream, Object.freeze(shown));
     if (tenant !== null) this.#count(tenant, 1);

@@ -4,10 +4,10 @@ import { wakesAt } from "./pauses.ts";
 import { earliest, type KeptRun, toClaim, toIdentity } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
-// How many leases, keys and sleepers one claim works off at most, each: so that it is short however many are due.
+// The most leases, keys and sleeping runs (each) that one claim processes, so that a claim is always short.
 const MAX_TIMERS = 40;
 
-/** What a worker said of itself in its last claim. */
+/** The entry of a worker, from its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {
   /** When that was. */
   seenAt: number;
@@ -25,7 +25,7 @@ export function claimRuns(
     const claims = runs.open
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
       .map((run) => toClaim(run, now));
-    // Whether there is more is for the next call to see: this one is a repetition and does nothing.
+    // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
   workers.set(workerId, { claimId, jobNames: [...jobNames], leaseMs, seenAt: now });
@@ -62,7 +62,7 @@ function doWhatTimeBrought(
   const sleepers = runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now);
 
   for (const run of expired.slice(0, MAX_TIMERS)) runs.abandon(run, now);
-  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.letGo(key);
+  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.releaseKey(key);
   for (const run of sleepers.slice(0, MAX_TIMERS)) runs.wake(run, now);
   const failed = expired.slice(0, MAX_TIMERS)
     .filter((run) => run.abandonments >= maxAbandonments)
@@ -76,9 +76,9 @@ function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult
   return { run: toIdentity(run), error: failure.message };
 }
 
-/** The jobs that live workers know: those that claimed within the length of their leases. */
+/** The jobs of live workers: those that claimed within the length of their leases. */
 export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
-  // A worker that was seen in the future tells of a clock that jumped back: nothing is known of it.
+  // A worker last seen in the future shows that the clock was set back: it does not count as alive.
   const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
   return new Set(live.flatMap(({ jobNames }) => jobNames));
 }
@@ -90,13 +90,13 @@ function takeDueRuns(
   now: number,
 ): { claims: Claim[]; hasMoreRuns: boolean } {
   const jobNames = new Set(request.jobNames);
-  const spokenFor = new Set<string>(); // keys of which some live worker can take an older run
+  const spokenFor = new Set<string>(); // keys with an older run that a live worker can claim
   const claims: Claim[] = [];
   for (const run of runs.open) {
     if (run.status !== "pending" && !run.parking?.isWoken) continue;
     const key = run.concurrencyKey;
     if (key !== null) {
-      // Only its holder can go on while a key is held: after a retry delay it passes older runs.
+      // While a key is held, only its holder can continue: after a retry delay it precedes older runs.
       const holder = runs.keys.get(key);
       if (holder !== undefined && holder.runId !== run.id) continue;
       if (spokenFor.has(key)) continue;

@@ -1,35 +1,35 @@
 import type { Fact } from "../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../journal.ts";
 
-// How many characters of facts are kept.
+// The default size of the journal, in characters of facts.
 const MAX_LENGTH = 4_194_304;
 
 interface KeptRow extends JournalRow {
-  /** How many characters its facts take as JSON. */
+  /** The size of its facts as JSON, in characters. */
   length: number;
 }
 
-/** The journal of a memory store: what each call made true, in the order of the calls. */
+/** The journal of a memory store: the facts of each call, in the order of the calls. */
 export class MemoryJournal {
   #rows: KeptRow[] = [];
   #length = 0;
-  /** How many of the oldest rows are gone from `#rows` in all but memory: they are cut off now and then. */
+  /** The number of removed rows at the start of `#rows`: the array is trimmed only at intervals. */
   #trimmed = 0;
   #isWhole = true;
   #open: Fact[] = [];
   readonly #maxLength: number;
 
-  /** @param maxLength How many characters of facts are kept. Default 4 MiB. */
+  /** @param maxLength The maximum size of the journal, in characters of facts. Default 4 MiB. */
   constructor(maxLength = MAX_LENGTH) {
     this.#maxLength = maxLength;
   }
 
-  /** Notes a fact of the call that is being carried out. */
+  /** Adds a fact of the current call. */
   note(...facts: readonly Fact[]): void {
     this.#open.push(...facts);
   }
 
-  /** Keeps what was noted. */
+  /** Appends the facts of the current call as a row. */
   commit(now: number): void {
     if (this.#open.length === 0) return;
     const facts = this.#open;
@@ -40,12 +40,12 @@ export class MemoryJournal {
     this.#trim();
   }
 
-  /** Forgets what was noted: the call has failed. */
+  /** Discards the facts of the current call: it has failed. */
   rollBack(): void {
     this.#open = [];
   }
 
-  /** Where it ends. */
+  /** The end of the journal. */
   get end(): Cursor {
     return toCursor(this.#rows.at(-1));
   }
@@ -72,18 +72,18 @@ export class MemoryJournal {
     if (position === 0) return at === 0 ? { position, at } : null;
     const row = this.#rows[this.#firstAfter(position - 1)];
     const isPlace = row !== undefined && row.position === position && row.at === at;
-    // What comes right before the oldest row has no row any more that could prove the place.
+    // The row of the position right before the oldest row is gone: nothing can prove that cursor.
     return isPlace ? { position, at } : null;
   }
 
-  /** Whether everything after a position is still there. */
+  /** Whether all rows after a position still exist. */
   #reaches(position: number): boolean {
     if (position > this.end.position) return false;
     const oldest = this.#rows[this.#trimmed];
     return this.#isWhole || (oldest !== undefined && position >= oldest.position - oldest.facts.length);
   }
 
-  /** The place in `#rows` of the first row after a position. */
+  /** The index in `#rows` of the first row after a position. */
   #firstAfter(position: number): number {
     let [low, high] = [this.#trimmed, this.#rows.length];
     while (low < high) {
@@ -94,7 +94,7 @@ export class MemoryJournal {
     return low;
   }
 
-  /** Cuts the oldest rows off. Never the newest: its number would come back. */
+  /** Removes the oldest rows, but never the newest: its number would be reused. */
   #trim(): void {
     while (this.#length > this.#maxLength && this.#trimmed < this.#rows.length - 1) {
       this.#length -= this.#rows[this.#trimmed]!.length;

@@ -73,8 +73,8 @@ import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts
 /**
  * Keeps runs in memory, for tests and for work that may be lost with the process.
  *
- * It is the reference for other stores. What is due is worked out anew by each claim, from all runs that have not
- * ended, so a claim takes time in proportion to them.
+ * It is the reference for other stores. Each claim computes what is due from all runs that have not ended, so its
+ * time is proportional to their number.
  */
 export class MemoryStore implements Store {
   readonly #host: Host;
@@ -83,8 +83,8 @@ export class MemoryStore implements Store {
   readonly #workers = new Map<string, KnownWorker>();
 
   /**
-   * Makes an empty store; `host` tells it the time, and `journalLength` how many characters of what has happened are kept
-   * for event streams that resume (default 4 MiB).
+   * Creates an empty store. `host` is its clock; `journalLength` is the size of the journal for event streams that
+   * resume, in characters (default 4 MiB).
    */
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     this.#host = options.host ?? systemHost;
@@ -106,12 +106,12 @@ export class MemoryStore implements Store {
     return this.close();
   }
 
-  /** Adds runs, or finds the ones that they stand for: all of them or none. */
+  /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#perform((now) => {
       for (const { id, retriggerOf } of runs) {
         if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
-        // When the call is repeated, the old run may be gone.
+        // When the call is repeated, the old run may have been deleted.
         if (retriggerOf === null || this.#runs.has(retriggerOf.runId) || this.#runs.has(id)) continue;
         throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
       }
@@ -149,7 +149,7 @@ export class MemoryStore implements Store {
     return this.#perform((now) => claimRuns(this.#runs, this.#workers, request, now));
   }
 
-  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
+  /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
     return this.#perform((now) =>
       renewals.map(({ lease, reports }) => {
@@ -163,18 +163,18 @@ export class MemoryStore implements Store {
     );
   }
 
-  /** Lets go of a lease before its end. */
+  /** Releases a lease before its end. */
   release(lease: Lease, reports: readonly Report[]): Promise<void> {
     return this.#perform((now) => {
       const run = this.#runs.findUnder(lease);
       if (run !== undefined) {
         this.#runs.noteReports(run, reports);
         this.#runs.interrupt(run, now);
-      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.letGo(lease.concurrencyKey!);
+      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.releaseKey(lease.concurrencyKey!);
     });
   }
 
-  /** All current leases, and the keys that cancelled runs still hold. */
+  /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]> {
     return this.#perform(() => {
       const leases: SeenLease[] = [];
@@ -196,25 +196,27 @@ export class MemoryStore implements Store {
     return this.#perform(() => leases.filter((lease) => this.#runs.findUnder(lease) === undefined));
   }
 
-  /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
+  /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#perform((now) => {
       for (const lease of leases) {
         const run = this.#runs.findUnder(lease);
         if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
-        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) this.#runs.letGo(lease.concurrencyKey!);
+        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) {
+          this.#runs.releaseKey(lease.concurrencyKey!);
+        }
       }
     });
   }
 
-  /** Forgets what a worker had said of itself when it claimed: it will not claim again. */
+  /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#perform(() => {
       if (this.#workers.delete(workerId)) this.#runs.countChange();
     });
   }
 
-  /** Whether a worker that knows a job lives. */
+  /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
     return this.#perform((now) => findLiveJobNames(this.#workers, now).has(jobName));
   }
@@ -235,7 +237,7 @@ export class MemoryStore implements Store {
     return this.#perform((now) => {
       const { park, retryAt } = request;
       if (park && request.pauses.length === 0 && retryAt === null) {
-        throw new TypeError(`Cannot park run "${lease.runId}": there is nothing that it would wait for`);
+        throw new TypeError(`Cannot park run "${lease.runId}": it has nothing to wait for`);
       }
       const repeated = this.#findParked(lease, request);
       if (repeated !== null) return toPauseResult(true, repeated, now);
@@ -255,7 +257,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Answers the pauses of a call that has parked the run before, or `null`. */
+  /** The pauses of an earlier call with the same request that has parked the run, or `null`. */
   #findParked(lease: Lease, request: PauseRequest): KeptPause[] | null {
     const run = this.#runs.get(lease.runId);
     if (!request.park || run?.status !== "waiting" || run.generation !== lease.generation) return null;
@@ -273,7 +275,7 @@ export class MemoryStore implements Store {
   finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
     return this.#perform((now) => {
       const ended = this.#runs.get(lease.runId);
-      // Nobody but this very call can have ended the run so under this lease.
+      // Only this same call can have ended the run with this status under this lease.
       if (ended?.status === ending.status && ended.generation === lease.generation) return;
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, reports);
@@ -288,13 +290,13 @@ export class MemoryStore implements Store {
       if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
       const { run, wait } = found;
       if (isEndedBy(wait, signal)) {
-        // The receipt as it was first given: nobody had taken the run up again by then.
+        // The receipt of the first acceptance: the run had not resumed by then.
         const receipt = { ...toWait(run.id, wait), firstResumedAt: null };
         return { wait: receipt, disposition: "duplicate", run: toIdentity(run) };
       }
       checkPending(wait);
       const payload = JSON.stringify(signal.payload);
-      // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
+      // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
       if (commitDeadlines(run, now)) this.#runs.touch(run, now);
       checkPending(wait);
       resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
@@ -327,7 +329,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Deletes the oldest of the runs that ended at least so long ago, `limit` of them at most. */
+  /** Deletes the oldest of the runs that ended long enough ago, at most `limit` of them. */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
     return this.#perform((now) =>
       this.#runs.all
@@ -353,7 +355,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** A run and its place in the journal, read at one moment; `null` if there is none. */
+  /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
@@ -387,7 +389,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** The kept log lines of a run, in the order in which they came. */
+  /** The stored log lines of a run, in the order in which they were added. */
   async getLogs(runId: string): Promise<LogEntry[]> {
     return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
   }
@@ -408,7 +410,7 @@ export class MemoryStore implements Store {
     return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
   }
 
-  /** Reads runs without parsing their values, until they have so many characters. */
+  /** Reads runs without parsing their values, up to a number of characters. */
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
     return this.#perform(() => {
       const part = new PartBuilder<RunText | null>(maxLength);
@@ -420,7 +422,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
@@ -433,7 +435,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
@@ -446,7 +448,7 @@ export class MemoryStore implements Store {
     });
   }
 
-  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
@@ -479,7 +481,7 @@ export class MemoryStore implements Store {
     return result?.status === "completed" ? result.output : null;
   }
 
-  /** Keeps log lines. Those of a run that is gone are dropped. */
+  /** Stores log lines. Lines of a deleted run are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
     return this.#perform(() => {
       for (const entry of entries) {
@@ -494,12 +496,12 @@ export class MemoryStore implements Store {
     return this.#perform(() => this.#runs.journal.read(after, maxLength));
   }
 
-  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
     return this.#perform(() => this.#runs.journal.find(cursor));
   }
 
-  /** Who runs are, by their row numbers. */
+  /** The identities of runs, by their row numbers. */
   getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
     return this.#perform(() =>
       runs.map((seq) => {
@@ -509,7 +511,7 @@ export class MemoryStore implements Store {
     );
   }
 
-  /** Reads values that facts leave out, until they have so many characters. */
+  /** Reads values that facts leave out, up to a number of characters. */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
     return this.#perform(() => {
       const part = new PartBuilder<FactValue | null>(maxLength);
@@ -533,12 +535,12 @@ export class MemoryStore implements Store {
     return { json: null, error: failure === null ? null : failureText(failure), failedStepName };
   }
 
-  /** A number that changes whenever something was committed. */
+  /** A version that changes with every commit. */
   getVersion(): Promise<number> {
     return this.#perform(() => this.#runs.version);
   }
 
-  /** Does the work of a call at once and whole. What it throws rejects the promise. */
+  /** Performs a call synchronously and atomically. What it throws rejects the promise. */
   #perform<T>(work: (now: number) => T): Promise<T> {
     return new Promise((resolve) => {
       const now = this.#host.now();
@@ -558,13 +560,13 @@ function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: numbe
   return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
 }
 
-/** Whether there is the first half of a character, of which the second one follows. */
+/** Whether there is the first half of a surrogate pair at an index. */
 function isFirstHalf(text: string, at: number): boolean {
   const code = text.charCodeAt(at);
   return code >= 0xD800 && code <= 0xDBFF;
 }
 
-/** Those behind the last one that is reached already; all if there is none. */
+/** The items after a given one; all if there is none. */
 function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
   return items.slice(items.findLastIndex(isReached) + 1);
 }

@@ -9,7 +9,7 @@ export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | u
   return run.pauses.find((pause) => pause.kind === kind && pause.name === name);
 }
 
-/** Gives a run one more pause, and its deadline an instant that never moves. */
+/** Adds a pause to a run, with a fixed instant as its deadline. */
 export function preparePause(run: KeptRun, request: NewPause, now: number): KeptPause {
   const { deadline, prepared, ...identity } = request;
   const pause: KeptPause = {
@@ -25,7 +25,7 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
   return pause;
 }
 
-/** Commits the timeouts of a run's pauses whose deadline has passed. Answers whether there were any. */
+/** Commits the timeouts of a run's pauses whose deadline has passed. Returns whether there were any. */
 export function commitDeadlines(run: KeptRun, now: number): boolean {
   const passed = run.pauses
     .filter(({ state, deadlineAt }) => state.status === "pending" && deadlineAt !== null && deadlineAt <= now)
@@ -47,13 +47,13 @@ export function resolvePause(
   if (run.parking?.awaited.includes(pause)) run.parking.isWoken = true;
 }
 
-/** When time makes a waiting run due; `null` for a run that does not wait for time, or is due already. */
+/** When a waiting run becomes due without a signal; `null` if it has no deadline, or is due already. */
 export function wakesAt({ parking }: KeptRun): number | null {
   if (parking === null || parking.isWoken) return null;
   return earliest([parking.retryAt, ...parking.awaited.map(({ deadlineAt }) => deadlineAt)]);
 }
 
-/** Notes that a worker takes a run up, on the pauses that it had waited on and that are over. */
+/** Records on the ended pauses that a run had waited on that it resumes. */
 export function noteResumption(run: KeptRun, now: number): void {
   for (const pause of run.parking?.awaited ?? []) {
     if (pause.state.status === "resolved") pause.firstResumedAt ??= now;
@@ -68,7 +68,7 @@ export function closePauses(run: KeptRun, status: "cancelled" | "closed", now: n
   }
 }
 
-/** Whether a wait was ended by this very signal. */
+/** Whether this signal ended a wait. */
 export function isEndedBy({ state }: KeptPause, signal: Signal): boolean {
   return state.status === "resolved" && state.resolution.outcome === "signal" &&
     state.resolution.signalId === signal.signalId &&

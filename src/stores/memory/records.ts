@@ -8,7 +8,7 @@ import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
 import { isoTime } from "../../time.ts";
 import { parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
-/** A run as a memory store keeps it, with all that belongs to it. It never leaves the store: copies do. */
+/** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   /** The run of which it is a retry. */
   retriggerOf: string | null;
@@ -16,47 +16,47 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   retriggeredAs: string | null;
   /** The first run of its chain of retries from the failure. */
   originId: string;
-  /** How it stands; `leased` is never used, since a claimed run is entered at once. */
+  /** Its status; `leased` is never used, since a claimed run is `running` at once. */
   status: RunStatus;
   /** What its function returned. */
   output: JsonText | null;
-  /** What it failed of. */
+  /** Why it failed. */
   failure: Failure | null;
   /** The step that made it fail. */
   failedStepName: string | null;
-  /** The latest progress that was kept. */
+  /** The latest stored progress. */
   progress: JsonText | null;
   /** The lease, with the number of the last report under it; set exactly while the run is running. */
   lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number } | null;
-  /** How often the run was taken or taken away. */
+  /** The number of the newest lease. */
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */
   parking: Parking | null;
-  /** Its place in the order of the triggers. */
+  /** Its position in the order of the triggers. */
   seq: number;
   /** When it was triggered. */
   createdAt: number;
   /** When it last changed. */
   updatedAt: number;
-  /** When its function was first entered. */
+  /** When its function was first called. */
   startedAt: number | null;
   /** When it ended. */
   completedAt: number | null;
-  /** How often an execution was cut short. */
+  /** How often an execution was interrupted. */
   interruptions: number;
-  /** How often its lease was taken away since something was last recorded. */
+  /** How often its lease was revoked since the last record. */
   abandonments: number;
   /** The request that cancelled it. */
   cancelledBy: string | null;
-  /** The place of what was recorded last. */
+  /** The position of the last record. */
   lastRecordedNo: number;
   /** The recorded steps, by name. */
   steps: Map<string, KeptStep>;
   /** The waits and sleeps, in the order in which they were prepared. */
   pauses: KeptPause[];
-  /** The log lines by id, in the order in which they came. */
+  /** The log lines by id, in the order in which they were added. */
   logs: Map<string, NewLogEntry>;
-  /** How many lines there were, with those that were dropped. */
+  /** The number of lines, including dropped ones. */
   lineCount: number;
 }
 
@@ -66,9 +66,9 @@ export interface Parking {
   awaited: KeptPause[];
   /** When its earliest retry is due. */
   retryAt: number | null;
-  /** Whether it is due again. It stays so, whatever the clock does. */
+  /** Whether it is due again. It stays due even if the clock is set back. */
   isWoken: boolean;
-  /** When it fell asleep. */
+  /** When it parked. */
   since: number;
 }
 
@@ -89,9 +89,9 @@ export interface KeptStep extends Omit<StepRecord, "result"> {
 export interface KeptPause extends Omit<PauseRecord, "resolution"> {
   /** When the run first paused on it. */
   suspendedAt: number | null;
-  /** When a worker first took the run up again after it was resolved. */
+  /** When the run first resumed after it was resolved. */
   firstResumedAt: number | null;
-  /** How it stands, and since when and by what it is over. */
+  /** Its status, and when and by what it was resolved. */
   state:
     | { status: "pending" | "cancelled" | "closed" }
     | { status: "resolved"; resolvedAt: number; resolution: NonNullable<PauseRecord["resolution"]> };
@@ -129,23 +129,23 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
   };
 }
 
-/** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
+/** Increments the record counter of a run: a replay delivers results in this order. */
 export function nextRecordedNo(run: KeptRun): number {
   run.lastRecordedNo += 1;
   return run.lastRecordedNo;
 }
 
-/** The first of several instants, where `null` stands for never. */
+/** The first of several instants, where `null` means never. */
 export function earliest(instants: readonly (number | null)[]): number | null {
   return instants.reduce((first, at) => first === null || (at !== null && at < first) ? at : first, null);
 }
 
-/** A run for the outside. */
+/** A copy of a run for callers. */
 export function toRun(run: KeptRun): Run {
   return parseRun(toRunText(run));
 }
 
-/** A run for the outside, its values as they are kept. */
+/** A copy of a run for callers, with its values as stored JSON. */
 export function toRunText(run: KeptRun): RunText {
   return {
     ...toIdentity(run),
@@ -170,7 +170,7 @@ export function toRunText(run: KeptRun): RunText {
   };
 }
 
-/** A run and its place in the journal. */
+/** A run and its position in the journal. */
 export function toRunState(run: KeptRun, place: Cursor): RunState {
   return {
     run: toRun(run),
@@ -191,7 +191,7 @@ function toAwaitedPauses(run: KeptRun): AwaitedPause[] {
     .map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) }));
 }
 
-/** A pause as it is shown to those who watch the run. */
+/** A pause in the form for `run:wait` events. */
 export function toAwaitedPause({ kind, id, name, deadlineAt }: KeptPause): AwaitedPause<number> {
   return { waitId: kind === "wait" ? id : null, name, deadlineAt };
 }
@@ -203,12 +203,12 @@ export function retriesOf({ steps }: KeptRun): AwaitedPause<number>[] {
   );
 }
 
-/** Who a run is. */
+/** The identity of a run. */
 export function toIdentity(run: KeptRun): RunIdentity {
   return { id: run.id, jobName: run.jobName, labels: Object.freeze({ ...run.labels }) };
 }
 
-/** A running run with all that a replay needs. */
+/** A claimed run with its history for the replay. */
 export function toClaim(run: KeptRun, now: number): Claim {
   return {
     run: toIdentity(run),
@@ -236,7 +236,7 @@ export function byIndex(steps: ReadonlyMap<string, KeptStep>): KeptStep[] {
   return [...steps.values()].sort((left, right) => left.index - right.index);
 }
 
-/** A recorded step for the outside, its output as it is kept. */
+/** A copy of a recorded step for callers, with its output as stored JSON. */
 export function toStep(runId: string, step: KeptStep): StepText {
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
@@ -262,12 +262,12 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
   return { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, resolution };
 }
 
-/** A wait for the outside. */
+/** A copy of a wait for callers. */
 export function toWait(runId: string, pause: KeptPause): Wait {
   return parseWait(toWaitText(runId, pause));
 }
 
-/** A wait for the outside, its values as they are kept. */
+/** A copy of a wait for callers, with its values as stored JSON. */
 export function toWaitText(runId: string, pause: KeptPause): WaitText {
   const resolved = pause.state.status === "resolved" ? pause.state : null;
   const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
@@ -288,7 +288,10 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
   };
 }
 
-/** Keeps a log line, unless it is there already. Of those that are dropped the last one stays, for the line that says so. */
+/**
+ * Stores a log line, unless it is stored already. The last dropped line stays, for the line that reports the number
+ * of dropped ones.
+ */
 export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   if (run.logs.has(line.id)) return false;
   run.logs.set(line.id, { ...fitLine(line) });
@@ -297,7 +300,10 @@ export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   return true;
 }
 
-/** The log lines of a run for the outside, in the order in which they came, their data as it is kept. */
+/**
+ * Copies of the log lines of a run for callers, in the order in which they were added, with their data as stored
+ * JSON.
+ */
 export function toLogText({ lineCount }: KeptRun, { writtenAt, ...kept }: NewLogEntry, isFirst: boolean): LogText {
   const line = { ...kept, timestamp: isoTime(writtenAt) };
   return isFirst && lineCount > MAX_LOG_LINES ? droppedLines(line, lineCount - MAX_LOG_LINES) : line;

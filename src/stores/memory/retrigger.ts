@@ -1,6 +1,6 @@
 import type { KeptPause, KeptRun } from "./records.ts";
 
-/** Gives a retry from the failure what the old run has recorded, in the order in which that was recorded. */
+/** Copies the records of the old run to a retry from the failure, in their order. */
 export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): void {
   run.originId = old.originId;
   run.lastRecordedNo = old.lastRecordedNo;
@@ -12,7 +12,10 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
   }
 }
 
-/** A wait that timed out as the last thing that was recorded is what the old run failed of: it is asked for again. */
+/**
+ * Whether a resolved pause is copied: a timeout that is the last record made the old run fail, so that wait is
+ * prepared again.
+ */
 function isToBeCopied({ kind, state }: KeptPause, lastRecordedNo: number): boolean {
   if (state.status !== "resolved") return false;
   const { outcome, recordedNo } = state.resolution;

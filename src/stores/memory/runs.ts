@@ -10,17 +10,17 @@ import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
 import { copyHistory } from "./retrigger.ts";
 
-/** Who holds a concurrency key. */
+/** The holder of a concurrency key. */
 export interface KeyHolder {
   /** The run. */
   runId: string;
-  /** The lease under which it took the key. */
+  /** The generation of the lease under which it took the key. */
   generation: number;
-  /** Set once the run was cancelled under its lease: until then its worker may still be inside. */
+  /** Set when the run was cancelled under its lease: until then its worker may still execute it. */
   keptUntil: number | null;
 }
 
-/** The runs of a memory store and their concurrency keys: what can happen to a run, each thing in one place. */
+/** The runs of a memory store and their concurrency keys: one method for each state change of a run. */
 export class MemoryRuns {
   // Maps keep the order in which entries were added: that of the triggers.
   readonly #all = new Map<string, KeptRun>();
@@ -30,12 +30,12 @@ export class MemoryRuns {
   readonly #keys = new Map<string, KeyHolder>();
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
-  /** What happens to them. */
+  /** The journal of their facts. */
   readonly journal: MemoryJournal;
   #version = 0;
   #lastSeq = 0;
 
-  /** @param journalLength How many characters of facts the journal keeps. */
+  /** @param journalLength The maximum size of the journal, in characters of facts. */
   constructor(journalLength?: number) {
     this.journal = new MemoryJournal(journalLength);
   }
@@ -50,7 +50,7 @@ export class MemoryRuns {
     return [...this.#open.values()];
   }
 
-  /** Who holds which concurrency key. */
+  /** The holders of the concurrency keys. */
   get keys(): ReadonlyMap<string, Readonly<KeyHolder>> {
     return this.#keys;
   }
@@ -147,17 +147,17 @@ export class MemoryRuns {
     this.touch(run, now);
   }
 
-  /** Takes a run from its worker: it can be claimed again. */
+  /** Takes a run from its worker, so that it can be claimed again. */
   interrupt(run: KeptRun, now: number): void {
     run.status = "pending";
     run.lease = null;
     run.generation += 1;
     run.interruptions += 1;
-    this.#letGoUnlessKept(run);
+    this.#releaseKeyUnlessKept(run);
     this.touch(run, now);
   }
 
-  /** Takes a run from a worker that has not been heard of. */
+  /** Takes a run from a worker whose lease has expired. */
   abandon(run: KeptRun, now: number): void {
     this.interrupt(run, now);
     run.abandonments += 1;
@@ -172,10 +172,10 @@ export class MemoryRuns {
     for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
       this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
     }
-    if (retryAt === null) this.#letGoUnlessKept(run);
+    if (retryAt === null) this.#releaseKeyUnlessKept(run);
   }
 
-  /** Makes a waiting run due whose time has come, by a deadline or by its retry. */
+  /** Makes a waiting run due whose deadline has passed or whose retry is due. */
   wake(run: KeptRun, now: number): void {
     commitDeadlines(run, now);
     if (run.parking !== null) run.parking.isWoken = true;
@@ -195,11 +195,11 @@ export class MemoryRuns {
     run.completedAt = now;
     this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);
-    this.#letGoUnlessKept(run);
+    this.#releaseKeyUnlessKept(run);
     this.touch(run, now);
   }
 
-  /** Deletes a run. A key that it was cancelled with stays held. */
+  /** Deletes a run. A key that it still holds after its cancel stays held. */
   remove(run: KeptRun, now: number): RunIdentity {
     for (const [id, deletedAt] of this.#deletedAt) {
       if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later ones are younger
@@ -220,12 +220,12 @@ export class MemoryRuns {
   }
 
   /** Frees a concurrency key. */
-  letGo(key: string): void {
+  releaseKey(key: string): void {
     this.#keys.delete(key);
     this.countChange();
   }
 
-  /** Keeps the progress of reports, and answers those that are new under the lease of a run. */
+  /** Stores the progress of reports, and returns those that are new under the lease of a run. */
   takeReports(run: KeptRun, reports: readonly Report[]): Report[] {
     const { lease } = run;
     if (lease === null || reports.length === 0) return [];
@@ -236,7 +236,7 @@ export class MemoryRuns {
     return added;
   }
 
-  /** The same, and notes them. */
+  /** The same, and adds their facts to the journal. */
   noteReports(run: KeptRun, reports: readonly Report[]): void {
     this.journal.note(...this.takeReports(run, reports).map((report) => toFact(run.seq, report)));
   }
@@ -252,7 +252,7 @@ export class MemoryRuns {
     this.#version += 1;
   }
 
-  /** A worker may be inside a run that is cancelled: its key is no other's until that worker must have noticed. */
+  /** A worker may still execute a cancelled run: the key stays held until that worker must have noticed the cancel. */
   #keepKey(run: KeptRun, now: number): void {
     const holder = this.#holderOf(run);
     if (holder !== undefined && run.lease !== null && run.lease.expiresAt > now) {
@@ -260,8 +260,8 @@ export class MemoryRuns {
     }
   }
 
-  #letGoUnlessKept(run: KeptRun): void {
-    if (this.#holderOf(run)?.keptUntil === null) this.letGo(run.concurrencyKey!);
+  #releaseKeyUnlessKept(run: KeptRun): void {
+    if (this.#holderOf(run)?.keptUntil === null) this.releaseKey(run.concurrencyKey!);
   }
 
   #holderOf({ id, concurrencyKey }: KeptRun): KeyHolder | undefined {

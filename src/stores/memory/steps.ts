@@ -59,7 +59,7 @@ export function cancelSteps(
     }
     if (earlier !== undefined) continue;
     const result = { status: "cancelled", failure: null } as const;
-    // No place among what was recorded: nothing is replayed in a run that was cancelled.
+    // No record position: a cancelled run is never replayed.
     run.steps.set(name, {
       name,
       index,

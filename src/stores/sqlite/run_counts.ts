@@ -1,10 +1,10 @@
 import type { RunStatus } from "../../run.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
 
-// How many runs of each job stand in each way is kept in a table, so that no list has to count them. What one
-// transaction changes is summed up and written once, right before the commit.
+// A table keeps the number of runs of each job in each status, so that no list has to count them. The changes of a
+// transaction are summed up and written once, right before the commit.
 
-/** Notes that a run of a job goes from one status to another; `null`: it is new, or gone. */
+/** Counts a run's change from one status to another; `null`: it is new, or deleted. */
 export function moveRun(db: SqliteDatabase, job: string, from: RunStatus | null, to: RunStatus | null): void {
   if (from !== null) add(db, job, from, -1);
   if (to !== null) add(db, job, to, 1);

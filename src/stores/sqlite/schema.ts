@@ -11,9 +11,9 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `no` counts the log lines of a run, from 1.
 //
 // Runs, steps and facts share one sequence of numbers, in the order of the commits: see sqlite_journal.ts. A row of the
-// journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that the
-// journal ever had, up to and with this row. `told` says whether the row of a step serves as its fact: that the step began
-// and ended (1), that it ended (2), or not (0): then there is one in the journal.
+// journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that
+// the journal ever had, up to and with this row. `told` says whether the row of a step serves as its fact: that the
+// step began and ended (1), that it ended (2), or not (0): then there is one in the journal.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY,

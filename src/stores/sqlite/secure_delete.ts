@@ -2,17 +2,17 @@ import type { Host } from "../../host.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { JournalEraser } from "./journal/journal_eraser.ts";
 
-// What was deleted is to be gone after a second.
+// Deleted data is overwritten within a second.
 const WIPE_AFTER_MS = 800;
 const RETRY_MS = 100;
-// How long the journal is gone through without a break, and how long that is.
+// How long the journal is scanned without a break, and the length of a break.
 const MAX_WORK_MS = 5;
 const BREAK_MS = 1;
 
 /**
- * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log, which
- * keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the journal
- * forgets its facts of the deleted runs.
+ * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log,
+ * which keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the
+ * journal forgets its facts of the deleted runs.
  *
  * Copies can remain in unused bytes of pages: when SQLite moves cells between pages it does not always clear the place
  * from which they came. `VACUUM` would remove them, but it blocks all others for long and needs `--allow-all` in Deno.
@@ -23,25 +23,24 @@ export class SecureDelete {
   readonly #eraser: JournalEraser;
   #cancelTimer: (() => void) | null = null;
 
-  /** Takes care of one connection. */
   constructor(database: SqliteDatabase, host: Host) {
     this.#database = database;
     this.#host = host;
     this.#eraser = new JournalEraser(database);
   }
 
-  /** Begins. What a process that died has deleted may still be in the log. */
+  /** Starts. The log may still contain data that a dead process has deleted. */
   start(): void {
     this.#database.get("PRAGMA secure_delete = ON");
     this.noteDeletion();
   }
 
-  /** Wipes soon: something was deleted, or may have been. */
+  /** Schedules a wipe: something was deleted, or may have been. */
   noteDeletion(): void {
     if (this.#cancelTimer === null) this.#wipeAfter(WIPE_AFTER_MS);
   }
 
-  /** Wipes a last time, if nobody else is in the way. */
+  /** Wipes a last time, unless another process prevents it. */
   close(): void {
     this.#cancelTimer?.();
     this.#wipe(() => true);

@@ -31,8 +31,8 @@ export interface SqliteDriverStatement {
 }
 
 /**
- * A database connection: keeps its statements compiled (four times as fast as compiling each time) and tells
- * what its errors mean.
+ * A database connection: keeps its statements compiled (four times as fast as compiling each time) and translates its
+ * errors.
  */
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
@@ -106,12 +106,12 @@ export class SqliteDatabase {
     return columns;
   }
 
-  /** Reads with several statements what is so at one moment, whatever is committed meanwhile by other processes. */
+  /** Reads one consistent state with several statements, regardless of commits of other processes. */
   snapshot<T>(read: () => T): T {
     try {
       this.exec("BEGIN");
     } catch {
-      // Whoever has lent the connection has a transaction open on it, or reads: that is such a moment.
+      // The owner of the connection has a transaction open on it: it reads one consistent state.
       return read();
     }
     try {
@@ -129,7 +129,7 @@ export class SqliteDatabase {
     try {
       this.exec("ROLLBACK");
     } catch {
-      // SQLite has rolled back by itself, as it does when the disk is full.
+      // SQLite has rolled back already, as it does when the disk is full.
     }
   }
 
@@ -159,14 +159,14 @@ const CANNOT_OPEN = 14;
 const NOT_A_DATABASE = 26;
 const ENVIRONMENT = new Set([BUSY, LOCKED, READ_ONLY, IO_ERROR, FULL, CANNOT_OPEN]);
 
-/** Whether somebody else holds the lock, so that the same call may succeed in a moment. */
+/** Whether another connection holds the lock, so that a retry may succeed. */
 export function isBusy(error: unknown): boolean {
   const code = resultCode(error);
   return code === BUSY || code === LOCKED;
 }
 
 /**
- * Says what a driver's error means for the caller: the store is unavailable, or something is badly wrong.
+ * Converts a driver's error to a `StoreError`.
  *
  * @param options.refusal What could not be done.
  */
@@ -183,7 +183,7 @@ export function storeError(
   });
 }
 
-/** What SQLite says, and what to do where that helps. */
+/** SQLite's message, with advice where there is some. */
 function reasonOf(error: unknown, code: number | null): string {
   const message = error instanceof Error ? error.message : String(error);
   const advice = code === null ? undefined : ADVICE.get(code);

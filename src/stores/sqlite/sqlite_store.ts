@@ -51,7 +51,7 @@ import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
 
-/** How a {@linkcode SqliteStore} keeps its data. */
+/** Options of a {@linkcode SqliteStore}. */
 export interface SqliteStoreOptions {
   /**
    * `full` (default): what was acknowledged survives a power cut. `normal`: a power cut can lose the last moments,
@@ -60,21 +60,22 @@ export interface SqliteStoreOptions {
   synchronous?: "full" | "normal";
   /**
    * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
-   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes to
-   * the file; what was deleted without it stays until its space is used again.
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
+   * to the file; what was deleted without it stays until its space is used again.
    *
-   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that the
-   * run was deleted.
+   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that
+   * the run was deleted.
    *
    * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
-   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at random).
+   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at
+   * random).
    */
   secureDelete?: boolean;
-  /** Time, timers, chance and ids. Default: the real ones. */
+  /** Time, timers, randomness and ids. Default: those of the system. */
   host?: Host;
 }
 
-/** What a {@linkcode SqliteStore} needs of the connection that it is given. */
+/** The connection of a {@linkcode SqliteStore}. */
 interface Connection {
   /** The open connection. */
   driver: SqliteDriver;
@@ -114,8 +115,8 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Opens a file, or makes it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file, and
-   * those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
+   * Opens a file, or creates it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file,
+   * and those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
    *
    * @param path The path of the file, a `file:` URL, or `":memory:"`.
    * @throws {StoreError} The file cannot be opened or made, or is not a database.
@@ -186,7 +187,7 @@ export class SqliteStore implements Store {
     }, refusal);
   }
 
-  /** Makes or updates the tables; harmless in several processes at once. */
+  /** Creates or updates the tables; safe in several processes at once. */
   migrate(): Promise<void> {
     return this.#write(() => {
       migrateTables(this.#db);
@@ -195,7 +196,7 @@ export class SqliteStore implements Store {
     });
   }
 
-  /** Carries out what it was asked, and closes the file if the store has opened it. Safe to call twice. */
+  /** Completes pending calls, and closes the file if the store has opened it. Safe to call twice. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -211,8 +212,8 @@ export class SqliteStore implements Store {
 
   /**
    * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
-   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large file is
-   * better copied by a process of its own.
+   * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large
+   * file is better copied by a process of its own.
    *
    * @throws {StoreError} The file exists, or cannot be written.
    */
@@ -222,7 +223,7 @@ export class SqliteStore implements Store {
     await backUp(this.#db.driver, path);
   }
 
-  /** Adds runs, or finds the ones that they stand for: all of them or none. */
+  /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
   }
@@ -235,26 +236,27 @@ export class SqliteStore implements Store {
     );
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
-    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled meanwhile.
+    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
+    // meanwhile.
     const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
     for (const lease of rows.map(toLease)) {
-      // Whoever claims hears nothing of a run that is left out, and could not let go of its key.
+      // The caller does not learn of a run that is left out, and could not release its key.
       if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease, []);
     }
     return { ...result, claims };
   }
 
-  /** Extends leases to `leaseMs` from now, never shortening one, and keeps the reports that come along. */
+  /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
     return this.#write((now) => renewLeases(this.#db, renewals, leaseMs, now), { urgent: true });
   }
 
-  /** Lets go of a lease before its end. */
+  /** Releases a lease before its end. */
   release(lease: Lease, reports: readonly Report[]): Promise<void> {
     return this.#write((now) => releaseLease(this.#db, lease, reports, now));
   }
 
-  /** All current leases, and the keys that cancelled runs still hold. */
+  /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]> {
     return this.#read(() => readLeases(this.#db));
   }
@@ -264,17 +266,17 @@ export class SqliteStore implements Store {
     return this.#read(() => findLostLeases(this.#db, leases));
   }
 
-  /** Takes leases away whatever the clock says, unless they were renewed since they were seen. */
+  /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#write((now) => revokeLeases(this.#db, leases, now));
   }
 
-  /** Forgets what a worker had said of itself. */
+  /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
 
-  /** Whether a worker that knows a job lives. */
+  /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
     return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
   }
@@ -284,7 +286,7 @@ export class SqliteStore implements Store {
     return this.#write((now) => recordStep(this.#db, lease, step, reports, now));
   }
 
-  /** Prepares pauses and, if it is asked for, parks the run. */
+  /** Prepares pauses and, if requested, parks the run. */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
     if (request.park && request.pauses.length === 0 && request.retryAt === null) {
       return Promise.reject(new TypeError("A run cannot wait for nothing"));
@@ -315,7 +317,7 @@ export class SqliteStore implements Store {
     return this.#delete((now) => deleteRun(this.#db, runId, now));
   }
 
-  /** Deletes the oldest of the runs that ended at least so long ago. */
+  /** Deletes the oldest of the runs that ended long enough ago. */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
     return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
   }
@@ -328,7 +330,7 @@ export class SqliteStore implements Store {
     });
   }
 
-  /** A run and its place in the journal, read at one moment; `null` if there is none. */
+  /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#read(() => this.#db.snapshot(() => readRunState(this.#db, runId)));
   }
@@ -358,7 +360,7 @@ export class SqliteStore implements Store {
     });
   }
 
-  /** The kept log lines of a run, in the order in which they came. */
+  /** The stored log lines of a run, in the order in which they were added. */
   async getLogs(runId: string): Promise<LogEntry[]> {
     return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
   }
@@ -368,22 +370,22 @@ export class SqliteStore implements Store {
     return this.#readInSlices(() => findRuns(this.#db, query));
   }
 
-  /** Reads runs without parsing their values, until they have so many characters. */
+  /** Reads runs without parsing their values, up to a number of characters. */
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
     return this.#read(() => this.#db.snapshot(() => readRuns(this.#db, runIds, maxLength)));
   }
 
-  /** Reads the recorded steps of a run in the order of their index, until they have so many characters. */
+  /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
     return this.#read(() => this.#db.snapshot(() => readSteps(this.#db, runId, after, maxLength)));
   }
 
-  /** Reads the waits of a run in the order in which they were prepared, until they have so many characters. */
+  /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
     return this.#read(() => this.#db.snapshot(() => readWaits(this.#db, runId, after, maxLength)));
   }
 
-  /** Reads the kept log lines of a run in the order in which they came, until they have so many characters. */
+  /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
     return this.#read(() => this.#db.snapshot(() => readLogs(this.#db, runId, after, maxLength)));
   }
@@ -393,7 +395,7 @@ export class SqliteStore implements Store {
     return this.#read(() => readValue(this.#db, place, from));
   }
 
-  /** Keeps log lines. Those of a run that is gone are dropped. */
+  /** Stores log lines. Lines of a deleted run are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
     return this.#write(() => appendLines(this.#db, entries));
   }
@@ -403,22 +405,22 @@ export class SqliteStore implements Store {
     return this.#read(() => readJournal(this.#db, after, maxLength));
   }
 
-  /** The end of the journal (`null`), or a cursor if it is a place in the journal after which nothing is missing. */
+  /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
     return this.#read(() => this.#db.snapshot(() => findCursor(this.#db, cursor)));
   }
 
-  /** Who runs are, by their row numbers. */
+  /** The identities of runs, by their row numbers. */
   getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
     return this.#read(() => readIdentities(this.#db, runs));
   }
 
-  /** Reads values that facts leave out, until they have so many characters. */
+  /** Reads values that facts leave out, up to a number of characters. */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
     return this.#read(() => this.#db.snapshot(() => readFactValues(this.#db, values, maxLength)));
   }
 
-  /** A number that changes whenever something was committed through another connection, by any process. */
+  /** A version that changes whenever another connection of any process has committed. */
   getVersion(): Promise<number> {
     return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version));
   }
@@ -454,7 +456,9 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Reads what takes long, with breaks in which the event loop goes on: between two of them, what is so at one moment. */
+  /**
+   * Runs a long read in slices, with breaks for the event loop; each slice reads one consistent state.
+   */
   async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
     let slices = begin();
     while (true) {
@@ -462,7 +466,7 @@ export class SqliteStore implements Store {
         try {
           return this.#db.snapshot(() => slices.next());
         } catch (error) {
-          slices = begin(); // one that has thrown has ended: what is tried again begins anew
+          slices = begin(); // a generator that threw has ended: a retry starts a new one
           throw error;
         }
       });

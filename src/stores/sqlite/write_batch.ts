@@ -6,7 +6,7 @@ import { writeJournal } from "./journal/journal.ts";
 
 // How long a batch may work before it commits, so that the event loop stays free.
 const MAX_WORK_MS = 5;
-// How long a write waits for another process to let go of the lock.
+// How long a write waits for another process to release the lock.
 const MAX_BUSY_MS = 10_000;
 const MAX_BUSY_PAUSE_MS = 20;
 
@@ -18,10 +18,10 @@ interface Write {
 
 /**
  * Group commit: writes that are ready at the same moment share one transaction, since a commit costs as much as
- * dozens of rows. Each caller hears of its own result, after the commit.
+ * dozens of rows. Each caller receives its own result, after the commit.
  *
  * A write is synchronous and may refuse by throwing a {@linkcode HoldfastError}, before it has changed anything:
- * so a refusal touches nobody else. Any other error rolls the batch back, and each write is tried again alone.
+ * so a refusal does not affect other writes. Any other error rolls the batch back, and each write is tried again alone.
  */
 export class WriteBatch {
   readonly #database: SqliteDatabase;
@@ -33,7 +33,7 @@ export class WriteBatch {
   #flush: Promise<void> | null = null;
   #closed = false;
 
-  /** Makes a queue of writes to one connection. */
+  /** Creates a queue of writes to one connection. */
   constructor(database: SqliteDatabase, host: Host) {
     this.#database = database;
     this.#host = host;
@@ -49,7 +49,7 @@ export class WriteBatch {
     });
   }
 
-  /** Takes nothing more, and resolves when everything taken has been carried out. */
+  /** Accepts no more writes, and resolves when all accepted writes are done. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#flush;
@@ -77,7 +77,7 @@ export class WriteBatch {
     this.#flush = null;
   }
 
-  /** Commits as many writes as fit in a batch. Answers `false` if the lock could not be had. */
+  /** Commits as many writes as fit in a batch. Returns `false` if the lock is not available. */
   #commitBatch(): boolean {
     try {
       // Not a deferred transaction: its first write would fail at once if another process has written meanwhile.
@@ -110,7 +110,7 @@ export class WriteBatch {
     return true;
   }
 
-  /** Does the work of a write and keeps the answer until the commit. A refusal is an answer. */
+  /** Performs a write and holds its result until the commit. A refusal is a result. */
   #perform(write: Write): () => void {
     const { facts } = this.#database;
     const before = facts.length;

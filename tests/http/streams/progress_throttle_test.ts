@@ -28,7 +28,7 @@ function aThrottle(restMs = 100) {
 Deno.test("ProgressThrottle tells the first progress at once, then the latest after its time", () => {
   const { host, told, throttle } = aThrottle();
 
-  for (const n of [1, 2, 3]) throttle.tell(aProgress(n));
+  for (const n of [1, 2, 3]) throttle.publish(aProgress(n));
   const atOnce = [...told];
   host.advance(99);
   const before = [...told];
@@ -39,10 +39,10 @@ Deno.test("ProgressThrottle tells the first progress at once, then the latest af
 
 Deno.test("ProgressThrottle rests again after what it had held back", () => {
   const { host, told, throttle } = aThrottle();
-  for (const n of [1, 2]) throttle.tell(aProgress(n));
+  for (const n of [1, 2]) throttle.publish(aProgress(n));
   host.advance(100);
 
-  throttle.tell(aProgress(3));
+  throttle.publish(aProgress(3));
   const resting = [...told];
   host.advance(100);
 
@@ -51,20 +51,20 @@ Deno.test("ProgressThrottle rests again after what it had held back", () => {
 
 Deno.test("ProgressThrottle tells progress at once when nothing came for a while", () => {
   const { host, told, throttle } = aThrottle();
-  throttle.tell(aProgress(1));
+  throttle.publish(aProgress(1));
   host.advance(100);
 
-  throttle.tell(aProgress(2));
+  throttle.publish(aProgress(2));
 
   assert.deepEqual(told, [1, 2]);
 });
 
 Deno.test("ProgressThrottle tells what it holds right before the run's next run: event, and then rests no more", () => {
   const { host, told, throttle } = aThrottle();
-  for (const n of [1, 2, 3]) throttle.tell(aProgress(n));
+  for (const n of [1, 2, 3]) throttle.publish(aProgress(n));
 
-  throttle.tell(anEvent({ type: "run:complete", output: null, duration: 0 }));
-  throttle.tell(aProgress(4));
+  throttle.publish(anEvent({ type: "run:complete", output: null, duration: 0 }));
+  throttle.publish(aProgress(4));
   host.advance(1_000);
 
   assert.deepEqual(told, [1, 3, "run:complete", 4]);
@@ -72,11 +72,11 @@ Deno.test("ProgressThrottle tells what it holds right before the run's next run:
 
 Deno.test("ProgressThrottle tells steps and logs at once, and what it holds later", () => {
   const { host, told, throttle } = aThrottle();
-  for (const n of [1, 2]) throttle.tell(aProgress(n));
+  for (const n of [1, 2]) throttle.publish(aProgress(n));
 
-  throttle.tell(anEvent({ type: "step:start", ...STEP, attempt: 1 }));
-  throttle.tell(anEvent({ type: "log:write", stepName: null, level: "info", message: "hello", data: null }));
-  throttle.tell(anEvent({ type: "step:complete", ...STEP, output: null, duration: 0 }));
+  throttle.publish(anEvent({ type: "step:start", ...STEP, attempt: 1 }));
+  throttle.publish(anEvent({ type: "log:write", stepName: null, level: "info", message: "hello", data: null }));
+  throttle.publish(anEvent({ type: "step:complete", ...STEP, output: null, duration: 0 }));
   host.advance(100);
 
   assert.deepEqual(told, [1, "step:start", "log:write", "step:complete", 2]);
@@ -84,13 +84,13 @@ Deno.test("ProgressThrottle tells steps and logs at once, and what it holds late
 
 Deno.test("ProgressThrottle holds back each run by itself", () => {
   const { host, told, throttle } = aThrottle();
-  throttle.tell(aProgress(1, "run-a"));
-  throttle.tell(aProgress(2, "run-a"));
+  throttle.publish(aProgress(1, "run-a"));
+  throttle.publish(aProgress(2, "run-a"));
   host.advance(50);
 
-  throttle.tell(aProgress(11, "run-b"));
-  throttle.tell(aProgress(12, "run-b"));
-  throttle.tell(anEvent({ type: "run:cancel" }, "run-c"));
+  throttle.publish(aProgress(11, "run-b"));
+  throttle.publish(aProgress(12, "run-b"));
+  throttle.publish(anEvent({ type: "run:cancel" }, "run-c"));
   host.advance(50);
   const after100 = [...told];
   host.advance(50);
@@ -101,14 +101,14 @@ Deno.test("ProgressThrottle holds back each run by itself", () => {
 Deno.test("ProgressThrottle of 0 ms holds nothing back", () => {
   const { told, throttle } = aThrottle(0);
 
-  for (const n of [1, 2, 3]) throttle.tell(aProgress(n));
+  for (const n of [1, 2, 3]) throttle.publish(aProgress(n));
 
   assert.deepEqual(told, [1, 2, 3]);
 });
 
 Deno.test("ProgressThrottle tells nothing once it was stopped", () => {
   const { host, told, throttle } = aThrottle();
-  for (const runId of ["run-a", "run-b"]) for (const n of [1, 2]) throttle.tell(aProgress(n, runId));
+  for (const runId of ["run-a", "run-b"]) for (const n of [1, 2]) throttle.publish(aProgress(n, runId));
 
   throttle.stop();
   host.advance(1_000);

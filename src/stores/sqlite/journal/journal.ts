@@ -1,17 +1,17 @@
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-// How many bytes of facts are kept, and for how long.
+// The maximum size of the journal in bytes of facts, and the maximum age of a row.
 const MAX_BYTES = 33_554_432;
 const MAX_AGE_MS = 3_600_000;
-// The writer looks for what is too much each time when it has written so many bytes more.
+// The writer trims the journal each time it has written this many more bytes.
 const TRIM_EACH_BYTES = 16_384;
-// How many rows are removed at once at most: many more than are added meanwhile.
+// The most rows that are removed at once: many more than are added meanwhile.
 const MAX_TRIMMED = 2_000;
 
-// Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the fact
-// that it was triggered, and the row of most steps as the fact that the step has ended: nothing is written twice. Within a
-// commit the facts in the journal come last. A number is never used again: deleting a run notes a fact, with a higher
-// number, and the newest row of the journal is never removed.
+// Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the
+// fact that it was triggered, and the row of most steps as the fact that the step has ended: nothing is written
+// twice. Within a commit the facts in the journal come last. A number is never used again: deleting a run notes a
+// fact, with a higher number, and the newest row of the journal is never removed.
 
 /** Whether the row of a step serves as its fact: the column `told`. */
 export const Told = {
@@ -39,7 +39,10 @@ const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 
 /** The next number, as a statement that adds a row can draw it itself: sooner than a statement of its own reads it. */
 export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
 
-/** Draws a number, unless it is the first one of the transaction, which may be its only one: that is {@linkcode NEXT_NUMBER}. */
+/**
+ * Draws a number, unless it is the first one of the transaction, which may be its only one: that is
+ * {@linkcode NEXT_NUMBER}.
+ */
 export function drawUnlessFirst(db: SqliteDatabase): number | null {
   return db.facts.isFirstDraw() ? null : drawNumber(db);
 }
@@ -48,7 +51,7 @@ function readLastNumber(db: SqliteDatabase): number {
   return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);
 }
 
-/** Writes what was noted in the open transaction, as one row of the journal. */
+/** Writes the facts of the open transaction as one row of the journal. */
 export function writeJournal(db: SqliteDatabase, clock: () => number): void {
   if (db.facts.length > 0) appendRow(db, clock());
   db.facts.clear();
@@ -73,7 +76,7 @@ function appendRow(db: SqliteDatabase, now: number): void {
 }
 
 // Only the oldest rows are removed, so that no reader meets a gap that it does not notice; and never the newest one, or
-// its number would come back.
+// its number would be reused.
 
 /**
  * Removes rows that are followed by all the facts that are kept.
@@ -91,8 +94,8 @@ export function trimBySize(db: SqliteDatabase, maxSize: number): void {
 }
 
 /**
- * Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. The newest of these
- * stays: whoever has read up to it has missed nothing.
+ * Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. The newest of
+ * these stays: a reader that has read up to it has missed nothing.
  */
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;

@@ -4,17 +4,19 @@ import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 // How many rows are read at once.
 const SLICE = 200;
 
-/** Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their numbers. */
+/**
+ * Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their
+ * numbers.
+ */
 export class JournalEraser {
   readonly #db: SqliteDatabase;
-  /** Up to where the journal was searched for runs that were deleted. */
+  /** The position up to which the journal was searched for deleted runs. */
   #searched = 0;
-  /** Those that it is about to erase. */
+  /** The deleted runs whose facts it erases. */
   #runs: ReadonlySet<number> = new Set();
-  /** Up to where their facts are erased. */
+  /** The position up to which their facts are erased. */
   #erased = 0;
 
-  /** Erases what any process has deleted. */
   constructor(db: SqliteDatabase) {
     this.#db = db;
   }
@@ -22,8 +24,8 @@ export class JournalEraser {
   /**
    * Erases the facts of all runs that were deleted.
    *
-   * @param hasTime Whether to go on with the next slice.
-   * @returns Whether all is erased; if not, the next call goes on.
+   * @param hasTime Whether to continue with the next slice.
+   * @returns Whether all is erased; if not, the next call continues.
    */
   erase(hasTime: () => boolean): boolean {
     if (!this.#hasJournal()) return true;

@@ -3,7 +3,7 @@ import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { Told } from "./journal.ts";
 
-// How many rows a page has at most.
+// The maximum number of rows of a page.
 const MAX_ROWS = 500;
 // About how many characters the fact of a run's or a step's row has, without the name of the step.
 const TRIGGER_LENGTH = 20;
@@ -15,7 +15,7 @@ const STEP_LENGTH = 60;
  */
 export function readJournal(db: SqliteDatabase, after: number, maxLength: number): JournalPage | null {
   const end = readEnd(db);
-  // That is so most of the time, and one statement is one moment.
+  // The common case; a single statement reads one consistent state.
   return after === end.position ? { rows: [], end } : db.snapshot(() => readPage(db, after, maxLength));
 }
 
@@ -27,7 +27,7 @@ function readPage(db: SqliteDatabase, after: number, maxLength: number): Journal
   return { rows: rows.sort((one, other) => one.position - other.position), end };
 }
 
-/** Where the journal ends. */
+/** The end of the journal. */
 export function readEnd(db: SqliteDatabase): Cursor {
   const rows = db.all(
     `SELECT max(position) AS position, at FROM holdfast_journal
@@ -39,7 +39,7 @@ export function readEnd(db: SqliteDatabase): Cursor {
     .reduce((last, cursor) => cursor.position > last.position ? cursor : last, { position: 0, at: 0 });
 }
 
-/** Whether something was removed that came after a position. */
+/** Whether rows after a position were removed. */
 function isTrimmed(db: SqliteDatabase, after: number): boolean {
   // `size` counts all facts that there ever were: that of the first row is its own.
   const row = db.get(
@@ -94,7 +94,7 @@ function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[
   return rows.map((row) => ({ ...toCursor(row), facts: [toStepFact(row)] }));
 }
 
-/** The fact that the row of a step is. */
+/** The fact that the row of a step serves as. */
 function toStepFact(row: SqliteRow): Fact {
   const [run, name, index, attempts] = [
     Number(row.run_seq),

@@ -1,8 +1,8 @@
 import type { Fact } from "../../../fact.ts";
 
 /**
- * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so that a
- * call that is repeated or refused notes nothing, and all of them are written right before the commit.
+ * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so
+ * that a call that is repeated or refused notes nothing, and all of them are written right before the commit.
  */
 export class NotedFacts {
   #facts: Fact[] = [];
@@ -10,12 +10,12 @@ export class NotedFacts {
   #lastNumber: number | null = null;
   #hasBegun = false;
 
-  /** Those that were noted, in their order. */
+  /** The facts, in order. */
   get all(): readonly Fact[] {
     return this.#facts;
   }
 
-  /** How many there are. */
+  /** The number of facts. */
   get length(): number {
     return this.#facts.length;
   }
@@ -25,7 +25,7 @@ export class NotedFacts {
     return this.#runs.has(run);
   }
 
-  /** Notes facts that the open transaction makes true. */
+  /** Adds facts of the open transaction. */
   note(...facts: readonly Fact[]): void {
     for (const fact of facts) {
       this.#facts.push(fact);
@@ -58,7 +58,7 @@ export class NotedFacts {
     this.#runs = new Set(this.#facts.map(([run]) => run));
   }
 
-  /** Forgets everything: the transaction ends. */
+  /** Clears the facts and the numbers: the transaction ends. */
   clear(): void {
     this.#facts = [];
     this.#runs.clear();

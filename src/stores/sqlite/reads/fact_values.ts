@@ -5,7 +5,7 @@ import { PartBuilder } from "../../part_builder.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { toRunIdentity } from "../rows.ts";
 
-/** Who runs are, by their row numbers. See `Store.getRunIdentities()`. */
+/** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
 export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
   const rows = db.all(
     "SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?))",
@@ -15,7 +15,10 @@ export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (Ru
   return runs.map((run) => identities.get(run) ?? null);
 }
 
-/** Reads values that facts leave out, one by one, so that none is read that is not answered. See `Store.readFactValues()`. */
+/**
+ * Reads values that facts leave out, one by one, so that only returned values are read. See
+ * `Store.readFactValues()`.
+ */
 export function readFactValues(
   db: SqliteDatabase,
   values: readonly FactValueRef[],

@@ -7,13 +7,13 @@ import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../
 import type { SqliteDatabase, SqliteRow, SqliteValue } from "../sqlite_database.ts";
 import { toLogText, toRunText, toStepText, toWaitText } from "../rows.ts";
 
-// How many rows are looked at or read at once.
+// How many rows are examined or read at once.
 const SLICE = 256;
 // What a row takes besides its values, about, in bytes.
 const ROW_BYTES = 256;
 const ALL = -1;
 
-/** Reads runs until they have so many characters. See `Store.readRuns()`. */
+/** Reads runs up to a number of characters. See `Store.readRuns()`. */
 export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLength: number): (RunText | null)[] {
   const part = new PartBuilder<RunText | null>(maxLength);
   while (!part.hasMore && part.items.length < runIds.length) {
@@ -45,7 +45,7 @@ function byId(rows: readonly SqliteRow[]): Map<string, SqliteRow> {
   return new Map(rows.map((row) => [row.id as string, row]));
 }
 
-/** Reads steps of a run until they have so many characters. See `Store.readSteps()`. */
+/** Reads steps of a run up to a number of characters. See `Store.readSteps()`. */
 export function readSteps(
   db: SqliteDatabase,
   runId: string,
@@ -60,7 +60,7 @@ export function readSteps(
   );
 }
 
-/** Reads waits of a run until they have so many characters. See `Store.readWaits()`. */
+/** Reads waits of a run up to a number of characters. See `Store.readWaits()`. */
 export function readWaits(
   db: SqliteDatabase,
   runId: string,
@@ -75,7 +75,7 @@ export function readWaits(
   );
 }
 
-/** Reads log lines of a run until they have so many characters. See `Store.readLogs()`. */
+/** Reads log lines of a run up to a number of characters. See `Store.readLogs()`. */
 export function readLogs(
   db: SqliteDatabase,
   runId: string,
@@ -97,15 +97,15 @@ interface List {
   values: readonly string[];
   /** What else is read of a row. */
   more: readonly string[];
-  /** Which rows there are behind a place, and their order. */
+  /** The rows after a position, and their order. */
   rows: string;
   /** How many bytes a row takes. */
   size: string;
   /** Before all rows. */
   start: readonly SqliteValue[];
-  /** The columns that say at which place a row is; their order is that of the list. */
+  /** The columns of a row's position; their order is that of the list. */
   place: readonly string[];
-  /** Finds a row by what it is called. */
+  /** Finds a row by its name or id. */
   called: string;
 }
 
@@ -162,7 +162,7 @@ function readPart<T>(
   return part.toPart();
 }
 
-/** Where to go on. What has been removed was in front of all that is left. */
+/** The position to continue from. Removed rows came before all remaining ones. */
 function placeOf(db: SqliteDatabase, list: List, runSeq: SqliteValue, name: string): readonly SqliteValue[] {
   const row = db.get(`SELECT ${list.place.join(", ")} FROM ${list.table} WHERE ${list.called}`, runSeq, name);
   return row === undefined ? list.start : list.place.map((column) => row[column]!);
@@ -190,7 +190,7 @@ function smallValue(column: string, name: string): string {
   return `iif(${isLarge}, NULL, ${column}) AS ${name}, ${isLarge} AS ${name}_is_large`;
 }
 
-/** A record with what stands for its large values. */
+/** A record with placeholders for its large values. */
 function withLarge<T extends object>(record: T, row: SqliteRow, values: readonly (keyof T & string)[]): T {
   const large = values.filter((value) => Number(row[`${value}_is_large`] ?? 0) === 1);
   return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };

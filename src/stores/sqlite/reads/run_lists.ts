@@ -4,14 +4,14 @@ import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { readRuns } from "./list_parts.ts";
 
-// How many entries of an index are looked at without a break.
+// How many entries of an index are examined without a break.
 const SLICE = 5_000;
-// How many are merged without a break, from all the lines that are read by themselves.
+// How many are merged without a break, from all index ranges that are read separately.
 const MERGED = 25_000;
-// Of so many jobs or statuses at most each is read by itself, in the order of its index.
+// Up to this many jobs or statuses are each read separately, in the order of the index.
 const MAX_LINES = 50;
 
-/** What a filter asks for; `null`: it does not restrict. */
+/** The fields of a filter; `null`: it does not restrict. */
 interface Asked {
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
@@ -39,12 +39,11 @@ interface Found {
 }
 
 /**
- * Lists runs, newest first. See `Store.getRuns()`. It yields wherever there is much to go through, so that the event
- * loop stays free.
+ * Lists runs, newest first. See `Store.getRuns()`. It yields during long scans, so that the event loop stays free.
  */
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
   const { ids, ...page } = yield* findRuns(db, filter);
-  // A run may have gone or changed since it was found.
+  // A run may have been deleted or changed since it was found.
   const runs = readRuns(db, ids, Infinity).filter((run) => run !== null && isOneOf(run.status, filter.status));
   return { runs: runs.map((run) => parseRun(run!)), ...page };
 }
@@ -57,7 +56,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     statuses: listOf(query.status),
     labels: Object.entries(query.labels ?? {}),
   };
-  // Nothing is looked at for a list that is empty whatever is kept: how long it takes tells nothing.
+  // A list that is always empty reads nothing, so its time reveals nothing.
   if (asked.jobs?.length === 0 || asked.statuses?.length === 0) return { ids: [], total: 0, hasMore: false };
   const { total, seqs } = asked.labels.length === 0
     ? yield* findByIndex(db, asked, scope, { limit, offset })

@@ -5,7 +5,7 @@ import { readEnd } from "../journal/journal_pages.ts";
 import { readRetries } from "../writes/pauses.ts";
 import { SELECT_RUN, toAwaitedPause, toRun } from "../rows.ts";
 
-/** Reads a run and its place in the journal. See `Store.getRunState()`. */
+/** Reads a run and its position in the journal. See `Store.getRunState()`. */
 export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
   const row = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (row === undefined) return null;

@@ -5,12 +5,12 @@ import { abandonedFailure } from "../../abandoned_failure.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { enterLine, letGo, takeKey } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey, takeKey } from "./concurrency_keys.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./pauses.ts";
 import { toHeldRun, toRunIdentity } from "../rows.ts";
 
-// How many runs of each kind one claim takes time's hand to, so that a thousand deadlines at once are worked off in
-// several short transactions.
+// How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
+// transactions.
 const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
@@ -18,18 +18,18 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
 
-/** What a claim brought, before the histories are read. */
+/** The result of a claim, before the histories are read. */
 export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
   /** The rows of the claimed runs, as the claim left them, in the order in which they were triggered. */
   rows: SqliteRow[];
 }
 
-/** Whether a claim would find anything to do; looks without taking the lock. */
+/** Whether a claim would find anything to do; checks without taking the lock. */
 export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
   const worker = db.get("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", request.workerId);
   if (worker?.claim_id === request.claimId) return true;
   const age = worker === undefined ? Infinity : now - Number(worker.seen_at);
-  // The others have to know that this worker lives.
+  // Other workers have to see that this worker is alive.
   if (age < 0 || age > request.leaseMs / 3) return true;
   const nextTimerAt = readNextTimer(db);
   if (nextTimerAt !== null && nextTimerAt <= now) return true;
@@ -39,7 +39,7 @@ export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number):
 /** Claims due runs. See `Store.claim()`. */
 export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number): ClaimedRows {
   const repeated = findClaimed(db, request);
-  // Whether there is more is for the next call to see: this one is a repetition, and does nothing.
+  // The next call checks for more: this one is a repetition, and does nothing.
   if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
 
   extendHeld(db, request, now);
@@ -48,13 +48,13 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   wakeSleepers(db, now);
   const { rows, hasMore } = takeReady(db, request, now);
   noteWorker(db, request, rows, now);
-  // A worker that is idle claims nothing now and then, to say that it lives.
+  // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) trimByAge(db, now);
   const nextTimerAt = readNextTimer(db);
   return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
 }
 
-/** When time will next do something to a run, or to a key that a cancelled run still holds. */
+/** When the next timer of a run expires, or that of a key that a cancelled run still holds. */
 export function readNextTimer(db: SqliteDatabase): number | null {
   const row = db.get(
     `SELECT min(at) AS at FROM (
@@ -65,7 +65,7 @@ export function readNextTimer(db: SqliteDatabase): number | null {
   return row === undefined || row.at === null ? null : Number(row.at);
 }
 
-/** A call that is repeated after an unknown outcome finds what it claimed, as far as it still holds. */
+/** A call that is repeated after an unknown outcome returns the runs that it claimed and still holds. */
 function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | null {
   const worker = db.get(
     "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
@@ -116,7 +116,7 @@ function takeExpiredLeases(
 }
 
 /**
- * Takes a lease away, so that the run can be claimed again; one that was abandoned too often fails instead.
+ * Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead.
  *
  * @returns Why it failed, or `null`.
  */
@@ -145,17 +145,17 @@ export function takeAway(
   moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
   if (error !== null) db.facts.note([runSeq, "failed"]);
   const key = row.concurrency_key as string | null;
-  if (error === null) enterLine(db, runSeq, key);
+  if (error === null) enterQueue(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
-  if (key !== null) letGo(db, key, row.id as string, Number(row.lease_generation));
+  if (key !== null) releaseKey(db, key, row.id as string, Number(row.lease_generation));
   return error;
 }
 
-/** Frees keys of cancelled runs whose worker did not say in time that it has noticed. */
+/** Releases keys of cancelled runs whose worker did not release its lease in time. */
 function freeExpiredKeys(db: SqliteDatabase, now: number): void {
   const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
   for (const { concurrency_key: key, run_id: runId, generation } of expired) {
-    letGo(db, key as string, runId as string, Number(generation));
+    releaseKey(db, key as string, runId as string, Number(generation));
   }
 }
 
@@ -179,7 +179,7 @@ function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { ro
   for (const candidate of readyRuns(db, request.jobNames, request.limit + 1)) {
     const key = candidate.concurrency_key as string | null;
     if (key !== null) {
-      if (takenKeys.has(key)) continue; // by a run of another job, a moment ago
+      if (takenKeys.has(key)) continue; // by a run of another job in this claim
       if (hasElder(db, key, Number(candidate.seq), otherJobs)) continue;
     }
     if (candidates.length === request.limit) return { rows: take(db, candidates, request, now), hasMore: true };
@@ -227,19 +227,22 @@ function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: Reado
   return elders.some(({ job }) => otherJobs.has(job as string));
 }
 
-/** The jobs that live workers know and this one does not: those that claimed within the length of their leases. */
+/**
+ * The jobs that other live workers know and this one does not. A worker is alive if it claimed within the length of
+ * its lease.
+ */
 function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
   const own = new Set(request.jobNames);
   return new Set(liveJobs(db, now, request.workerId).filter((job) => !own.has(job)));
 }
 
-/** Whether a worker that knows a job lives. See `Store.hasWorker()`. */
+/** Whether a worker that knows a job is alive. See `Store.hasWorker()`. */
 export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
   return liveJobs(db, now).includes(jobName);
 }
 
 function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
-  // A worker whose claim lies in the future shows that a clock has jumped: nothing is known of it.
+  // A worker last seen in the future shows that the clock was set back: it does not count as alive.
   const workers = db.all(
     "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
     exceptWorkerId,
@@ -293,10 +296,10 @@ function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly Sq
   );
 }
 
-// A worker that has not been seen for so many lengths of its lease is forgotten.
+// The entry of a worker is deleted after this many lengths of its lease without a claim.
 const FORGOTTEN_AFTER_LEASES = 100;
 
-/** Forgets workers that died without a word, long ago. */
+/** Deletes the entries of workers that died long ago. */
 export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
   db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", FORGOTTEN_AFTER_LEASES, now);
 }

@@ -1,34 +1,34 @@
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-// Runs that could be claimed but for their concurrency key stand in line for it. Two invariants, true after every
-// write (`place` R: ready to be claimed; B: behind others):
+// Runs that are due but for their concurrency key are queued for it. Two invariants hold after every write (`place`
+// R: ready to be claimed; B: behind others):
 //   K1: while a key is held, no run of it is R, except its holder.
-//   K2: while a key is free, every job that has a run in line has exactly one R: the one triggered first.
+//   K2: while a key is free, every job with a queued run has exactly one R: the one triggered first.
 // One for each job, since a worker claims only jobs that it knows: a job that nobody knows blocks no other.
 
-/** Puts a run that could be claimed where it belongs: ready, or in line for its key. */
-export function enterLine(db: SqliteDatabase, runSeq: number, key: string | null): void {
+/** Marks a due run as ready, or queues it for its key. */
+export function enterQueue(db: SqliteDatabase, runSeq: number, key: string | null): void {
   db.run("UPDATE holdfast_runs SET place = ? WHERE seq = ?", key === null ? "R" : "B", runSeq);
-  if (key !== null) lineUp(db, key);
+  if (key !== null) updateQueue(db, key);
 }
 
 /**
- * Lets go of a concurrency key. Every way in which a run does so ends here.
+ * Releases a concurrency key. Every release of a key goes through this function.
  *
  * @returns Whether that run held the key, under that lease.
  */
-export function letGo(db: SqliteDatabase, key: string, runId: string, generation: number): boolean {
+export function releaseKey(db: SqliteDatabase, key: string, runId: string, generation: number): boolean {
   const held = db.run(
     "DELETE FROM holdfast_keys WHERE concurrency_key = ? AND run_id = ? AND generation = ?",
     key,
     runId,
     generation,
   ) > 0;
-  lineUp(db, key);
+  updateQueue(db, key);
   return held;
 }
 
-/** Takes a key for a run under a new lease. Answers `false` if another run holds it. */
+/** Takes a key for a run under a new lease. Returns `false` if another run holds it. */
 export function takeKey(db: SqliteDatabase, key: string, runId: string, generation: number): boolean {
   const taken = db.run(
     `INSERT INTO holdfast_keys (concurrency_key, run_id, generation) VALUES (?, ?, ?)
@@ -38,16 +38,16 @@ export function takeKey(db: SqliteDatabase, key: string, runId: string, generati
     runId,
     generation,
   ) > 0;
-  if (taken) lineUp(db, key);
+  if (taken) updateQueue(db, key);
   return taken;
 }
 
-/** Makes K1 and K2 true again for a key, after whatever happened to it or to its runs. */
-export function lineUp(db: SqliteDatabase, key: string): void {
+/** Restores K1 and K2 for a key, after a change of the key or of its runs. */
+export function updateQueue(db: SqliteDatabase, key: string): void {
   const holder = db.get("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
   if (holder !== undefined) {
     const runId = holder.run_id as string;
-    // The planner would go through everything that stands in line.
+    // Without this the planner would scan the whole queue.
     db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_first_in_line SET place = 'B'
        WHERE concurrency_key = ? AND place = 'R' AND id <> ?`,

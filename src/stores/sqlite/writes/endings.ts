@@ -9,7 +9,7 @@ import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { letGo } from "./concurrency_keys.ts";
+import { releaseKey } from "./concurrency_keys.ts";
 import { closePauses } from "./pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./reports.ts";
 import { SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
@@ -51,7 +51,7 @@ export function finishRun(
     lease.generation,
   );
   if (run === undefined) {
-    // A call that is repeated after it ended the run: nobody else ends it so under this lease.
+    // A call that is repeated after it ended the run: only this same call ends it with this status under this lease.
     const ended = db.get(
       "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = ?",
       lease.runId,
@@ -66,7 +66,7 @@ export function finishRun(
   noteReports(db, lease, runSeq, added);
   db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
   if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
-  if (lease.concurrencyKey !== null) letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
 }
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
@@ -114,12 +114,15 @@ export function cancelRun(
   if (key !== null) {
     if (isLeased(status) && Number(before.lease_expires_at) > now) {
       keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
-    } else letGo(db, key, runId, generation);
+    } else releaseKey(db, key, runId, generation);
   }
   return toRun({ ...row, payload: before.payload! });
 }
 
-/** A worker may still be inside the run: its key is not given to another before it has noticed, or lost its lease. */
+/**
+ * A worker may still execute the run: its key stays held until that worker has noticed the cancel, or its lease has
+ * expired.
+ */
 function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
   db.run(
     "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
@@ -144,7 +147,7 @@ export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunId
   return identity;
 }
 
-// After so many steps a purge comes to its end, so that none takes long.
+// A purge ends after this many steps, so that none takes long.
 const MAX_PURGED_STEPS = 1_000;
 
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */

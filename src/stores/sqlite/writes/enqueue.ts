@@ -6,11 +6,11 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { lineUp } from "./concurrency_keys.ts";
+import { updateQueue } from "./concurrency_keys.ts";
 import { findRetry, linkRetry } from "./retrigger.ts";
 import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
 
-/** Adds runs, or finds those that they stand for. See `Store.enqueue()`. */
+/** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
   db: SqliteDatabase,
   runs: readonly NewRun[],
@@ -22,7 +22,7 @@ export function enqueueRuns(
     if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
       throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
     }
-    // When the call is repeated, the old run may be gone.
+    // When the call is repeated, the old run may have been deleted.
     if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
@@ -79,7 +79,7 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
   return waiting ?? null;
 }
 
-/** Adds a run, unless there is one of its id or its idempotency key: then answers `null`. */
+/** Adds a run, unless one with its id or its idempotency key exists: then returns `null`. */
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const seq = drawNumber(db);
   const row = {
@@ -113,6 +113,6 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
-  if (run.concurrencyKey !== null) lineUp(db, run.concurrencyKey);
+  if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey);
   return toRun({ ...row, lease_generation: 0, payload: run.payload });
 }

@@ -15,13 +15,13 @@ export interface HeldRun {
 }
 
 /**
- * What is known of the runs that were claimed through a connection. Whoever writes to them need not have it answered
- * each time, which costs more than the write; what has changed meanwhile is asked for in the condition of the write.
+ * What is known of the runs that were claimed through a connection. Writes use it instead of reading the row each
+ * time, which costs more than the write; the condition of the write detects changes.
  */
 export class LeaseCache {
   readonly #runs = new Map<string, HeldRun>();
 
-  /** Takes note of a run that was claimed, or written to. */
+  /** Caches a run that was claimed, or written to. */
   note(runId: string, run: HeldRun): void {
     this.#runs.set(runId, run);
   }
@@ -32,12 +32,12 @@ export class LeaseCache {
     return run?.generation === generation ? run : undefined;
   }
 
-  /** Forgets all runs: what was noted in a transaction that is rolled back is not so. */
+  /** Clears the cache: entries of a transaction that is rolled back are wrong. */
   clear(): void {
     this.#runs.clear();
   }
 
-  /** Forgets a run that is not held any more, or of which something else is true. */
+  /** Removes a run that is no longer held, or whose entry is out of date. */
   forget(runId: string): void {
     this.#runs.delete(runId);
   }

@@ -4,7 +4,7 @@ import type { Renewal } from "../../../store.ts";
 import { takeAway } from "./claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { enterLine, letGo } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey } from "./concurrency_keys.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
 
 /** Extends leases. See `Store.renew()`. */
@@ -50,20 +50,20 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   if (row !== undefined) {
     noteReports(db, lease, Number(row.seq), added);
     moveRun(db, row.job as string, "running", "pending");
-    enterLine(db, Number(row.seq), key);
-    if (key !== null) letGo(db, key, runId, generation);
+    enterQueue(db, Number(row.seq), key);
+    if (key !== null) releaseKey(db, key, runId, generation);
   } else {
-    letGoAfterCancel(db, lease, null);
+    releaseKeyAfterCancel(db, lease, null);
   }
 }
 
 /**
- * Frees the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
+ * Releases the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
  * without an end.
  *
  * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
  */
-function letGoAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
+function releaseKeyAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
   const { runId, generation, concurrencyKey: key } = lease;
   if (key === null) return;
   const kept = db.get(
@@ -74,10 +74,10 @@ function letGoAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | 
     generation,
     expiresAt,
   );
-  if (kept !== undefined) letGo(db, key, runId, generation);
+  if (kept !== undefined) releaseKey(db, key, runId, generation);
 }
 
-/** All leases, and the keys that cancelled runs still hold. See `Store.getLeases()`. */
+/** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
   const rows = db.all(
     `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
@@ -105,7 +105,7 @@ export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Le
   );
 }
 
-/** Takes leases away that are still as they were seen. See `Store.revoke()`. */
+/** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
     const row = db.get(
@@ -115,6 +115,6 @@ export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], n
       lease.expiresAt,
     );
     if (row !== undefined) takeAway(db, row, Infinity, now);
-    else letGoAfterCancel(db, lease, lease.expiresAt);
+    else releaseKeyAfterCancel(db, lease, lease.expiresAt);
   }
 }

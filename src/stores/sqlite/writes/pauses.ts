@@ -6,11 +6,11 @@ import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../
 import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { enterLine, letGo } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey } from "./concurrency_keys.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
 import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
 
-/** Prepares pauses and, if it is asked for and none of them is over, parks the run. See `Store.pause()`. */
+/** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
 export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const reports = findNewReports(db, lease, request.reports);
   const run = db.get(
@@ -56,7 +56,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     );
   }
   if (lease.concurrencyKey !== null && request.retryAt === null) {
-    letGo(db, lease.concurrencyKey, lease.runId, lease.generation);
+    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
   }
   return { parked: true, ...result };
 }
@@ -69,7 +69,7 @@ export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<nu
   ).map(toAwaitedRetry);
 }
 
-/** A call that is repeated after it parked the run gets its answer once more. */
+/** The answer for a call that is repeated after it has parked the run. */
 function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const run = db.get(
     "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'waiting'",
@@ -112,7 +112,7 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteR
 }
 
 /**
- * Commits the timeouts of a run's pauses whose deadline has passed: whoever looks first does it.
+ * Commits the timeouts of a run's pauses whose deadline has passed; every reader of the pauses calls it first.
  *
  * @returns Whether the run waited for one of them when it last parked.
  */
@@ -134,7 +134,7 @@ export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number)
   return passed.some(({ awaited }) => awaited === 1);
 }
 
-/** Counts one more thing that was recorded in a run: a replay delivers results in this order. */
+/** Increments the record counter of a run: a replay delivers results in this order. */
 export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
   const row = db.get("UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded", runSeq);
   return Number(row!.recorded);
@@ -148,7 +148,7 @@ export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
     now,
     runSeq,
   );
-  if (run !== undefined) enterLine(db, runSeq, run.concurrency_key as string | null);
+  if (run !== undefined) enterQueue(db, runSeq, run.concurrency_key as string | null);
 }
 
 /** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
@@ -166,7 +166,7 @@ export function closePauses(
   );
 }
 
-/** Notes when a worker first took a run up again after the pauses that it waited on were over. */
+/** Records when a run first resumed after the pauses that it waited on were over. */
 export function noteResumption(db: SqliteDatabase, runSeq: number, now: number): void {
   db.run(
     `UPDATE holdfast_pauses SET first_resumed_at = ?
@@ -176,10 +176,13 @@ export function noteResumption(db: SqliteDatabase, runSeq: number, now: number):
   );
 }
 
-/** What became of a signal. A deadline that it found passed is committed, so `expired` is no exception here. */
+/**
+ * The result of a signal. If the deadline has passed, the timeout is committed, so `expired` is a result and not an
+ * exception.
+ */
 export type Delivery = { outcome: SignalOutcome } | { expired: true };
 
-/** Ends a wait by a signal, or says why it cannot be. See `Store.signal()`. */
+/** Ends a wait by a signal, or throws why it cannot. See `Store.signal()`. */
 export function deliver(
   db: SqliteDatabase,
   waitId: string,
@@ -200,7 +203,7 @@ export function deliver(
     throw new ConflictError(`Cannot signal wait "${waitId}": it is ${row.status}`);
   }
   const runSeq = Number(row.run_seq);
-  // Deadlines that passed before the signal came are kept, even if it is refused for one of them.
+  // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
   const isAwaitedOver = commitDeadlines(db, runSeq, now);
   if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
   if (row.deadline_at !== null && Number(row.deadline_at) <= now) return { expired: true };
@@ -220,7 +223,7 @@ function repeatedSignal(row: SqliteRow, run: RunIdentity, signal: Signal): Signa
   const isSame = row.signal_id === signal.signalId &&
     isSameJson(decode(row.payload as JsonText) as Json, signal.payload);
   if (!isSame) throw new ConflictError(`Cannot signal wait "${row.id}": another signal came first`);
-  // The receipt as it was first given: nobody had taken the run up again by then.
+  // The receipt of the first acceptance: the run had not resumed by then.
   const wait = toWait(run.id, { ...row, first_resumed_at: null });
   return { wait, disposition: "duplicate", run };
 }

@@ -14,7 +14,10 @@ export interface NewReports {
   lastNo: number;
 }
 
-/** What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and `lastNo`. */
+/**
+ * What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and
+ * `lastNo`.
+ */
 export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
 
 /** No new reports. */

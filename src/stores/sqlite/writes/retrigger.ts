@@ -16,7 +16,9 @@ export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): 
   return open === undefined ? null : { run: toRun(open), disposition: "idempotent" };
 }
 
-/** Links a new run with the run of which it is a retry. A retry from the failure begins with the history of that run. */
+/**
+ * Links a new run with the run of which it is a retry. A retry from the failure begins with the history of that run.
+ */
 export function linkRetry(
   db: SqliteDatabase,
   runId: string,
@@ -28,7 +30,7 @@ export function linkRetry(
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 
-/** Copies completed steps, finished sleeps and resolved waits, with their places in the order of what was recorded. */
+/** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.get("SELECT seq FROM holdfast_runs WHERE id = ?", runId)!;
   const old = db.get(
@@ -49,7 +51,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     seq!,
     old.seq!,
   );
-  // A wait that timed out as the last thing that was recorded is what the old run failed of: it is asked for again.
+  // A wait that timed out as the last record made the old run fail: it is prepared again.
   const pauses = old.has_pauses === 0 ? [] : db.all(
     `SELECT seq FROM holdfast_pauses WHERE run_seq = ? AND status = 'resolved'
        AND (kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?) ORDER BY seq`,

@@ -74,8 +74,8 @@ function insertStep(number: string): string {
 }
 
 /**
- * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of this
- * step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
+ * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of
+ * this step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
  */
 function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
   const { name, attempts, result } = step;
@@ -138,8 +138,8 @@ function countRecord(
 }
 
 /**
- * Records a step as cancelled that is being executed. One between two attempts is only noted: it is recorded with all others
- * that are.
+ * Records a step as cancelled that is being executed. One between two attempts is only noted: it is recorded with all
+ * others that are.
  */
 export function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
   const isRecorded = db.run(
