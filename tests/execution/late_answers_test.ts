@@ -9,16 +9,16 @@ import { aGate, aJob } from "../support/jobs.ts";
 
 /** The store, but a test can hold back the next call of a method, and lets it go when it likes. */
 function holdable(store: Store) {
-  const holds = new Map<string, { when: "before" | "after"; reached: () => void; releaseKey: Promise<void> }>();
+  const holds = new Map<string, { when: "before" | "after"; reached: () => void; release: Promise<void> }>();
   /** Holds it before the store carries it out, or after that, before its answer. `lose()` loses the answer. */
   const hold = (method: keyof Store & string, when: "before" | "after" = "after") => {
     const reached = Promise.withResolvers<void>();
-    const releaseKey = Promise.withResolvers<void>();
-    holds.set(method, { when, reached: reached.resolve, releaseKey: releaseKey.promise });
+    const release = Promise.withResolvers<void>();
+    holds.set(method, { when, reached: reached.resolve, release: release.promise });
     return {
       reached: reached.promise,
-      releaseKey: () => releaseKey.resolve(),
-      lose: () => releaseKey.reject(new StoreError("answer lost", { outcomeUnknown: true })),
+      release: () => release.resolve(),
+      lose: () => release.reject(new StoreError("answer lost", { outcomeUnknown: true })),
     };
   };
   const held = new Proxy(store, {
@@ -30,7 +30,7 @@ function holdable(store: Store) {
         holds.delete(key);
         const stop = () => {
           own!.reached();
-          return own!.releaseKey;
+          return own!.release;
         };
         if (own?.when === "before") await stop();
         const answer = await method.apply(target, args);
@@ -66,7 +66,7 @@ forEachStore("prepareWait() whose answer comes late still comes in its order", a
   await preparing.reached;
   await host.settle(); // until the step is recorded, too
 
-  preparing.releaseKey();
+  preparing.release();
   await idle;
   host.advance(1_000);
   await engine.runUntilIdle();
@@ -105,7 +105,7 @@ forEachStore("a pause that was asked for while the store was asked for another c
 
   asking.resolve();
   await host.settle();
-  look.releaseKey();
+  look.release();
   await host.settle();
   gate.open();
   await idle;
@@ -134,7 +134,7 @@ forEachStore("a run does not park on nothing when its last pause ends beside a s
   await look.reached;
 
   await signal(engine, id, "review");
-  look.releaseKey();
+  look.release();
   await host.settle();
   rest.resolve();
   await pass(host, 1_000);
@@ -154,7 +154,7 @@ forEachStore("run:waiting is not told after run:cancel", async ({ store, host })
   await parking.reached;
 
   await engine.cancel(id);
-  parking.releaseKey();
+  parking.release();
   await idle;
 
   assert.deepEqual(events.map(({ type }) => type), ["run:trigger", "run:leased", "run:start", "run:cancel"]);
@@ -172,7 +172,7 @@ forEachStore("run:waiting is not told after this worker has taken the run up aga
 
   await signal(engine, id, "review");
   await engine.waitForRun(id);
-  parking.releaseKey();
+  parking.release();
   await host.settle();
 
   assert.deepEqual(events.map(({ type }) => type), [
@@ -236,7 +236,7 @@ forEachStore("a lost lease counts though the run could have parked, but did not"
   await claimOne(store, "job");
   await pass(host, 5_000);
   const isAbortedEarly = abortSignal.aborted;
-  parking.releaseKey();
+  parking.release();
   await idle;
 
   assert.equal(isAbortedEarly, false);
@@ -255,7 +255,7 @@ forEachStore("cancel() while a claim that brings the run is under way begins not
   await claim.reached;
 
   await engine.cancel(id);
-  claim.releaseKey();
+  claim.release();
   await pass(host, 100);
 
   assert.equal(executions, 0);
@@ -276,7 +276,7 @@ forEachStore("stop() hands back what a claim brings that is answered too late", 
   const stopping = engine.stop({ timeout: 0 });
   await pass(host, 2_000);
   await stopping;
-  claim.releaseKey();
+  claim.release();
   await host.settle();
 
   assert.equal(executions, 0);
@@ -303,7 +303,7 @@ for (let turns = 0; turns < 12; turns++) {
 
       const idle = engine.runUntilIdle();
       await host.settle();
-      saving.releaseKey();
+      saving.release();
       await idle;
 
       const isBegun = (await engine.getSteps(id)).length > 0;
