@@ -133,7 +133,7 @@ export function describeGaps(
     onTrigger === undefined && "onTrigger (may trigger every job, with any labels)",
   ].filter((gap) => gap !== false);
   if (gaps.length === 0) return null;
-  return `createHandler(): hooks are missing in auth. Without them, whoever was authenticated is let through: ${
+  return `createHandler(): hooks are missing in auth. Without them, every authenticated caller has access: ${
     gaps.join("; ")
   }`;
 }
