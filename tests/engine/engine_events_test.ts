@@ -54,7 +54,7 @@ forEachStore("on() tells the events of a run in order, with what the contract sa
   assert.equal(new Set(sequences).size, events.length);
 });
 
-forEachStore("on() tells of a write only after it can be read", async ({ store, host }) => {
+forEachStore("on() publishes a write only after it can be read", async ({ store, host }) => {
   const job = aJob((step) => step.run("work", () => 1));
   await using engine = createEngine({ store, host, jobs: { job } });
   const seen: Promise<unknown>[] = [];
@@ -132,7 +132,7 @@ forEachStore("subscribe() follows a pending run to its end", async ({ store, hos
   ]);
 });
 
-forEachStore("subscribe() begins with a running run as it stands", async ({ store, host }) => {
+forEachStore("subscribe() begins with the state of a running run", async ({ store, host }) => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   const job = aJob(async (step) => {

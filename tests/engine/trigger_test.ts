@@ -92,7 +92,7 @@ const WRONG_OPTIONS: Record<string, Record<string, unknown>> = {
   "an unknown coalesce": { coalesce: "sometimes", concurrencyKey: "k" },
   "a coalesce that is no text": { coalesce: {}, concurrencyKey: "k" },
   "labels that are a list": { labels: ["a"] },
-  "labels that are a text": { labels: "a" },
+  "labels that are a string": { labels: "a" },
   "a label that is no text": { labels: { a: 1 } },
   "a label without a key": { labels: { "": "a" } },
   "a label's key with a space": { labels: { "a b": "c" } },

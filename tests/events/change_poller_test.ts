@@ -45,7 +45,7 @@ Deno.test("ChangePoller.on() calls back after each change, and not without one",
   assert.deepEqual([unchanged - atFirst, calls - atFirst], [0, 2]);
 });
 
-Deno.test("ChangePoller.on() hears of a lease that a claim of its own worker has extended", async () => {
+Deno.test("ChangePoller.on() notices a lease that a claim of its own worker has extended", async () => {
   const host = new FakeHost();
   const store = new MemoryStore({ host });
   const pulse = new ChangePoller(store, 60_000, { host, hub: new Hub(host) });
@@ -97,7 +97,7 @@ Deno.test("ChangePoller.on() calls each listener, also the same function twice, 
   assert.deepEqual(calls, ["same", "other"]);
 });
 
-Deno.test("ChangePoller.on() goes on looking after the store has failed, and tells of it", async () => {
+Deno.test("ChangePoller.on() continues after the store has failed, and publishes the error", async () => {
   const { host, store, hub, pulse } = aPulse();
   const errors: unknown[] = [];
   hub.on("worker:error", ({ error }) => void errors.push(error));

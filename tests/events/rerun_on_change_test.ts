@@ -56,7 +56,7 @@ Deno.test("RerunOnChange looks once at a time, and once more if something change
   assert.deepEqual([meanwhile, onceMore, gates.length], [1, 2, 2]);
 });
 
-Deno.test("RerunOnChange goes on after a look that failed, and tells of it", async () => {
+Deno.test("RerunOnChange continues after a call that failed, and publishes the error", async () => {
   let looks = 0;
   const { lookout, change, errors } = await aLookout(() => Promise.reject(new Error(`look ${++looks} failed`)));
 

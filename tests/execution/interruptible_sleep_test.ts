@@ -60,7 +60,7 @@ Deno.test("InterruptibleSleep.wake() twice during a sleep does not prevent the n
   assert.deepEqual([first.isOver, second.isOver], [true, false]);
 });
 
-Deno.test("InterruptibleSleep.wake() after a sleep has ended by itself prevents the next one", async () => {
+Deno.test("InterruptibleSleep.wake() after a sleep has timed out prevents the next one", async () => {
   const host = new FakeHost();
   const nap = new InterruptibleSleep(host);
   const first = begin(nap, 100);

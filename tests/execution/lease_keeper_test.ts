@@ -10,7 +10,7 @@ import { stopHard } from "../support/engines.ts";
 import { failing, first } from "../support/failing_store.ts";
 import { aGatedJob, aJob } from "../support/jobs.ts";
 
-forEachStore("a worker renews its leases, and tells of it", async ({ store, host }) => {
+forEachStore("a worker renews its leases, and publishes that", async ({ store, host }) => {
   const { job, reached, letGo, calls } = aGatedJob();
   await using engine = createEngine({ store, host, jobs: { job } });
   await using other = createEngine({ store, host, jobs: { job } });
@@ -151,7 +151,7 @@ forEachStore("a worker that takes over a run of its own ends what it did before"
   assert.equal(run.output, "second");
 });
 
-forEachStore("a write under a lost lease is refused, and no event tells of it", async ({ store, host }) => {
+forEachStore("a write under a lost lease is refused, and publishes no event", async ({ store, host }) => {
   const gate = Promise.withResolvers<string>();
   const job = aJob(async (step) => {
     const value = await step.run("work", () => step.execution === 1 ? gate.promise : "second");
@@ -179,7 +179,7 @@ forEachStore("a write under a lost lease is refused, and no event tells of it", 
   await zombie.stop();
 });
 
-forEachStore("an ending under a lost lease is refused, and no event tells of it", async ({ store, host }) => {
+forEachStore("an ending under a lost lease is refused, and publishes no event", async ({ store, host }) => {
   const gate = Promise.withResolvers<string>();
   const reached = Promise.withResolvers<void>();
   const job = aJob((step) => {

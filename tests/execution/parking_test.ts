@@ -10,7 +10,7 @@ import { createEngine } from "../support/quiet_engine.ts";
 import { aGate, aJob } from "../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../support/pauses.ts";
 
-/** Takes up runs in a process that never hears of time again: it is dead as soon as nobody helps it. */
+/** Claims runs in a process whose clock never advances: as good as dead. */
 function workElsewhere(store: Store, job: Job<unknown>): void {
   createEngine({ store, host: new FakeHost(), jobs: { job } }).runUntilIdle().catch(() => {});
 }

@@ -637,7 +637,7 @@ forEachStore("a deadline fires though no process was alive when it passed", asyn
   assert.equal(firstResumedAt, isoTime(FAKE_START + 10 * DAY_MS));
 });
 
-forEachStore("a started engine goes on by itself, at a deadline and at a signal", async ({ store, host }) => {
+forEachStore("a started engine continues at a deadline and at a signal", async ({ store, host }) => {
   const job = aJob(async (step) => {
     const first = await step.wait("first", { timeout: 5_000 });
     const second = await step.wait("second", { timeout: 5_000 });

@@ -32,7 +32,7 @@ const WRONG_BODIES: Record<string, [field: string, body: Record<string, unknown>
   "a coalesce that is a property of every object": ["coalesce", { coalesce: "constructor", concurrencyKey: "k" }],
   "labels that are null": ["labels", { labels: null }],
   "labels that are a list": ["labels", { labels: ["a"] }],
-  "labels that are a text": ["labels", { labels: "a" }],
+  "labels that are a string": ["labels", { labels: "a" }],
   "a label that is a number": ["labels", { labels: { a: 1 } }],
   "a label that is null": ["labels", { labels: { a: null } }],
   "a label without a key": ["labels", { labels: { "": "a" } }],

@@ -91,7 +91,7 @@ forEachStore(
   },
 );
 
-forEachStore("GET /subscribe begins with a running run as it stands, with its latest progress", async (context) => {
+forEachStore("GET /subscribe begins with the state of a running run, with its latest progress", async (context) => {
   await using service = aService({}, context);
   const { id } = await service.engine.trigger("echo", 1);
   const { lease } = await claimOne(context.store, "echo");
@@ -115,7 +115,7 @@ forEachStore("GET /subscribe begins with a running run as it stands, with its la
   ]);
 });
 
-forEachStore("GET /subscribe begins with a leased run as it stands", async ({ store, host }) => {
+forEachStore("GET /subscribe begins with the state of a leased run", async ({ store, host }) => {
   const getRunState = async (runId: string): Promise<RunState | null> => {
     const state = await store.getRunState(runId);
     return state && { ...state, run: { ...state.run, status: "leased" } };
@@ -131,7 +131,7 @@ forEachStore("GET /subscribe begins with a leased run as it stands", async ({ st
   assert.deepEqual(reader.types, ["run:leased"]);
 });
 
-forEachStore("GET /subscribe begins with a waiting run as it stands", async (context) => {
+forEachStore("GET /subscribe begins with the state of a waiting run", async (context) => {
   const nap = defineJob({ name: "nap", input: anything, run: (step) => step.sleep("rest", 5_000) });
   const retry = defineJob({
     name: "retry",
