@@ -47,7 +47,7 @@ export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
 export type { PurgeOptions } from "./src/engine/purge_loop.ts";
-export type { WorkerOptions } from "./src/execution/worker.ts";
+export type { WorkerOptions } from "./src/execution/worker_settings.ts";
 export * from "./src/error.ts";
 export type {
   EngineEvent,

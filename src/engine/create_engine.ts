@@ -51,7 +51,8 @@ import {
 } from "./trigger.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
-import { Worker, type WorkerOptions, workerSettings } from "../execution/worker.ts";
+import { Worker } from "../execution/worker.ts";
+import { type WorkerOptions, workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 // A container is often killed 10 s after it was asked to stop: leases are released before that.

@@ -1,26 +1,26 @@
 import assert from "node:assert/strict";
-import { ReplayOrder } from "../../src/execution/replay_order.ts";
+import { ResultOrder } from "../../src/execution/result_order.ts";
 import { FakeHost } from "../support/fake_host.ts";
 
 /** Asks for results side by side, and answers the order in which they come. */
-async function order(turns: ReplayOrder, asked: readonly number[], host: FakeHost): Promise<number[]> {
+async function order(turns: ResultOrder, asked: readonly number[], host: FakeHost): Promise<number[]> {
   const delivered: number[] = [];
   for (const recordedNo of asked) turns.wait(recordedNo).then(() => delivered.push(recordedNo));
   await host.settle();
   return delivered;
 }
 
-Deno.test("ReplayOrder.wait() delivers what is asked for together in the order of the records", async () => {
+Deno.test("ResultOrder.wait() delivers what is asked for together in the order of the records", async () => {
   const host = new FakeHost();
 
-  const delivered = await order(new ReplayOrder([1, 2, 3, 4], host), [4, 2, 1, 3], host);
+  const delivered = await order(new ResultOrder([1, 2, 3, 4], host), [4, 2, 1, 3], host);
 
   assert.deepEqual(delivered, [1, 2, 3, 4]);
 });
 
-Deno.test("ReplayOrder.wait() waits for nothing that nobody asks for", async () => {
+Deno.test("ResultOrder.wait() waits for nothing that nobody asks for", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2, 3, 5, 9], host);
+  const turns = new ResultOrder([1, 2, 3, 5, 9], host);
 
   const delivered = await order(turns, [9, 3], host);
 
@@ -28,17 +28,17 @@ Deno.test("ReplayOrder.wait() waits for nothing that nobody asks for", async () 
   assert.equal(turns.isReplaying, false);
 });
 
-Deno.test("ReplayOrder.wait() delivers what is asked for after later results", async () => {
+Deno.test("ResultOrder.wait() delivers what is asked for after later results", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2, 3], host);
+  const turns = new ResultOrder([1, 2, 3], host);
   await order(turns, [3], host);
 
   assert.deepEqual(await order(turns, [1], host), [1]);
 });
 
-Deno.test("ReplayOrder.wait() delivers in their order, too, what is asked for after later results", async () => {
+Deno.test("ResultOrder.wait() delivers in their order, too, what is asked for after later results", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2, 3], host);
+  const turns = new ResultOrder([1, 2, 3], host);
   await order(turns, [3], host);
 
   const delivered = await order(turns, [2, 1], host);
@@ -46,9 +46,9 @@ Deno.test("ReplayOrder.wait() delivers in their order, too, what is asked for af
   assert.deepEqual(delivered, [1, 2]);
 });
 
-Deno.test("ReplayOrder.wait() waits for what the job asks for after any number of turns of its own", async () => {
+Deno.test("ResultOrder.wait() waits for what the job asks for after any number of turns of its own", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2], host);
+  const turns = new ResultOrder([1, 2], host);
   const delivered: number[] = [];
 
   const second = turns.wait(2).then(() => delivered.push(2));
@@ -60,9 +60,9 @@ Deno.test("ReplayOrder.wait() waits for what the job asks for after any number o
   assert.deepEqual(delivered, [1, 2]);
 });
 
-Deno.test("ReplayOrder.wait() delivers a result only when the job has done with the one before", async () => {
+Deno.test("ResultOrder.wait() delivers a result only when the job has done with the one before", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2], host);
+  const turns = new ResultOrder([1, 2], host);
   const done: string[] = [];
 
   const slow = turns.wait(1).then(async () => {
@@ -75,9 +75,9 @@ Deno.test("ReplayOrder.wait() delivers a result only when the job has done with 
   assert.deepEqual(done, ["first", "second"]);
 });
 
-Deno.test("ReplayOrder.expect() holds live results back until the answer is there, but not those of a replay", async () => {
+Deno.test("ResultOrder.expect() holds live results back until the answer is there, but not those of a replay", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2], host);
+  const turns = new ResultOrder([1, 2], host);
   const answer = Promise.withResolvers<void>();
   const delivered: number[] = [];
   const expected = turns.expect(answer.promise).then(() => turns.wait(3)).then(() => delivered.push(3));
@@ -93,11 +93,11 @@ Deno.test("ReplayOrder.expect() holds live results back until the answer is ther
   assert.deepEqual(delivered, [2, 3, 4]);
 });
 
-Deno.test("ReplayOrder.isReplaying ends with the last recorded result, or when the job asks for nothing old any more", async () => {
+Deno.test("ResultOrder.isReplaying ends with the last recorded result, or when the job asks for nothing old any more", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2], host);
-  const other = new ReplayOrder([1, 2], host);
-  const states = [new ReplayOrder([], host).isReplaying, turns.isReplaying];
+  const turns = new ResultOrder([1, 2], host);
+  const other = new ResultOrder([1, 2], host);
+  const states = [new ResultOrder([], host).isReplaying, turns.isReplaying];
 
   await turns.wait(1);
   states.push(turns.isReplaying);
@@ -113,9 +113,9 @@ Deno.test("ReplayOrder.isReplaying ends with the last recorded result, or when t
   assert.deepEqual(states, [false, true, true, false, true, false]);
 });
 
-Deno.test("ReplayOrder.settled() waits without turning the event loop while a result is held", async () => {
+Deno.test("ResultOrder.settled() waits without turning the event loop while a result is held", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([], host);
+  const turns = new ResultOrder([], host);
   const answer = Promise.withResolvers<void>();
   const expected = turns.expect(answer.promise);
   let defers = 0;
@@ -135,9 +135,9 @@ Deno.test("ReplayOrder.settled() waits without turning the event loop while a re
   assert.ok(whileHeld <= 2, `${whileHeld} turns`);
 });
 
-Deno.test("ReplayOrder.wait() gives a branch time that takes a turn of the event loop of its own", async () => {
+Deno.test("ResultOrder.wait() gives a branch time that takes a turn of the event loop of its own", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([1, 2, 3, 4], host);
+  const turns = new ResultOrder([1, 2, 3, 4], host);
   const delivered: number[] = [];
   const ask = (recordedNo: number) => turns.wait(recordedNo).then(() => delivered.push(recordedNo));
 
@@ -155,9 +155,9 @@ Deno.test("ReplayOrder.wait() gives a branch time that takes a turn of the event
   assert.deepEqual(delivered, [1, 2, 3, 4]);
 });
 
-Deno.test("ReplayOrder.wait() takes one turn for a live result, whatever was recorded before", async () => {
+Deno.test("ResultOrder.wait() takes one turn for a live result, whatever was recorded before", async () => {
   const host = new FakeHost();
-  const turns = new ReplayOrder([0, 0, ...Array.from({ length: 50 }, (_, n) => n + 1)], host);
+  const turns = new ResultOrder([0, 0, ...Array.from({ length: 50 }, (_, n) => n + 1)], host);
   await order(turns, [50], host);
   let turnsTaken = 0;
   const defer = host.defer.bind(host);

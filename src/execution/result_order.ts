@@ -17,7 +17,7 @@ const TURNS_AT_ONCE = 32;
  * even if that takes several turns of the event loop. Live results wait for pending answers of the store, which may
  * bring earlier records; the results of a replay are all known.
  */
-export class ReplayOrder {
+export class ResultOrder {
   readonly #host: Host;
   /** The position of the last result that was recorded before this execution. */
   readonly #lastNo: number;
@@ -61,15 +61,18 @@ export class ReplayOrder {
     this.#hasNew = true;
   }
 
-  /** Registers a call to the store that may return a record: until it answers, no live result is delivered. */
-  async expect<T>(answer: Promise<T>): Promise<T> {
+  /**
+   * Registers a call to the store that may return a record: until it answers, no live result is delivered. Returns the
+   * same promise.
+   */
+  expect<T>(answer: Promise<T>): Promise<T> {
     this.#answersDue += 1;
-    try {
-      return await answer;
-    } finally {
+    const end = () => {
       this.#answersDue -= 1;
       this.#schedule();
-    }
+    };
+    answer.then(end, end);
+    return answer;
   }
 
   /** Resolves when all earlier records that the job has requested are delivered. */
@@ -118,7 +121,7 @@ export class ReplayOrder {
     this.#held.shift();
     this.#lastDelivered = Math.max(this.#lastDelivered, recordedNo);
     resolve();
-    if (!this.isHolding) { for (const tell of this.#whenEmpty.splice(0)) tell(); }
+    if (!this.isHolding) { for (const resolve of this.#whenEmpty.splice(0)) resolve(); }
     this.#schedule();
   }
 }
