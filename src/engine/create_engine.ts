@@ -255,10 +255,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       retriggerOf: { runId, from },
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
-    const [result] = await this.#enqueue([{ ...run, concurrencyKey: old.concurrencyKey }]);
-    const { id, disposition } = result!;
-    if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
-    return result!;
+    const request = { ...run, concurrencyKey: old.concurrencyKey };
+    const result = this.#publishTrigger(await this.#enqueue(request), request);
+    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
+    return result;
   }
 
   async cancel(runId: string): Promise<Run> {
@@ -301,14 +301,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};
-    let isTimedOut = false;
+    const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
     const stops = [
       hub.onRun(runId, () => look()),
       this.#pulse.onThrottled(() => look()),
     ];
-    if (timeout !== undefined) {
-      stops.push(host.schedule(timeout, () => {
-        isTimedOut = true;
+    if (limit !== null) {
+      stops.push(host.schedule(limit.ms, () => {
+        limit.isOver = true;
         look();
       }));
     }
@@ -323,7 +323,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
           throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
         }
         if (run.status === "cancelled") throw new RunCancelledError(runId);
-        if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
+        if (limit?.isOver) throw new TimeoutError(await this.#explainTimeout(run, limit.ms));
         await changed;
       }
     } finally {
@@ -393,7 +393,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
       batchTrigger: async (items) =>
-        await this.#enqueue(
+        await this.#enqueueAll(
           await Promise.all(items.map(({ input, ...options }) => this.#requestedRun(job, input, options))),
         ),
       getRun: async (runId) => {
@@ -442,20 +442,25 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const asked = await guard?.beforeAdding(checked) ?? checked;
     await this.migrate();
     const check = guard?.beforeJoining ?? null;
-    if (check === null) return (await this.#enqueue([asked]))[0]!;
+    if (check === null) return this.#publishTrigger(await this.#enqueue(asked), asked);
     for (let joinOnly = "";;) { // none, until one was checked
-      const [enqueued] = await surely(() => this.#store.enqueue([{ ...asked, joinOnly }]));
-      const { run, disposition } = enqueued!;
-      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued!, asked);
+      const enqueued = await this.#enqueue({ ...asked, joinOnly });
+      const { run, disposition } = enqueued;
+      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued, asked);
       await check(run);
       joinOnly = run.id; // joins this run if it still exists
     }
   }
 
-  async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
+  async #enqueue(run: NewRun): Promise<Enqueued> {
+    const [enqueued] = await surely(() => this.#store.enqueue([run]));
+    return enqueued!; // one for each request
+  }
+
+  async #enqueueAll(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
-    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!));
+    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!)); // one for each request
   }
 
   #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {

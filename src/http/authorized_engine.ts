@@ -271,8 +271,8 @@ function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
     let parsed: { value: Json } | null = null;
     return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
   };
-  // These two complete the fields of a run.
   const values = { payload: lazily(payload), output: lazily(output) };
+  // A Run: these two values complete its fields.
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
 

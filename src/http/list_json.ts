@@ -145,7 +145,7 @@ async function* listParts<T>(
     if (part === null) throw noSuchRun();
     yield part.items;
     if (!part.hasMore) return;
-    after = nameOf(part.items.at(-1)!);
+    after = nameOf(part.items.at(-1)!); // only the last part may be empty
     await nextTurn();
   }
 }
@@ -186,7 +186,7 @@ function writeRecord(record: object, values: { readonly [name: string]: JsonText
   const written = Object.entries(record).flatMap(([name, member]) => {
     const before = `${separator}${JSON.stringify(name)}:`;
     separator = ",";
-    return [before, Object.hasOwn(values, name) ? values[name]! : JSON.stringify(member)];
+    return [before, (Object.hasOwn(values, name) ? values[name] : undefined) ?? JSON.stringify(member)];
   });
   return [...written, "}"];
 }

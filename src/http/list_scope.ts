@@ -24,7 +24,7 @@ export function readScope(answer: unknown): RunFilter {
   if (Object.prototype.toString.call(answer) !== "[object Object]") {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
-  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
+  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter; // its fields are checked now
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
   const scope = checkFields({

@@ -100,6 +100,6 @@ function checkJson(value: Json, maxDepth: number): void {
     if (containers.length > 0 && depth === maxDepth) {
       throw new ValidationError(`The body must be nested at most ${maxDepth} levels deep`);
     }
-    level = containers.flatMap((container) => Object.values(container!));
+    level = containers.flatMap((container) => Object.values(container));
   }
 }

@@ -124,7 +124,7 @@ const MAX_SHOWN_LENGTH = 64;
 
 async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
   const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
-  if (parsed.ok) return parsed.value as T; // the schema's output
+  if (parsed.ok) return parsed.value;
   const { issues, issuesLeftOut } = parsed;
   throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
 }
@@ -135,9 +135,13 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   );
   checkSize(query.getAll("jobName").length, labels.length);
   // fromEntries() makes own properties of all keys, `__proto__` included.
-  const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
-  const filter = checkRunFilter(withoutUndefined({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
-  const isContradiction = labels.some(([key, value]) => byKey![key] !== value);
+  const byKey = Object.fromEntries(labels);
+  const filter = checkRunFilter(withoutUndefined({
+    ...more,
+    jobName: readList(query, "jobName"),
+    labels: labels.length === 0 ? undefined : byKey,
+  }));
+  const isContradiction = labels.some(([key, value]) => byKey[key] !== value);
   return isContradiction ? { ...filter, ...NO_RUN } : filter;
 }
 
