@@ -1,6 +1,6 @@
-import { HoldfastError, isInstance, ValidationError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Json } from "../json.ts";
+import { HoldfastError, isInstance, ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
 
 /** Options of {@linkcode readJson}. */
 export interface ReadJsonOptions {

@@ -1,7 +1,7 @@
-import type { Json } from "../json.ts";
-import { memberOf } from "../member_of.ts";
-import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../run.ts";
-import type { Signal, Wait } from "../wait.ts";
+import type { Json } from "../../json.ts";
+import { memberOf } from "../../member_of.ts";
+import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { Signal, Wait } from "../../wait.ts";
 
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";

@@ -1,17 +1,17 @@
-import { checkRunFilter, checkSize } from "../engine/run_filter.ts";
-import type { TriggerOptions } from "../engine/trigger.ts";
-import type { RetriggerOptions } from "../engine/engine.ts";
-import { ValidationError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Json } from "../json.ts";
-import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
-import { parse, type Schema } from "../schema.ts";
-import { tidyText } from "../text.ts";
-import type { Signal } from "../wait.ts";
-import type { Call } from "./route_call.ts";
-import { withoutUndefined } from "./without_undefined.ts";
+import { checkRunFilter, checkSize } from "../../engine/run_filter.ts";
+import type { TriggerOptions } from "../../engine/trigger.ts";
+import type { RetriggerOptions } from "../../engine/engine.ts";
+import { ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
+import { type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { parse, type Schema } from "../../schema.ts";
+import { tidyText } from "../../text.ts";
+import type { Signal } from "../../wait.ts";
+import type { Call } from "../route_call.ts";
+import { withoutUndefined } from "../without_undefined.ts";
 import { readJson } from "./read_json.ts";
-import { similarNameFinder } from "./similar_name.ts";
+import { similarNameFinder } from "../similar_name.ts";
 
 /** The parsed body of `POST /trigger`. */
 export interface TriggerRequest extends TriggerOptions {

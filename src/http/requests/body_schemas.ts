@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { ValidationError } from "../error.ts";
-import type { Json } from "../json.ts";
-import { checkLabels, isName, NAME_RULE } from "../name.ts";
-import { COALESCE_MODES, type Labels } from "../run.ts";
+import { ValidationError } from "../../error.ts";
+import type { Json } from "../../json.ts";
+import { checkLabels, isName, NAME_RULE } from "../../name.ts";
+import { COALESCE_MODES, type Labels } from "../../run.ts";
 
 const name = z.custom<string>(isName, NAME_RULE);
 

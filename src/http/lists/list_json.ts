@@ -1,11 +1,11 @@
-import { NotFoundError } from "../error.ts";
-import type { JsonText, StoredValue } from "../json.ts";
-import type { LogText } from "../log.ts";
-import { isOneOf, type RunFilter, type RunText, toClientRun } from "../run.ts";
-import { type StepText, toClientStep } from "../step.ts";
-import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../store.ts";
-import type { WaitText } from "../wait.ts";
-import { noSuchRun } from "./response.ts";
+import { NotFoundError } from "../../error.ts";
+import type { JsonText, StoredValue } from "../../json.ts";
+import type { LogText } from "../../log.ts";
+import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
+import { type StepText, toClientStep } from "../../step.ts";
+import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../../store.ts";
+import type { WaitText } from "../../wait.ts";
+import { noSuchRun } from "../response.ts";
 
 /**
  * A JSON document in pieces: strings, or bytes of UTF-8. Each piece is read from the store when it is requested.
