@@ -61,7 +61,7 @@ export type {
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
-export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
+export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";

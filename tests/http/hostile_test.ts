@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { uuidV7 } from "../../src/host.ts";
-import type { HandlerAuth } from "../../src/http/auth.ts";
+import type { HandlerAuth } from "../../src/http/access/auth.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { type RouteFunctions, routes } from "../../src/http/routes.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";

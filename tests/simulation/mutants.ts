@@ -13,7 +13,7 @@ import { type Host, pause as passTime } from "../../src/host.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Claim, Ending, Store } from "../../src/store.ts";
 import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
-import type { HandlerAuth } from "../../src/http/auth.ts";
+import type { HandlerAuth } from "../../src/http/access/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
 import { Chance } from "../support/chance.ts";
 import { JOB_NAMES, ORGS } from "./plan.ts";

@@ -1,6 +1,6 @@
-import { HoldfastError, isInstance, ValidationError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Json } from "../json.ts";
+import { HoldfastError, isInstance, ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
 
 /** Options of {@linkcode readJson}. */
 export interface ReadJsonOptions {
@@ -100,6 +100,6 @@ function checkJson(value: Json, maxDepth: number): void {
     if (containers.length > 0 && depth === maxDepth) {
       throw new ValidationError(`The body must be nested at most ${maxDepth} levels deep`);
     }
-    level = containers.flatMap((container) => Object.values(container!));
+    level = containers.flatMap((container) => Object.values(container));
   }
 }

@@ -1,4 +1,4 @@
-import { HoldfastError } from "../error.ts";
+import { HoldfastError } from "../../error.ts";
 
 const METHODS_WITHOUT_EFFECT = ["GET", "HEAD", "OPTIONS"];
 

@@ -1,9 +1,9 @@
-import { checkFields, MAX_RUN_LIMIT } from "../engine/run_filter.ts";
-import { copyLabels, MAX_LABELS } from "../name.ts";
-import { isSameJson } from "../json.ts";
-import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
-import type { RunQuery } from "../store.ts";
-import { withoutUndefined } from "./without_undefined.ts";
+import { checkFields, MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
+import { copyLabels, MAX_LABELS } from "../../name.ts";
+import { isSameJson } from "../../json.ts";
+import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import type { RunQuery } from "../../store.ts";
+import { withoutUndefined } from "../without_undefined.ts";
 
 /** A copy of a filter for a hook, which may modify it. */
 export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): RunFilter {
@@ -24,7 +24,7 @@ export function readScope(answer: unknown): RunFilter {
   if (Object.prototype.toString.call(answer) !== "[object Object]") {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
-  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter;
+  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter; // its fields are checked now
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
   const scope = checkFields({

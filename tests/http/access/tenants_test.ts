@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { TimeoutError } from "../../src/error.ts";
-import type { HandlerAuth, RunOperation } from "../../src/http/auth.ts";
-import type { Handler } from "../../src/http/handler.ts";
-import { type RouteFunctions, routes } from "../../src/http/routes.ts";
-import { defineJob } from "../../src/job.ts";
-import type { Run } from "../../src/run.ts";
-import { forEachStore, forever, recordEvents, type StoreTest } from "../support/for_each_store.ts";
-import { aRequest, type Asked, type Service } from "../support/http.ts";
+import { TimeoutError } from "../../../src/error.ts";
+import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth.ts";
+import type { Handler } from "../../../src/http/handler.ts";
+import { type RouteFunctions, routes } from "../../../src/http/routes.ts";
+import { defineJob } from "../../../src/job.ts";
+import type { Run } from "../../../src/run.ts";
+import { forEachStore, forever, recordEvents, type StoreTest } from "../../support/for_each_store.ts";
+import { aRequest, type Asked, type Service } from "../../support/http.ts";
 import {
   aRefusal,
   aTenantRun,
@@ -19,8 +19,8 @@ import {
   tenantRuns,
   type TenantStatus,
   UNKNOWN,
-} from "../support/tenants.ts";
-import { CAREFUL, CONTEXTS, type Way, WAYS } from "../support/tenant_hooks.ts";
+} from "../../support/tenants.ts";
+import { CAREFUL, CONTEXTS, type Way, WAYS } from "../../support/tenant_hooks.ts";
 
 type RouteName = keyof RouteFunctions;
 type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate">;

@@ -1,5 +1,5 @@
-import { isInstance, TimeoutError } from "../error.ts";
-import type { Host } from "../host.ts";
+import { isInstance, TimeoutError } from "../../error.ts";
+import type { Host } from "../../host.ts";
 
 /** A hook of the host failed. The original error is the `cause`. */
 export class HookError extends Error {}

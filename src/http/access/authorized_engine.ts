@@ -1,22 +1,22 @@
-import type { Engine, RetriggerOptions } from "../engine/engine.ts";
-import { internalsOf } from "../engine/engine_internals.ts";
-import type { TriggerOptions, TriggerResult } from "../engine/trigger.ts";
-import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../error.ts";
-import type { Host } from "../host.ts";
-import { decode, type Json, parseValue, type StoredValue } from "../json.ts";
-import { isName, NAME_RULE } from "../name.ts";
-import type { ListFilter, Run, RunFilter, RunText } from "../run.ts";
-import type { NewRun, RunQuery } from "../store.ts";
-import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
+import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
+import { internalsOf } from "../../engine/engine_internals.ts";
+import type { TriggerOptions, TriggerResult } from "../../engine/trigger.ts";
+import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
+import { isName, NAME_RULE } from "../../name.ts";
+import type { ListFilter, Run, RunFilter, RunText } from "../../run.ts";
+import type { NewRun, RunQuery } from "../../store.ts";
+import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
-import { deepFreeze } from "./deep_freeze.ts";
-import { withoutUndefined } from "./without_undefined.ts";
+import { deepFreeze } from "../deep_freeze.ts";
+import { withoutUndefined } from "../without_undefined.ts";
 import { callHook } from "./hook.ts";
-import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "./list_json.ts";
+import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/list_json.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
-import { noSuchRun } from "./response.ts";
-import type { Resume } from "./streams/resume.ts";
-import type { Streams } from "./streams/streams.ts";
+import { noSuchRun } from "../response.ts";
+import type { Resume } from "../streams/resume.ts";
+import type { Streams } from "../streams/streams.ts";
 
 /** The dependencies of {@linkcode AuthorizedEngine}. */
 export interface CallerDeps {
@@ -271,8 +271,8 @@ function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
     let parsed: { value: Json } | null = null;
     return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
   };
-  // These two complete the fields of a run.
   const values = { payload: lazily(payload), output: lazily(output) };
+  // A Run: these two values complete its fields.
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }
 

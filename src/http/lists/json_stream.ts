@@ -1,5 +1,5 @@
 import type { JsonPieces } from "./list_json.ts";
-import { JSON_HEADERS } from "./response.ts";
+import { JSON_HEADERS } from "../response.ts";
 
 const HEADERS = { ...JSON_HEADERS, "content-type": "application/json" };
 const encoder = new TextEncoder();

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { NotFoundError, StoreError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
-import { decode, type Json } from "../../src/json.ts";
-import { type Run, toClientRun } from "../../src/run.ts";
-import { toClientStep } from "../../src/step.ts";
-import type { Store, ValuePart } from "../../src/store.ts";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
-import { FakeHost } from "../support/fake_host.ts";
-import { aLine, aRun } from "../support/fixtures.ts";
-import { anything, forEachStore, type StoreTest } from "../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../support/http.ts";
-import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { NotFoundError, StoreError } from "../../../src/error.ts";
+import { defineJob } from "../../../src/job.ts";
+import { decode, type Json } from "../../../src/json.ts";
+import { type Run, toClientRun } from "../../../src/run.ts";
+import { toClientStep } from "../../../src/step.ts";
+import type { Store, ValuePart } from "../../../src/store.ts";
+import { persistLogs } from "../../../src/engine/persist_logs.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aLine, aRun } from "../../support/fixtures.ts";
+import { anything, forEachStore, type StoreTest } from "../../support/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 
 /** One of them is more than a piece of an answer. */
 const LARGE = JSON.stringify("x".repeat(300_000));

@@ -1,6 +1,7 @@
-import type { Json } from "../json.ts";
-import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../run.ts";
-import type { Signal, Wait } from "../wait.ts";
+import type { Json } from "../../json.ts";
+import { memberOf } from "../../member_of.ts";
+import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { Signal, Wait } from "../../wait.ts";
 
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
@@ -112,7 +113,7 @@ export const HOOKS = [
 export function checkAuth(auth: unknown): HandlerAuth<unknown> {
   if (typeof auth !== "object" || auth === null) throw new TypeError("auth must be an object of functions");
   const given = HOOKS.flatMap((name) => {
-    const hook = (auth as Record<string, unknown>)[name];
+    const hook = memberOf(auth, name);
     if (hook === undefined && name !== "authenticate") return [];
     if (typeof hook !== "function") throw new TypeError(`auth.${name} must be a function`);
     return [[name, hook.bind(auth)]];

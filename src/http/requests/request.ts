@@ -1,17 +1,17 @@
-import { checkRunFilter, checkSize } from "../engine/run_filter.ts";
-import type { TriggerOptions } from "../engine/trigger.ts";
-import type { RetriggerOptions } from "../engine/engine.ts";
-import { ValidationError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Json } from "../json.ts";
-import { type ListFilter, NO_RUN, type RunFilter } from "../run.ts";
-import { parse, type Schema } from "../schema.ts";
-import { tidyText } from "../text.ts";
-import type { Signal } from "../wait.ts";
-import type { Call } from "./route_call.ts";
-import { withoutUndefined } from "./without_undefined.ts";
+import { checkRunFilter, checkSize } from "../../engine/run_filter.ts";
+import type { TriggerOptions } from "../../engine/trigger.ts";
+import type { RetriggerOptions } from "../../engine/engine.ts";
+import { ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
+import { type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { parse, type Schema } from "../../schema.ts";
+import { tidyText } from "../../text.ts";
+import type { Signal } from "../../wait.ts";
+import type { Call } from "../route_call.ts";
+import { withoutUndefined } from "../without_undefined.ts";
 import { readJson } from "./read_json.ts";
-import { similarNameFinder } from "./similar_name.ts";
+import { similarNameFinder } from "../similar_name.ts";
 
 /** The parsed body of `POST /trigger`. */
 export interface TriggerRequest extends TriggerOptions {
@@ -124,7 +124,7 @@ const MAX_SHOWN_LENGTH = 64;
 
 async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
   const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
-  if (parsed.ok) return parsed.value as T; // the schema's output
+  if (parsed.ok) return parsed.value;
   const { issues, issuesLeftOut } = parsed;
   throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
 }
@@ -135,9 +135,13 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   );
   checkSize(query.getAll("jobName").length, labels.length);
   // fromEntries() makes own properties of all keys, `__proto__` included.
-  const byKey = labels.length === 0 ? undefined : Object.fromEntries(labels);
-  const filter = checkRunFilter(withoutUndefined({ ...more, jobName: readList(query, "jobName"), labels: byKey }));
-  const isContradiction = labels.some(([key, value]) => byKey![key] !== value);
+  const byKey = Object.fromEntries(labels);
+  const filter = checkRunFilter(withoutUndefined({
+    ...more,
+    jobName: readList(query, "jobName"),
+    labels: labels.length === 0 ? undefined : byKey,
+  }));
+  const isContradiction = labels.some(([key, value]) => byKey[key] !== value);
   return isContradiction ? { ...filter, ...NO_RUN } : filter;
 }
 

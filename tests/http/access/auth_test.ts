@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../src/http/auth.ts";
-import { createHandler } from "../../src/http/handler.ts";
-import { defineJob } from "../../src/job.ts";
-import type { ListFilter, Run, RunFilter } from "../../src/run.ts";
-import type { Signal, Wait } from "../../src/wait.ts";
-import { forEachStore } from "../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../support/http.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth.ts";
+import { createHandler } from "../../../src/http/handler.ts";
+import { defineJob } from "../../../src/job.ts";
+import type { ListFilter, Run, RunFilter } from "../../../src/run.ts";
+import type { Signal, Wait } from "../../../src/wait.ts";
+import { forEachStore } from "../../support/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http.ts";
 
 /** Triggers a run that waits for a signal. */
 async function aWaitingRun({ engine }: Service): Promise<{ runId: string; query: string }> {

@@ -1,7 +1,8 @@
 import { z } from "zod";
-import type { Json } from "../json.ts";
-import { checkLabels, isName, NAME_RULE } from "../name.ts";
-import { COALESCE_MODES, type Labels } from "../run.ts";
+import { ValidationError } from "../../error.ts";
+import type { Json } from "../../json.ts";
+import { checkLabels, isName, NAME_RULE } from "../../name.ts";
+import { COALESCE_MODES, type Labels } from "../../run.ts";
 
 const name = z.custom<string>(isName, NAME_RULE);
 
@@ -10,7 +11,8 @@ const labels = z.unknown().transform((value, context): Labels => {
   try {
     return checkLabels(value);
   } catch (error) {
-    context.addIssue({ code: "custom", message: (error as Error).message });
+    if (!(error instanceof ValidationError)) throw error;
+    context.addIssue({ code: "custom", message: error.message });
     return z.NEVER;
   }
 });

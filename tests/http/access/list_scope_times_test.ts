@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import type { HandlerAuth } from "../../src/http/auth.ts";
-import type { Labels } from "../../src/run.ts";
-import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import { FakeHost } from "../support/fake_host.ts";
-import { aRun } from "../support/fixtures.ts";
-import { aService } from "../support/http.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { Labels } from "../../../src/run.ts";
+import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aRun } from "../../support/fixtures.ts";
+import { aService } from "../../support/http.ts";
 
 // How long a list takes shows what it looks at. It may show nothing of the runs of others.
 

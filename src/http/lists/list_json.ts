@@ -1,11 +1,11 @@
-import { NotFoundError } from "../error.ts";
-import type { JsonText, StoredValue } from "../json.ts";
-import type { LogText } from "../log.ts";
-import { isOneOf, type RunFilter, type RunText, toClientRun } from "../run.ts";
-import { type StepText, toClientStep } from "../step.ts";
-import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../store.ts";
-import type { WaitText } from "../wait.ts";
-import { noSuchRun } from "./response.ts";
+import { NotFoundError } from "../../error.ts";
+import type { JsonText, StoredValue } from "../../json.ts";
+import type { LogText } from "../../log.ts";
+import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
+import { type StepText, toClientStep } from "../../step.ts";
+import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../../store.ts";
+import type { WaitText } from "../../wait.ts";
+import { noSuchRun } from "../response.ts";
 
 /**
  * A JSON document in pieces: strings, or bytes of UTF-8. Each piece is read from the store when it is requested.
@@ -145,7 +145,7 @@ async function* listParts<T>(
     if (part === null) throw noSuchRun();
     yield part.items;
     if (!part.hasMore) return;
-    after = nameOf(part.items.at(-1)!);
+    after = nameOf(part.items.at(-1)!); // only the last part may be empty
     await nextTurn();
   }
 }
@@ -186,7 +186,7 @@ function writeRecord(record: object, values: { readonly [name: string]: JsonText
   const written = Object.entries(record).flatMap(([name, member]) => {
     const before = `${separator}${JSON.stringify(name)}:`;
     separator = ",";
-    return [before, Object.hasOwn(values, name) ? values[name]! : JSON.stringify(member)];
+    return [before, (Object.hasOwn(values, name) ? values[name] : undefined) ?? JSON.stringify(member)];
   });
   return [...written, "}"];
 }
