@@ -1,4 +1,4 @@
-import type { Failure } from "./failure.ts";
+import type { Failure, FailureKind } from "./failure.ts";
 import { type Json, parseValue, type Stored } from "./json.ts";
 
 /**
@@ -79,6 +79,24 @@ export interface Run {
   startedAt: string | null;
   /** When it ended. */
   completedAt: string | null;
+  /** Not claimed before this instant. */
+  startAt: string | null;
+  /** From -1,000 to 1,000: higher ones are claimed first. */
+  priority: number;
+  /** Runs with different keys take turns. */
+  fairnessKey: string | null;
+  /** It fails as `expired` if it has not started by then. */
+  startBy: string | null;
+  /** It fails as `timeout` if it has not ended by then; known once it has started. */
+  finishBy: string | null;
+  /** Why it failed; `null` if it has not. */
+  failureKind: FailureKind | null;
+  /** The run that waits for it, or waited for it. The id stays when that run is deleted. */
+  parentRunId: string | null;
+  /** The schedule that made it. */
+  scheduleName: string | null;
+  /** The slot of its schedule. */
+  slotAt: string | null;
   /** The run of which it is a retry. The id stays when that run is deleted. */
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
@@ -205,6 +223,22 @@ export interface ClientRun {
   startedAt?: string;
   /** When it ended. */
   completedAt?: string;
+  /** Not claimed before this instant. */
+  startAt?: string;
+  /** From -1,000 to 1,000: higher ones are claimed first. Left out if it is 0. */
+  priority?: number;
+  /** It fails as `expired` if it has not started by then. */
+  startBy?: string;
+  /** It fails as `timeout` if it has not ended by then; known once it has started. */
+  finishBy?: string;
+  /** Why it failed. */
+  failureKind?: FailureKind;
+  /** The run that waits for it, or waited for it. */
+  parentRunId?: string;
+  /** The schedule that made it. */
+  scheduleName?: string;
+  /** The slot of its schedule. */
+  slotAt?: string;
   /** The run of which it is a retry. */
   retriggerOf?: string;
   /** Its newest retry. */
@@ -225,17 +259,31 @@ export function toClientRun(run: Run): ClientRun {
     status: run.status,
     input: run.payload,
     output: run.output,
-    ...(run.error === null ? {} : { error: run.error }),
-    ...(run.failedStepName === null ? {} : { failedStepName: run.failedStepName }),
-    ...(run.progress === null ? {} : { progress: run.progress }),
+    ...withoutNull({ error: run.error, failedStepName: run.failedStepName, progress: run.progress }),
     labels: run.labels,
     createdAt: run.createdAt,
-    ...(run.startedAt === null ? {} : { startedAt: run.startedAt }),
-    ...(run.completedAt === null ? {} : { completedAt: run.completedAt }),
-    ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
-    ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
+    ...withoutNull({
+      startAt: run.startAt,
+      priority: run.priority === 0 ? null : run.priority,
+      startBy: run.startBy,
+      startedAt: run.startedAt,
+      finishBy: run.finishBy,
+      completedAt: run.completedAt,
+      failureKind: run.failureKind,
+      parentRunId: run.parentRunId,
+      scheduleName: run.scheduleName,
+      slotAt: run.slotAt,
+      retriggerOf: run.retriggerOf,
+      retriggeredAs: run.retriggeredAs,
+    }),
     isTerminal: isTerminal(run.status),
     isActive: run.status === "pending" || isLeased(run.status),
     isWaiting: run.status === "waiting",
   };
+}
+
+/** The fields that have a value. */
+function withoutNull<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const known = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(known) as { [K in keyof T]?: NonNullable<T[K]> }; // the same names and values
 }

@@ -1,5 +1,6 @@
-import type { Failure } from "./failure.ts";
+import type { Failure, FailureKind } from "./failure.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
+import type { Flow, KnownJob } from "./flow.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
@@ -414,6 +415,8 @@ export interface NewRun {
   joinOnly?: string;
   /** The run that has ended of which this one is a retry; `null` if it is none. */
   retriggerOf: { runId: string; from: RetriggerFrom } | null;
+  /** When, in which order and under which limits it is executed. */
+  flow: Flow;
 }
 
 /** The result of a request to add a run. */
@@ -430,8 +433,8 @@ export interface ClaimRequest {
   workerId: string;
   /** Identifies a repeated call: unique among the claims of the worker. */
   claimId: string;
-  /** The names of the jobs that the worker knows. */
-  jobNames: readonly string[];
+  /** The jobs that the worker knows. */
+  jobs: readonly KnownJob[];
   /**
    * The leases that the worker holds. Those that expired while it was blocked are extended instead of being revoked.
    */
@@ -448,8 +451,8 @@ export interface ClaimRequest {
 export interface ClaimResult {
   /** The claimed runs, in the order in which they were triggered. */
   claims: Claim[];
-  /** Runs that failed because they were abandoned too often. */
-  failed: { run: RunIdentity; error: string }[];
+  /** Runs that failed: they were abandoned too often, or a deadline passed. */
+  failed: { run: RunIdentity; error: string; failureKind: FailureKind }[];
   /**
    * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
    * and retries that waiting runs wait for, and the keys that cancelled runs hold.
@@ -475,6 +478,8 @@ export interface Claim {
   execution: number;
   /** How long ago its function was first called, in milliseconds. */
   startedAgoMs: number;
+  /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
+  finishInMs: number | null;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
   originId: string;
   /** The recorded steps, in any order. */

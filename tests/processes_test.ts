@@ -11,6 +11,7 @@ import {
   StoreError,
   systemHost,
 } from "../mod.ts";
+import { PLAIN_FLOW } from "../src/flow.ts";
 import { anything } from "./processes/anything.ts";
 import { Child } from "./processes/child.ts";
 import { inTime, until } from "./processes/deadline.ts";
@@ -433,5 +434,6 @@ function aRun(): NewRun {
     concurrencyKey: null,
     coalesce: null,
     retriggerOf: null,
+    flow: PLAIN_FLOW,
   };
 }

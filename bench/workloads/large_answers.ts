@@ -1,3 +1,4 @@
+import { PLAIN_FLOW } from "../../src/flow.ts";
 import { createEngine, createHandler, SqliteStore } from "@holdfast/jobs";
 import { existsSync } from "node:fs";
 import process from "node:process";
@@ -91,6 +92,7 @@ async function fill(setting: Setting, kind: Kind, runs: number): Promise<string>
       concurrencyKey: null,
       coalesce: null,
       retriggerOf: null,
+      flow: PLAIN_FLOW,
     }]);
   }
   return path;

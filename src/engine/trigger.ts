@@ -1,4 +1,5 @@
 import { type Issue, ValidationError } from "../error.ts";
+import { PLAIN_FLOW } from "../flow.ts";
 import type { Host } from "../host.ts";
 import { decode, encode } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
@@ -94,6 +95,7 @@ export async function newRun(
     concurrencyKey,
     coalesce,
     retriggerOf: options.retriggerOf ?? null,
+    flow: PLAIN_FLOW,
   };
 }
 

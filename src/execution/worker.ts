@@ -217,7 +217,7 @@ export class Worker {
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
-      jobNames: [...this.#jobs.keys()],
+      jobs: [...this.#jobs.keys()].map((name) => ({ name, concurrency: null, rate: null })),
       holding: holding.map(({ claim }) => claim.lease),
       limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,

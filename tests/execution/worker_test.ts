@@ -5,6 +5,7 @@ import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
+import { unlimited } from "../support/fixtures.ts";
 import { withCalls } from "../support/with_calls.ts";
 import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -367,7 +368,7 @@ Deno.test("a worker that is given a run of a job that it does not know says so, 
   const store = new MemoryStore({ host });
   const known = aJob((_step, input) => input, "known");
   const confused = withCalls(store, {
-    claim: (request) => store.claim({ ...request, jobNames: ["known", "foreign"] }),
+    claim: (request) => store.claim({ ...request, jobs: unlimited(["known", "foreign"]) }),
   });
   await using other = createEngine({ store, host, jobs: { foreign: aJob(() => 1, "foreign") } });
   await using engine = createEngine({ store: confused, host, jobs: { known } });

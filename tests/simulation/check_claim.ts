@@ -43,12 +43,16 @@ export function checkClaim(
   return "any";
 }
 
+function knows({ jobs }: ClaimRequest, jobName: string): boolean {
+  return jobs.some(({ name }) => name === jobName);
+}
+
 /** Takes note of a run that a worker has taken. */
 function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim, request: ClaimRequest): void {
   const { id, jobName } = run.request;
   const { generation } = lease;
   facts.expect(
-    request.jobNames.includes(jobName),
+    knows(request, jobName),
     "promise 8",
     () => `${id} was claimed by a worker that does not know ${jobName}`,
   );
@@ -138,7 +142,7 @@ function checkTurn(
     if (elder.order >= run.order) break;
     const { id: elderId, jobName, concurrencyKey } = elder.request;
     if (elder.isUnread || !isReady(facts, elder, now) || claimed.has(elderId)) continue;
-    if (!request.jobNames.includes(jobName)) {
+    if (!knows(request, jobName)) {
       if (key !== null && key === concurrencyKey) facts.notice("a key was handed on past an unknown job");
       continue;
     }
@@ -159,7 +163,7 @@ function checkLeft(
   const open = facts.open();
   for (const run of open) {
     const { id, jobName, concurrencyKey: key } = run.request;
-    if (claimed.has(id) || run.isUnread || !isReady(facts, run, now) || !request.jobNames.includes(jobName)) continue;
+    if (claimed.has(id) || run.isUnread || !isReady(facts, run, now) || !knows(request, jobName)) continue;
     const rivals = key === null ? [] : facts.existing().filter((other) => {
       return other !== run && other.request.concurrencyKey === key;
     });

@@ -15,6 +15,7 @@ import type { Claim, Ending, Store } from "../../src/store.ts";
 import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
 import type { HandlerAuth } from "../../src/http/access/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
+import { unlimited } from "../support/fixtures.ts";
 import { Chance } from "../support/chance.ts";
 import { JOB_NAMES, ORGS } from "./plan.ts";
 
@@ -161,13 +162,13 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a worker claims what it does not know",
     rule: "an unknown job stays pending",
-    store: over((store) => ({ claim: (request) => store.claim({ ...request, jobNames: JOB_NAMES }) })),
+    store: over((store) => ({ claim: (request) => store.claim({ ...request, jobs: unlimited(JOB_NAMES) }) })),
   },
   {
     name: "one job is looked at, at a time",
     rule: "runs are claimed in the order of their triggers",
     store: over((store, chance) => ({
-      claim: (request) => store.claim({ ...request, jobNames: [chance.pick(request.jobNames)] }),
+      claim: (request) => store.claim({ ...request, jobs: [chance.pick(request.jobs)] }),
     })),
   },
   {

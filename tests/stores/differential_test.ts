@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
+import { PLAIN_FLOW } from "../../src/flow.ts";
 import { type Host, systemHost } from "../../src/host.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { Report } from "../../src/report.ts";
@@ -11,7 +12,7 @@ import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { FactReader, type ReadFact } from "../support/fact_reader.ts";
-import { aFailure, aLine } from "../support/fixtures.ts";
+import { aFailure, aLine, unlimited } from "../support/fixtures.ts";
 import { findBrokenLine } from "../support/lines.ts";
 
 const SEEDS = 20;
@@ -166,6 +167,7 @@ class Script {
       retriggerOf: this.#chance.happens(0.15) && this.#runIds.length > 0
         ? { runId: this.#runId(), from: this.#chance.pick(["start", "failure", "failure"] as const) }
         : null,
+      flow: PLAIN_FLOW,
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = operation("enqueue", [run], (store) => store.enqueue([run]));
@@ -179,7 +181,7 @@ class Script {
     const request = {
       workerId,
       claimId: this.#claimIds.get(workerId) ?? "first",
-      jobNames,
+      jobs: unlimited(jobNames),
       holding: this.#chance.happens(0.3) ? this.#leases.slice(-3) : [],
       limit: this.#chance.int(4),
       leaseMs: 100,

@@ -1,4 +1,5 @@
 import type { Failure } from "../../src/failure.ts";
+import { type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { NewLogEntry } from "../../src/log.ts";
 import type { Report } from "../../src/report.ts";
@@ -23,6 +24,7 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     concurrencyKey: null,
     coalesce: null,
     retriggerOf: null,
+    flow: PLAIN_FLOW,
     ...overrides,
   };
 }
@@ -88,12 +90,20 @@ export function aPause(overrides: Partial<NewPause> = {}): NewPause {
   };
 }
 
+/** Jobs without limits, as a worker knows them. */
+export function unlimited(jobNames: readonly string[]): KnownJob[] {
+  return jobNames.map((name) => ({ name, concurrency: null, rate: null }));
+}
+
+/** What a test says about a claim; `jobNames` are those of jobs without limits. */
+export type ClaimOverrides = Partial<ClaimRequest> & { jobNames?: readonly string[] };
+
 /** A claim by worker A, with an id of its own, of up to ten runs for one second. */
-export function aClaimRequest(overrides: Partial<ClaimRequest> = {}): ClaimRequest {
+export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrides = {}): ClaimRequest {
   return {
     workerId: "worker-a",
     claimId: uuidV7(FAKE_START),
-    jobNames: [A_JOB],
+    jobs: unlimited(jobNames),
     holding: [],
     limit: 10,
     leaseMs: 1_000,

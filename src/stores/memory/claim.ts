@@ -8,7 +8,9 @@ import type { MemoryRuns } from "./runs.ts";
 const MAX_TIMERS = 40;
 
 /** The entry of a worker, from its last claim. */
-export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {
+export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
+  /** The jobs that it knows. */
+  jobNames: readonly string[];
   /** When that was. */
   seenAt: number;
 }
@@ -20,7 +22,8 @@ export function claimRuns(
   request: ClaimRequest,
   now: number,
 ): ClaimResult {
-  const { workerId, claimId, jobNames, leaseMs } = request;
+  const { workerId, claimId, leaseMs } = request;
+  const jobNames = request.jobs.map(({ name }) => name);
   if (workers.get(workerId)?.claimId === claimId) {
     const claims = runs.open
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
@@ -28,7 +31,7 @@ export function claimRuns(
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
-  workers.set(workerId, { claimId, jobNames: [...jobNames], leaseMs, seenAt: now });
+  workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
   extendHeld(runs, request, now);
   const { failed, hasMoreTimers } = doWhatTimeBrought(runs, request.maxAbandonments, now);
   const { claims, hasMoreRuns } = takeDueRuns(runs, findLiveJobNames(workers, now), request, now);
@@ -73,7 +76,7 @@ function doWhatTimeBrought(
 function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
   const failure = abandonedFailure(run.abandonments);
   runs.end(run, { status: "failed", failure, failedStepName: null }, now);
-  return { run: toIdentity(run), error: failure.message };
+  return { run: toIdentity(run), error: failure.message, failureKind: failure.kind };
 }
 
 /** The jobs of live workers: those that claimed within the length of their leases. */
@@ -89,7 +92,7 @@ function takeDueRuns(
   request: ClaimRequest,
   now: number,
 ): { claims: Claim[]; hasMoreRuns: boolean } {
-  const jobNames = new Set(request.jobNames);
+  const jobNames = new Set(request.jobs.map(({ name }) => name));
   const spokenFor = new Set<string>(); // keys with an older run that a live worker can claim
   const claims: Claim[] = [];
   for (const run of runs.open) {

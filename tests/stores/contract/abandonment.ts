@@ -78,7 +78,11 @@ test("claim() fails a run that was abandoned too often, and says so", async ({ s
 
   const found = await store.getRun(run.id);
   assert.deepEqual(claims, []);
-  assert.deepEqual(failed, [{ run: { id: run.id, jobName: A_JOB, labels: { org: "acme" } }, error: found!.error! }]);
+  assert.deepEqual(failed, [{
+    run: { id: run.id, jobName: A_JOB, labels: { org: "acme" } },
+    error: found!.error!,
+    failureKind: "abandoned",
+  }]);
   assert.match(found!.error!, /^Abandoned 3 times in a row/);
   assert.equal(found!.status, "failed");
   const failure = { kind: "abandoned", name: "Error", message: found!.error, stack: null, cause: null };

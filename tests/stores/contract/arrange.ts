@@ -3,9 +3,9 @@ import type { Lease } from "../../../src/lease.ts";
 import type { LogEntry } from "../../../src/log.ts";
 import type { Run } from "../../../src/run.ts";
 import type { Step, StepWrite } from "../../../src/step.ts";
-import type { Claim, ClaimRequest, Enqueued, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
+import type { Claim, Enqueued, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
 import type { NewPause, Wait } from "../../../src/wait.ts";
-import { aClaimRequest, aFailure, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "../../support/fixtures.ts";
 
 /** A request to pause on nothing, not even for a moment. */
 export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, reports: [] };
@@ -17,7 +17,7 @@ export async function add(store: Store, overrides: Partial<NewRun> = {}): Promis
 }
 
 /** Claims one run, of which there must be one. */
-export async function claimOne(store: Store, overrides: Partial<ClaimRequest> = {}): Promise<Claim> {
+export async function claimOne(store: Store, overrides: ClaimOverrides = {}): Promise<Claim> {
   const { claims } = await store.claim(aClaimRequest({ limit: 1, ...overrides }));
   assert.equal(claims.length, 1, "there is no run to claim");
   return claims[0]!;
@@ -27,7 +27,7 @@ export async function claimOne(store: Store, overrides: Partial<ClaimRequest> = 
 export async function startRun(
   store: Store,
   overrides: Partial<NewRun> = {},
-  request: Partial<ClaimRequest> = {},
+  request: ClaimOverrides = {},
 ): Promise<Claim> {
   const { run } = await add(store, overrides);
   const claim = await claimOne(store, { jobNames: [run.jobName], ...request });

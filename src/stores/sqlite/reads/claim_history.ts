@@ -76,6 +76,7 @@ function toClaim(row: SqliteRow, steps: readonly SqliteRow[], pauses: readonly S
     input: toInput(row),
     execution: Number(row.interruptions) + 1,
     startedAgoMs: Math.max(0, now - Number(row.started_at)),
+    finishInMs: null,
     originId: (row.origin_id ?? row.id) as string,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),

@@ -24,6 +24,10 @@ export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
   rows: SqliteRow[];
 }
 
+function jobNames({ jobs }: ClaimRequest): string[] {
+  return jobs.map(({ name }) => name);
+}
+
 /** Whether a claim would find anything to do; checks without taking the lock. */
 export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
   const worker = db.get("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", request.workerId);
@@ -33,7 +37,7 @@ export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number):
   if (age < 0 || age > request.leaseMs / 3) return true;
   const nextTimerAt = readNextTimer(db);
   if (nextTimerAt !== null && nextTimerAt <= now) return true;
-  return request.limit > 0 && request.jobNames.some((job) => firstReady(db, job, 0, 1).length > 0);
+  return request.limit > 0 && request.jobs.some(({ name }) => firstReady(db, name, 0, 1).length > 0);
 }
 
 /** Claims due runs. See `Store.claim()`. */
@@ -43,7 +47,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
 
   extendHeld(db, request, now);
-  const failed = takeExpiredLeases(db, request.maxAbandonments, now);
+  const abandoned = takeExpiredLeases(db, request.maxAbandonments, now);
   freeExpiredKeys(db, now);
   wakeSleepers(db, now);
   const { rows, hasMore } = takeReady(db, request, now);
@@ -51,6 +55,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) trimByAge(db, now);
   const nextTimerAt = readNextTimer(db);
+  const failed = abandoned.map((run) => ({ ...run, failureKind: "abandoned" as const }));
   return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
 }
 
@@ -176,7 +181,7 @@ function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { ro
   const candidates: SqliteRow[] = [];
   const takenKeys = new Set<string>();
   const otherJobs = liveJobsOfOthers(db, request, now);
-  for (const candidate of readyRuns(db, request.jobNames, request.limit + 1)) {
+  for (const candidate of readyRuns(db, jobNames(request), request.limit + 1)) {
     const key = candidate.concurrency_key as string | null;
     if (key !== null) {
       if (takenKeys.has(key)) continue; // by a run of another job in this claim
@@ -232,7 +237,7 @@ function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: Reado
  * its lease.
  */
 function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
-  const own = new Set(request.jobNames);
+  const own = new Set(jobNames(request));
   return new Set(liveJobs(db, now, request.workerId).filter((job) => !own.has(job)));
 }
 
@@ -288,7 +293,7 @@ function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly Sq
   db.run(
     "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
     request.workerId,
-    JSON.stringify(request.jobNames),
+    JSON.stringify(jobNames(request)),
     now,
     request.leaseMs,
     request.claimId,
