@@ -1,5 +1,7 @@
 import type { AsyncLocalStorage } from "node:async_hooks";
-import { describeFailure, isInstance, LeaseLostError, StepError } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
+import { LeaseLostError, StepError } from "../error.ts";
+import { isInstance } from "../is_instance.ts";
 import type { RunHappening } from "../event.ts";
 import type { Failure } from "../failure.ts";
 import type { Host } from "../host.ts";

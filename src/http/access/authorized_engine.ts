@@ -1,7 +1,8 @@
 import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/trigger.ts";
-import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../../error.ts";
+import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
+import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
 import { isName, NAME_RULE } from "../../name.ts";
