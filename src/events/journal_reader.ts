@@ -25,9 +25,8 @@ const LOOK_EVERY_MS = 20;
 const PAGE_LENGTH = 262_144;
 
 /**
- * Reads the journal of the store once for all followers, while there are any: after each completed call of this
- * engine, and every 20 ms for commits of other processes. So all processes publish the same events in the same
- * order.
+ * Reads the journal of the store once for all followers, while there are any: whenever this engine publishes an event,
+ * and every 20 ms for commits of other processes. So all processes send the same events in the same order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
