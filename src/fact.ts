@@ -101,11 +101,11 @@ const MAX_SKIPPED_LENGTH = 16_384;
 export function coalescedFacts(
   run: number,
   { id, status }: Run,
-  { payload, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
+  { payload: given, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
 ): Fact[] {
   if (joinOnly !== undefined && joinOnly !== id) return [];
-  const isLong = payload !== null && payload.length > MAX_SKIPPED_LENGTH;
-  const input = isLong ? { cut: true, length: payload.length } : parseValue(payload);
+  const isLong = given !== null && given.length > MAX_SKIPPED_LENGTH;
+  const input = isLong ? { cut: true, length: given.length } : parseValue(given);
   return [[run, "coalesced", status, input, labels]];
 }
 

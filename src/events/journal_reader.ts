@@ -25,9 +25,8 @@ const LOOK_EVERY_MS = 20;
 const PAGE_LENGTH = 262_144;
 
 /**
- * Reads the journal of the store once for all followers, while there are any: after each completed call of this
- * engine, and every 20 ms for commits of other processes. So all processes publish the same events in the same
- * order.
+ * Reads the journal of the store once for all followers, while there are any: whenever this engine publishes an event,
+ * and every 20 ms for commits of other processes. So all processes send the same events in the same order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
@@ -110,7 +109,7 @@ export class JournalReader {
 
   /** Publishes everything committed so far to the attached followers. */
   async publishAll(): Promise<void> {
-    await this.#reading?.lookOnce();
+    await this.#reading?.look();
   }
 
   /** Ends all followers. */
@@ -183,10 +182,10 @@ class Reading {
   readonly #look: (abortSignal: AbortSignal) => Promise<void>;
   readonly #onError: (error: unknown) => void;
   readonly #stopping = new AbortController();
-  #isDeferred = false;
-  #looking: Promise<void> | null = null;
-  #mustLookAgain = false;
-  #cancelTimer: (() => void) | null = null;
+  /** Whether a read has been asked for that has not begun. */
+  #isDue = false;
+  #reads: Promise<void> = Promise.resolve();
+  #cancelTimer: () => void = () => {};
   #stopListening: () => void = () => {};
 
   constructor(
@@ -209,44 +208,32 @@ class Reading {
   stop(): void {
     this.#stopping.abort();
     this.#stopListening();
-    this.#cancelTimer?.();
+    this.#cancelTimer();
   }
 
   /** Reads once for events that are published together. */
   #lookSoon(): void {
-    if (this.#isDeferred) return;
-    this.#isDeferred = true;
-    this.#deps.host.defer(() => {
-      this.#isDeferred = false;
-      this.#lookNow();
-    });
+    if (this.#isDue) return;
+    this.#isDue = true;
+    this.#deps.host.defer(() => this.look());
   }
 
-  #lookNow(): void {
-    this.#mustLookAgain = this.#looking !== null;
-    if (this.#looking !== null || this.#stopping.signal.aborted) return;
-    this.#cancelTimer?.();
-    this.#cancelTimer = null;
-    this.#looking = this.#lookAndSchedule().finally(() => this.#looking = null);
+  /** Reads after the reads that have begun. */
+  look(): Promise<void> {
+    return this.#reads = this.#reads.then(() => this.#lookNow());
   }
 
-  async #lookAndSchedule(): Promise<void> {
+  async #lookNow(): Promise<void> {
     const { signal } = this.#stopping;
+    if (signal.aborted) return;
+    this.#isDue = false;
+    this.#cancelTimer();
     try {
       await this.#look(signal);
     } catch (error) {
       if (!signal.aborted) this.#onError(error);
     }
-    if (signal.aborted) return;
-    if (this.#mustLookAgain) this.#lookSoon();
-    else this.#cancelTimer ??= this.#deps.host.schedule(LOOK_EVERY_MS, () => this.#lookNow());
-  }
-
-  /** Resolves after a read that begins now. */
-  async lookOnce(): Promise<void> {
-    await this.#looking;
-    this.#lookNow();
-    await this.#looking;
+    if (!signal.aborted) this.#cancelTimer = this.#deps.host.schedule(LOOK_EVERY_MS, () => this.look());
   }
 }
 

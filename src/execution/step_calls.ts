@@ -1,5 +1,7 @@
 import { checkDuration } from "../duration.ts";
-import { describeFailure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
+import { NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { isInstance } from "../is_instance.ts";
 import type { Failure } from "../failure.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";

@@ -1,7 +1,8 @@
 import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/trigger.ts";
-import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../../error.ts";
+import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
+import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
 import { isName, NAME_RULE } from "../../name.ts";
@@ -266,12 +267,12 @@ async function callAuthHook<T>(
 }
 
 /** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
-function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+function toSeenRun({ payload: input, output, ...run }: RunText): Readonly<Run> {
   const lazily = (value: StoredValue): PropertyDescriptor => {
     let parsed: { value: Json } | null = null;
     return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
   };
-  const values = { payload: lazily(payload), output: lazily(output) };
+  const values = { payload: lazily(input), output: lazily(output) };
   // A Run: these two values complete its fields.
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }

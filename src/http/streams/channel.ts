@@ -92,7 +92,7 @@ export class Channel implements Follower {
     this.#close();
   }
 
-  /** Closes the streams of slow readers: their clients resume from their position. */
+  /** Never waits: a stream whose reader is too slow is closed, and its client resumes. */
   ready(): Promise<void> {
     return Promise.resolve();
   }
