@@ -2,10 +2,10 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Respond } from "../../src/http/routes.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { anything, type StoreTest } from "./for_each_store.ts";
+import type { StoreTest } from "./for_each_store.ts";
+import { aJob, echo, fail } from "./jobs.ts";
 import { createEngine } from "./quiet_engine.ts";
 
 /** What a client was answered. */
@@ -39,19 +39,7 @@ export interface Asked {
   headers?: Record<string, string>;
 }
 
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
-const fail = defineJob({
-  name: "fail",
-  input: anything,
-  run: () => {
-    throw new Error("broken");
-  },
-});
-const approval = defineJob({
-  name: "approval",
-  input: anything,
-  run: (step: StepContext) => step.wait("review", { timeout: 60_000, metadata: { changes: 3 } }),
-});
+const approval = aJob((step) => step.wait("review", { timeout: 60_000, metadata: { changes: 3 } }), "approval");
 
 /** A service with the jobs `echo`, `fail` and `approval`, whose runs are executed by `engine.runUntilIdle()`. */
 export function aService<Context>(

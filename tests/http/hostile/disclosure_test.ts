@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
-import { defineJob, type StepContext } from "../../../src/job.ts";
 import type { Store } from "../../../src/store.ts";
-import { anything, forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/for_each_store.ts";
 import { aGuardedService, aWaitingRun, INTERNALS, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
 import { aRequest, aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 /** A store that notes what it is asked. */
 function aNotingStore(store: Store): { store: Store; calls: string[] } {
@@ -53,15 +53,11 @@ for (const [name, { method, path }] of routesOfRuns) {
 forEachStore(
   "GET /run, /steps and /logs show of an error its message, and nothing of where it was thrown",
   async (context) => {
-    const breaks = defineJob({
-      name: "breaks",
-      input: anything,
-      run: async (step: StepContext) => {
-        await step.run("cause", () => {
-          throw new Error("no rows", { cause: new TypeError("hidden cause") });
-        });
-      },
-    });
+    const breaks = aJob(async (step) => {
+      await step.run("cause", () => {
+        throw new Error("no rows", { cause: new TypeError("hidden cause") });
+      });
+    }, "breaks");
     await using service = aService({}, context, { breaks });
     const { id } = await service.engine.trigger("breaks", {});
     await service.engine.runUntilIdle();

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../../src/job.ts";
-import { anything } from "../../support/for_each_store.ts";
 import { aGuardedService, allRoutes, aWaitingRun, provoke } from "../../support/hostile.ts";
 import { aRequest, aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 const ODD_HEADERS: Record<string, string>[] = [
   { accept: "text/html;q=0.9, */*;q=nonsense", "accept-language": "x-klingon, *;q=-1", "accept-charset": "utf-7" },
@@ -65,14 +64,10 @@ Deno.test("a page of another site cancels nothing with the cookies of its visito
 
 Deno.test("no text of a run comes into a header", async () => {
   const name = "büro-💩\u2028";
-  const breaks = defineJob({
-    name,
-    input: anything,
-    run: (step: StepContext) => {
-      step.progress(1, 2, "\r\nset-cookie: a=b");
-      throw new Error("\r\nset-cookie: a=b \u0100");
-    },
-  });
+  const breaks = aJob((step) => {
+    step.progress(1, 2, "\r\nset-cookie: a=b");
+    throw new Error("\r\nset-cookie: a=b \u0100");
+  }, name);
   await using service = aService({}, undefined, { breaks });
   const triggered = await provoke(service, "POST", "/trigger", {
     body: { jobName: name, input: {}, labels: { org: "\u0100💩" }, idempotencyKey: "é\u0100", concurrencyKey: "💩" },

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../../src/job.ts";
-import { anything, forEachStore, pass } from "../../support/for_each_store.ts";
+import { forEachStore, pass } from "../../support/for_each_store.ts";
 import { aGuardedService, assertWell, aWaitingRun, provoke } from "../../support/hostile.ts";
 import { aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 const LARGE: Record<string, string> = {
   "half a million items": `{"a":[${"0,".repeat(500_000)}0]}`,
@@ -76,16 +76,12 @@ forEachStore(
 );
 
 forEachStore("a job of two thousand steps and as many log lines ends, and can be shown", async (context) => {
-  const long = defineJob({
-    name: "long",
-    input: anything,
-    run: async (step: StepContext) => {
-      for (let n = 0; n < 2_000; n++) {
-        step.log.info(`line ${n}`);
-        await step.run("again", () => n);
-      }
-    },
-  });
+  const long = aJob(async (step) => {
+    for (let n = 0; n < 2_000; n++) {
+      step.log.info(`line ${n}`);
+      await step.run("again", () => n);
+    }
+  }, "long");
   await using service = aService({}, context, { long });
   const { id } = await service.engine.trigger("long", {});
 
@@ -99,14 +95,10 @@ forEachStore("a flood of triggers is stored whole, and costs no run its lease", 
   const { host } = context;
   const begun = Promise.withResolvers<void>();
   const ending = Promise.withResolvers<void>();
-  const slow = defineJob({
-    name: "slow",
-    input: anything,
-    run: () => {
-      begun.resolve();
-      return ending.promise;
-    },
-  });
+  const slow = aJob(() => {
+    begun.resolve();
+    return ending.promise;
+  }, "slow");
   await using service = aService({}, context, { slow });
   const { id } = await service.engine.trigger("slow", {});
   await service.engine.start();

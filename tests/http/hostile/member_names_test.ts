@@ -1,16 +1,12 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../../src/job.ts";
-import { anything, forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/for_each_store.ts";
 import { aGuardedService, assertWell, aWaitingRun, MEMBERS, provoke } from "../../support/hostile.ts";
 import { aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 for (const name of MEMBERS) {
   forEachStore(`a job, a step, a wait, labels and keys may be called ${name}`, async (context) => {
-    const job = defineJob({
-      name,
-      input: anything,
-      run: async (step: StepContext) => [await step.run(name, () => name), await step.wait(name)],
-    });
+    const job = aJob(async (step) => [await step.run(name, () => name), await step.wait(name)], name);
     await using service = aGuardedService({}, context, { job });
     const labels = `{"${name}":"${name}"}`;
     const body =

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../../src/job.ts";
 import { EventReader } from "../../support/event_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { anything, forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/for_each_store.ts";
 import { aGuardedService, assertWell, aWaitingRun, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
 import { aRequest, aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 for (const [name, { method, path }] of routesOfRuns) {
   forEachStore(
@@ -64,14 +64,10 @@ forEachStore(
 );
 
 forEachStore("POST /signal answers 409 for a wait whose run has failed, and does not revive it", async (context) => {
-  const breaks = defineJob({
-    name: "breaks",
-    input: anything,
-    run: async (step: StepContext) => {
-      await step.prepareWait("review");
-      throw new Error("broken");
-    },
-  });
+  const breaks = aJob(async (step) => {
+    await step.prepareWait("review");
+    throw new Error("broken");
+  }, "breaks");
   await using service = aService({}, context, { breaks });
   const { id } = await service.engine.trigger("breaks", {});
   await service.engine.runUntilIdle();

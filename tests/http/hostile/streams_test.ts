@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../../src/job.ts";
 import { EventReader } from "../../support/event_reader.ts";
-import { anything, recordEvents } from "../../support/for_each_store.ts";
+import { recordEvents } from "../../support/for_each_store.ts";
 import { aRequest, aService } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 
 Deno.test("GET /runs/subscribe ignores a limit, an offset and a status, whatever they are", async () => {
   await using service = aService();
@@ -46,21 +46,17 @@ function dataOf(text: string): string[] {
 
 Deno.test("event streams tell one event for each that happened, whatever texts are in it", async () => {
   const name = "büro \u2028 💩";
-  const job = defineJob({
-    name,
-    input: anything,
-    run: async (step: StepContext, input) => {
-      for (const [n, text] of HOSTILE_TEXTS.entries()) {
-        step.progress(n, 10, text);
-        await service.host.settle(2); // its readers come along: nothing is superseded
-        step.log.info(text, { [text]: text });
-        await step.run(`${name} ${n}`, () => ({ [text]: text }));
-        await step.run("fails", () => Promise.reject(new Error(text))).catch(() => {});
-      }
-      step.progress(10);
-      throw new Error(JSON.stringify(input) + HOSTILE_TEXTS.join(""));
-    },
-  });
+  const job = aJob(async (step, input) => {
+    for (const [n, text] of HOSTILE_TEXTS.entries()) {
+      step.progress(n, 10, text);
+      await service.host.settle(2); // its readers come along: nothing is superseded
+      step.log.info(text, { [text]: text });
+      await step.run(`${name} ${n}`, () => ({ [text]: text }));
+      await step.run("fails", () => Promise.reject(new Error(text))).catch(() => {});
+    }
+    step.progress(10);
+    throw new Error(JSON.stringify(input) + HOSTILE_TEXTS.join(""));
+  }, name);
   await using service = aService({ sseThrottleMs: 0 }, undefined, { job });
   const happened = recordEvents(service.engine);
   const { id } = await service.engine.trigger(name, HOSTILE_TEXTS, { labels: { org: "\u2028" } });
@@ -85,13 +81,9 @@ Deno.test("event streams tell one event for each that happened, whatever texts a
 });
 
 Deno.test("GET /subscribe tells of ten thousand calls of progress the first and the last", async () => {
-  const busy = defineJob({
-    name: "busy",
-    input: anything,
-    run: (step: StepContext) => {
-      for (let n = 1; n <= 10_000; n++) step.progress(n);
-    },
-  });
+  const busy = aJob((step) => {
+    for (let n = 1; n <= 10_000; n++) step.progress(n);
+  }, "busy");
   await using service = aService({}, undefined, { busy });
   const { id } = await service.engine.trigger("busy", {});
   await using reader = new EventReader(await service.handler.fetch(aRequest("GET", `/subscribe?runId=${id}`)));
