@@ -16,6 +16,7 @@ import type { NewPause, PauseKind, PauseRecord, Wait } from "../../src/wait.ts";
 import type { HandlerAuth } from "../../src/http/auth.ts";
 import type { Respond } from "../../src/http/routes.ts";
 import { Chance } from "../support/chance.ts";
+import { MessageSplitter } from "../support/message_splitter.ts";
 import { JOB_NAMES, ORGS } from "./plan.ts";
 
 /** A bug that a simulation has to find: mostly a double that stands before a store or a host. */
@@ -1203,16 +1204,15 @@ function withStreams(
     const response = await fetch(request);
     const isStream = response.headers.get("content-type") === "text/event-stream";
     if (!isStream || !new URL(request.url).pathname.endsWith(path)) return response;
-    const changing = new TransformStream<string, string>({
+    const splitter = new MessageSplitter();
+    const encoder = new TextEncoder();
+    const changing = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
       transform: (chunk, controller) => {
-        const messages = chunk.split("\n\n").slice(0, -1);
-        const changed = change(messages, chance).map((message) => `${message}\n\n`).join("");
-        if (changed !== "") controller.enqueue(changed);
+        const changed = change(splitter.split(chunk), chance).map((message) => `${message}\n\n`).join("");
+        if (changed !== "") controller.enqueue(encoder.encode(changed));
       },
     });
-    const body = response.body!.pipeThrough(new TextDecoderStream()).pipeThrough(changing)
-      .pipeThrough(new TextEncoderStream());
-    return new Response(body, response);
+    return new Response(response.body!.pipeThrough(changing), response);
   };
 }
 
