@@ -6,23 +6,15 @@ import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../support/http.ts";
+import { aRequest, aService, aWaitingRun, type Service } from "../support/http.ts";
 import { aJob } from "../support/jobs.ts";
-
-const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";
+import { UNKNOWN } from "../support/tenants.ts";
 
 /** Triggers a run and works off what is due. */
 async function aRunOf({ engine }: Service, jobName: string, input: unknown = {}): Promise<string> {
   const { id } = await engine.trigger(jobName, input);
   await engine.runUntilIdle();
   return id;
-}
-
-/** A run that waits, and its wait. */
-async function aWaitingRun(service: Service): Promise<{ runId: string; waitId: string; query: string }> {
-  const runId = await aRunOf(service, "approval");
-  const [wait] = await service.engine.getWaits(runId);
-  return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
 }
 
 forEachStore("POST /trigger answers the run, its disposition and its status, and nothing else", async (context) => {

@@ -68,14 +68,6 @@ export async function assertWell({ engine, ask }: Service): Promise<void> {
   assert.deepEqual(membersOfAll(), membersBefore);
 }
 
-/** A run that waits, and its wait. */
-export async function aWaitingRun({ engine }: Service): Promise<{ runId: string; waitId: string; query: string }> {
-  const { id: runId } = await engine.trigger("approval", {});
-  await engine.runUntilIdle();
-  const [wait] = await engine.getWaits(runId);
-  return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
-}
-
 /** Hooks that let everybody do everything, but for those that are given. */
 function hooks(given: Partial<HandlerAuth<unknown>> = {}): HandlerAuth<unknown> {
   return {

@@ -2,6 +2,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Respond } from "../../src/http/routes.ts";
+import type { Labels } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import type { StoreTest } from "./for_each_store.ts";
@@ -56,6 +57,17 @@ export function aService<Context>(
     ask: (method, path, asked) => askFunction(handler.fetch, method, path, asked),
     [Symbol.asyncDispose]: () => engine.stop(),
   };
+}
+
+/** A run of the job `approval` that waits, and its wait. */
+export async function aWaitingRun(
+  { engine }: Pick<Service, "engine">,
+  { input = {}, labels = {} }: { input?: unknown; labels?: Labels } = {},
+): Promise<{ runId: string; waitId: string; query: string }> {
+  const { id: runId } = await engine.trigger("approval", input, { labels });
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(runId);
+  return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
 }
 
 /** Calls one function of a handler. */

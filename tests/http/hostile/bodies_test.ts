@@ -6,13 +6,12 @@ import {
   aGuardedService,
   assertWell,
   aStreamedRequest,
-  aWaitingRun,
   bytesOf,
   MEMBERS,
   provoke,
   SIGNAL,
 } from "../../support/hostile.ts";
-import { aService } from "../../support/http.ts";
+import { aService, aWaitingRun } from "../../support/http.ts";
 
 const WRONG_SIGNAL_BODIES: Record<string, [status: number, body?: BodyInit, encoding?: string]> = {
   "no body": [400],

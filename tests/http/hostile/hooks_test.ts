@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/auth.ts";
 import type { Run } from "../../../src/run.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, aStreamedRequest, aWaitingRun, bytesOf, provoke, SIGNAL } from "../../support/hostile.ts";
-import type { Asked } from "../../support/http.ts";
+import { aGuardedService, aStreamedRequest, bytesOf, provoke, SIGNAL } from "../../support/hostile.ts";
+import { type Asked, aWaitingRun } from "../../support/http.ts";
 
 for (const what of ["reads the body", "takes the body for itself"]) {
   Deno.test(`fetch() answers 500, and does nothing, if authenticate ${what}`, async () => {

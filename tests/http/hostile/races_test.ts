@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { EventReader } from "../../support/event_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, assertWell, aWaitingRun, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { aGuardedService, assertWell, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 for (const [name, { method, path }] of routesOfRuns) {

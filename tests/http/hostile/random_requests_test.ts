@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Chance } from "../../support/chance.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, allRoutes, assertTidy, assertWell, aWaitingRun, MEMBERS } from "../../support/hostile.ts";
-import { aRequest, type Asked } from "../../support/http.ts";
+import { aGuardedService, allRoutes, assertTidy, assertWell, MEMBERS } from "../../support/hostile.ts";
+import { aRequest, type Asked, aWaitingRun } from "../../support/http.ts";
 
 /** Requests at random, of words that mean something to somebody. */
 class Mischief {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, aWaitingRun, provoke, SIGNAL } from "../../support/hostile.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { aGuardedService, provoke, SIGNAL } from "../../support/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
 
 forEachStore("POST /trigger finds an idempotencyKey free once its run is deleted", async (context) => {
   await using service = aService({}, context);

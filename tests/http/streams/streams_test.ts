@@ -5,7 +5,7 @@ import { withCalls } from "../../support/with_calls.ts";
 import { claimOne, forEachStore, pass, recordEvents } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";
 import { aJob, aScript } from "../../support/jobs.ts";
-import { aPlay, follow, followList, progressOf, REPORTED_MS } from "../../support/streams.ts";
+import { aPlay, follow, followList, progressOf, recordEncoded, REPORTED_MS } from "../../support/streams.ts";
 
 forEachStore("GET /subscribe answers 404 for an unknown run, and 400 without a run", async (context) => {
   await using service = aService({}, context);
@@ -509,19 +509,11 @@ forEachStore("event streams encode an event once, whatever the number of their r
   const readers = [];
   for (let n = 0; n < 10; n++) readers.push(await follow(service, id), await followList(service));
   await context.host.settle();
-  const { encode } = TextEncoder.prototype;
-  const encoded: string[] = [];
-  TextEncoder.prototype.encode = function (text) {
-    encoded.push(text ?? "");
-    return encode.call(this, text);
-  };
 
-  try {
+  const encoded = await recordEncoded(async () => {
     await service.engine.runUntilIdle();
     await context.host.settle();
-  } finally {
-    TextEncoder.prototype.encode = encode;
-  }
+  });
 
   assert.ok(readers.every(({ types }) => types.at(-1) === "run:complete"));
   // Once for those who watch the run, once for those who watch lists.
