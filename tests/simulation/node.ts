@@ -12,7 +12,7 @@ import { anything } from "../support/for_each_store.ts";
 import type { Facts } from "./facts.ts";
 import type { Trace } from "./trace.ts";
 import { Incarnation } from "./incarnation.ts";
-import type { Mutant } from "./mutants.ts";
+import type { Mutant } from "./mutants/mutant.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, perform, type Program } from "./program.ts";

@@ -3,7 +3,7 @@ import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
 import { Trace } from "./trace.ts";
 import { Faults, type Selection } from "./faults.ts";
-import type { Mutant } from "./mutants.ts";
+import type { Mutant } from "./mutants/mutant.ts";
 import { Node } from "./node.ts";
 import { makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
