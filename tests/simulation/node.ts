@@ -208,7 +208,7 @@ export class Node {
   /** What clients are not told. */
   #hearError(error: unknown): void {
     const { facts } = this.#deps;
-    facts.expect(error instanceof StoreError, "promise 10", () => `a 500 hides ${(error as Error)?.stack}`);
+    facts.expect(error instanceof StoreError, "I20", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
   #job(name: string, incarnation: Incarnation): Job {

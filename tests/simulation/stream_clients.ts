@@ -163,7 +163,7 @@ export class StreamClients {
     if (message?.kind === "retry" && message.ms === 1_000) {
       return facts.expect(!incarnation.isWorking, "I17", () => "a stream ended at once");
     }
-    facts.violate("promise 10", `this is no message of an event stream: ${text}`);
+    facts.violate("I20", `this is no message of an event stream: ${text}`);
   }
 }
 

@@ -197,7 +197,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a stream that is resumed shows all tenants' runs",
-    rule: "J6: what is replayed passes the same scope",
+    rule: "J4: what is replayed passes the same scope",
     auth: {
       authenticate: (request) => {
         const isResumed = request.headers.has("last-event-id") || request.url.includes("lastEventId");
