@@ -47,7 +47,7 @@ export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
 export type { PurgeOptions } from "./src/engine/purge_loop.ts";
-export type { WorkerOptions } from "./src/execution/worker.ts";
+export type { WorkerOptions } from "./src/execution/worker_settings.ts";
 export * from "./src/error.ts";
 export type {
   EngineEvent,
@@ -61,7 +61,7 @@ export type {
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
-export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/auth.ts";
+export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";

@@ -180,7 +180,7 @@ export function defineJob<const S extends Schema, Output>(
   checkRetryPolicy(retry);
   return {
     name: definition.name,
-    input: definition.input as Schema<SchemaInput<S>, unknown>,
+    input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     retry: { ...retry },
     // The stored value is the schema's output, so it has the type of the function's parameter.

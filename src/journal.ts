@@ -35,7 +35,7 @@ export function formatCursor({ position, at }: Cursor): string {
 /** Parses a cursor from a client; `null` if it is malformed. */
 export function parseCursor(id: string | null): Cursor | null {
   const parts = id === null || id.length > 40 ? null : CURSOR.exec(id);
-  if (parts === null) return null;
-  const cursor = { position: Number(parts[1]), at: parseInt(parts[2]!, 36) };
+  const [, position, at = ""] = parts ?? [];
+  const cursor = { position: Number(position), at: parseInt(at, 36) };
   return Number.isSafeInteger(cursor.position) && Number.isSafeInteger(cursor.at) ? cursor : null;
 }

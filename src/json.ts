@@ -1,4 +1,5 @@
 import { SerializationError } from "./error.ts";
+import { memberOf } from "./member_of.ts";
 
 /** A value that survives a round trip through JSON. */
 export type Json =
@@ -106,9 +107,9 @@ function canonical(value: Json): string {
 function stringify(value: unknown, subject: string): JsonText {
   let text: string | undefined;
   try {
-    text = JSON.stringify(value, function (this: unknown, key, item) {
+    text = JSON.stringify(value, function (this: Record<string, unknown>, key, item) {
       if (reasonToRefuse(item) !== null) throw new TypeError("refused");
-      if (item === null && isInvalidDate((this as Record<string, unknown>)[key])) throw new TypeError("refused");
+      if (item === null && isInvalidDate(this[key])) throw new TypeError("refused");
       return item;
     });
   } catch (cause) {
@@ -151,12 +152,12 @@ function reasonToRefuse(value: unknown): string | null {
 
 /** Looks for the first part of a value that JSON would lose: `a Map at $.rows[2].byName`. */
 function findCulprit(root: unknown): string | null {
-  const pending = [{ value: root, path: "$", ancestors: [] as unknown[] }];
+  const pending: { value: unknown; path: string; ancestors: unknown[] }[] = [{ value: root, path: "$", ancestors: [] }];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     const { path, ancestors } = next;
     let { value } = next;
     try {
-      const toJson = (value as { toJSON?: unknown } | null | undefined)?.toJSON;
+      const toJson = memberOf(value, "toJSON");
       if (isInvalidDate(value)) return `an invalid Date at ${path}`;
       if (typeof toJson === "function") value = toJson.call(value, path);
       const reason = reasonToRefuse(value);

@@ -58,7 +58,7 @@ export function copyLabels(labels: unknown): Labels {
     }
   }
   // fromEntries() makes own properties of all keys, `__proto__` included.
-  return Object.freeze(Object.fromEntries(entries)) as Labels;
+  return Object.freeze(Object.fromEntries(entries));
 }
 
 /** Rejects a Map or an object with inherited properties: copying its own properties would lose them. */

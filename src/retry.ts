@@ -1,5 +1,6 @@
 import { isInstance, RetryAfterError } from "./error.ts";
 import type { Host } from "./host.ts";
+import { memberOf } from "./member_of.ts";
 import { checkOptionNames } from "./option_names.ts";
 
 /**
@@ -74,7 +75,7 @@ export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | n
   try {
     const value = isInstance(thrown, RetryAfterError)
       ? thrown.retryAfterFrom(host.now())
-      : (thrown as { retryAfter?: unknown } | null | undefined)?.retryAfter;
+      : memberOf(thrown, "retryAfter");
     return typeof value === "number" && value >= 0 ? Math.min(Math.ceil(value), MAX_DELAY_MS) : null;
   } catch {
     return null;

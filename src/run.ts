@@ -18,6 +18,11 @@ export const RUN_STATUSES: readonly RunStatus[] = [
   "cancelled",
 ];
 
+/** Whether a value is a status. */
+export function isRunStatus(value: unknown): value is RunStatus {
+  return RUN_STATUSES.some((status) => status === value);
+}
+
 /** A final status: it never changes. */
 export type TerminalStatus = "completed" | "failed" | "cancelled";
 

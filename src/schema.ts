@@ -1,6 +1,7 @@
 import { describeFailure, type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
 import { kindOf } from "./kind_of.ts";
+import { memberOf } from "./member_of.ts";
 import { tidyText } from "./text.ts";
 
 /**
@@ -45,8 +46,8 @@ export type SchemaInput<S extends Schema> = NonNullable<S["~standard"]["types"]>
 export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
 /** The result of a check. `cause` is what the validator threw, if it did. */
-export type Parsed =
-  | { ok: true; value: unknown }
+export type Parsed<Output = unknown> =
+  | { ok: true; value: Output }
   | { ok: false; issues: Issue[]; issuesLeftOut: number; cause?: unknown };
 
 // A value of a megabyte can have a hundred thousand issues: the stored ones are limited in number and in size.
@@ -74,7 +75,11 @@ const PARSE_TIMEOUT_MS = 30_000;
  *
  * @throws {TimeoutError} The schema has not settled after 30 seconds.
  */
-export async function parse(schema: Schema, value: unknown, limits: ParseLimits): Promise<Parsed> {
+export async function parse<Output>(
+  schema: Schema<unknown, Output>,
+  value: unknown,
+  limits: ParseLimits,
+): Promise<Parsed<Output>> {
   try {
     const validating = schema["~standard"].validate(value);
     // Most schemas are synchronous and need no timer.
@@ -94,9 +99,7 @@ export async function parse(schema: Schema, value: unknown, limits: ParseLimits)
  * @throws {TypeError} It is not a Standard Schema.
  */
 export function checkSchema(value: unknown, subject: string): void {
-  // Some libraries create objects, others functions.
-  const standard = (value as { "~standard"?: Partial<Schema["~standard"]> } | null | undefined)?.["~standard"];
-  if (typeof standard?.validate === "function") return;
+  if (typeof memberOf(memberOf(value, "~standard"), "validate") === "function") return;
   throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
 }
 
@@ -110,7 +113,7 @@ async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal 
     PARSE_TIMEOUT_MS,
     () => end(new TimeoutError(`${subject} has not settled within ${PARSE_TIMEOUT_MS} ms`)),
   );
-  const abort = () => end(abortSignal!.reason);
+  const abort = () => end(abortSignal?.reason);
   abortSignal?.addEventListener("abort", abort);
   try {
     if (abortSignal?.aborted) abort();
@@ -122,7 +125,7 @@ async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal 
 }
 
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof (value as PromiseLike<T> | undefined)?.then === "function";
+  return typeof memberOf(value, "then") === "function";
 }
 
 /** The first issues, at most 20 and 8 KiB of JSON. The first one always fits: its path and its message are cut. */

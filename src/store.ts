@@ -23,49 +23,134 @@ import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } fro
 /**
  * Stores all state of runs.
  *
- * - Every call is atomic, and durable when its promise resolves.
- * - A write under a lease is refused with a {@linkcode LeaseLostError} when the lease is no longer the run's
- *   current one, and then has no effect.
- * - A call that is repeated because its outcome was unknown succeeds, and has no second effect.
- * - A store uses its own clock: it compares only instants of that clock.
- * - A {@linkcode StoreError} means that the store could not answer. It says nothing about the run.
+ * These comments and the contract suite (`tests/stores/store_contract.ts`) say all that a new store has to do.
+ *
+ * **Atomic.** A write happens completely or not at all, and is durable when its promise resolves. A call that takes
+ * several runs or leases is one write. Calls can come in any number at once, from several processes. A write may share
+ * a transaction with others, as long as a refusal leaves no trace of its own call in it. A read shows only what was
+ * committed. What it returns of one run, or of one list, is its state at one moment, unless its comment says otherwise.
+ *
+ * **Repeatable.** An answer can be lost after the commit, so the caller repeats the call unchanged. The store
+ * recognizes the repetition by what the call names: the id of a run, a claim or a log line, the attempt at a step, the
+ * generation of a lease, the id of a signal or a request. The second call has no second effect, and answers with the
+ * state of that moment. The exceptions are named at the methods. A call under a lease that was lost meanwhile is
+ * refused as the first would be then, except `finish` and `pause`: these end the lease, and recognize that they did.
+ *
+ * **Errors.** A {@linkcode StoreError} says that the store could not answer; it says nothing about the run. The store
+ * sets `outcomeUnknown` if the write may have been committed despite the error, and leaves it `false` if certainly
+ * nothing was. All other errors are refusals: they are answers, are not repeated, and have no effect, except that of
+ * `signal` after the deadline.
+ *
+ * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation is
+ * that of the run. Claim, release and revocation each raise the generation by one. A run that parks or ends keeps its
+ * generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
+ * then its worker can write under it and renew it. A write under a lease that is not current throws a
+ * {@linkcode LeaseLostError}; the store never compares owners.
+ *
+ * **Live workers.** A worker is live while its last claim is less than that claim's `leaseMs` old. Only claims count,
+ * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
+ * back.
+ *
+ * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
+ * is deleted, also after it has ended. Other jobs can use the same key.
+ *
+ * **Concurrency keys.** A key is shared by the runs of all jobs. A run takes its key when it is claimed, and holds it
+ * with the lease. It holds the key without a lease in two cases. While it waits for the retry of a step, it keeps the
+ * key, and is the next run of the key that is claimed. When it is cancelled under a lease, its worker may still execute
+ * it: the key stays held until that worker releases the lease, or until the lease would have expired, even if the run
+ * is deleted meanwhile. Two rules follow every change:
+ *
+ * - K1: while a run holds a key, no other run of the key can be claimed, whatever its job.
+ * - K2: while nobody holds a key, the oldest due run of each of its jobs can be claimed, except one behind an older due
+ *   run of a job that another live worker knows. A job that no live worker knows holds up nobody.
+ *
+ * **Order.** Runs are ordered by their trigger: by commit, and within a call in the order of the requests. Timestamps
+ * do not decide, since a clock can be set back. A run that is interrupted or resumes keeps its position. What is
+ * recorded in a run is numbered from 1 by one counter, in the order of the commits: the end of an attempt at a step,
+ * a pause that is prepared for the job (`prepared`), a signal, a deadline. A replay delivers in this order.
+ *
+ * **Clock.** The store's own clock decides when something expires: the clock of the database if several machines share
+ * it. Callers send durations, and instants that the store gave them before. Two kinds of instants are those of others:
+ * the deadline that a job states as a date, and the times of reports and log lines, which the store only keeps. What is
+ * committed stays so after the clock is set back, and a pending run can be claimed whatever the clock says.
+ *
+ * **Reports.** Writes under a lease take the reports that the execution has not seen stored yet. They are numbered from
+ * 1 under each lease and arrive in order; the store remembers the last number and ignores all up to it. New reports go
+ * to the journal before the facts of the write. The latest progress among them becomes the run's `progress`, which is
+ * `null` until the first. It is never cleared: a write without progress leaves it.
+ *
+ * **Values** that are written are JSON strings, or `null` for `undefined`; only the payload of a signal is parsed. A
+ * store keeps copies of what it is given, and hands out copies. It does not check arguments: the engine limits names,
+ * labels, values and filters before.
  */
 export interface Store extends AsyncDisposable {
-  /** Creates or updates the tables. Safe to call again, and in several processes at once. */
+  /**
+   * Creates or updates the tables. It is called before all other calls. Safe to call again, and in several processes at
+   * once.
+   *
+   * @throws {StoreError} The tables were made by a newer version of this package.
+   */
   migrate(): Promise<void>;
 
-  /** Closes what the store has opened itself. Safe to call again. */
+  /** Completes pending writes, and closes what the store has opened itself. Safe to call again. */
   close(): Promise<void>;
 
   /**
    * Adds runs, or finds the existing ones that the requests lead to: all of them or none.
    *
-   * A run of the same job with the same idempotency key wins over coalescing. The answers are in the order of
-   * the requests, each with the run's current state.
+   * Each request leads to the first of these that exists; requests earlier in the call count as committed:
    *
-   * A retry (`retriggerOf`) is not added while the newest retry of the same run has not ended: that one is returned
-   * instead (`idempotent`). A new retry from the failure begins with copies of the old run's completed steps, finished
-   * sleeps and resolved waits. A wait that timed out is copied only if something was recorded after it: the last
-   * record is what made the run fail.
+   * 1. The run with the same id: this call is a repetition. The disposition is `created` again.
+   * 2. For a retry (`retriggerOf`), the newest retry of the same run, if it has not ended (`idempotent`).
+   * 3. The run of the job with the same idempotency key, whatever its status (`idempotent`).
+   * 4. If the request coalesces, a run of the job with the same concurrency key (`coalesced`): the oldest pending one;
+   *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
+   * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
-   * @throws {NotFoundError} The run in `retriggerOf` does not exist.
-   * @throws {ConflictError} A run was deleted after it was added, and before this call was repeated.
+   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps and resolved
+   * waits, with their record numbers, and pauses get new ids. A wait that timed out is copied only if something was
+   * recorded after it: the last record is what made the run fail. The run's own records are numbered on from those of
+   * the old run.
+   *
+   * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
+   * the second time, or append its fact twice.
+   *
+   * @returns In the order of the requests, each run in its current state.
+   * @throws {NotFoundError} The run in `retriggerOf` does not exist, nor does the retry itself.
+   * @throws {ConflictError} A run was added by this call and deleted before the call was repeated. A store remembers
+   * the ids of deleted runs for at least ten minutes.
    */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
 
   /**
-   * Claims the oldest due runs of the known jobs, each under a new lease.
+   * Claims the oldest due runs of the known jobs, each under a new lease. A run is due if it is pending, or if it waits
+   * and one of its pauses is over.
    *
-   * First it processes expired timers, for all jobs: it commits the deadlines that passed, wakes sleeping runs and
-   * revokes expired leases (a run that was abandoned too often fails). Then it claims runs in the order of their
-   * triggers. Of the runs with one concurrency key only one is claimed at a time, and none before an older one whose
-   * job a live worker knows.
+   * First it processes expired timers, for all jobs, a bounded number of each kind:
+   *
+   * - It extends the leases in `holding` that have expired to `leaseMs` from now, unless they are lost.
+   * - It revokes the other expired leases. Their runs become pending. The run counts as interrupted and as abandoned.
+   *   If it was abandoned `maxAbandonments` times since it last recorded a step or parked, it fails instead
+   *   (`abandonedFailure`), and its waits are closed.
+   * - It releases the concurrency keys that cancelled runs held, if their lease would have expired.
+   * - It makes waiting runs due whose deadline or retry time has passed, and commits their timeouts. They stay due and
+   *   `waiting` until they are claimed.
+   *
+   * Then it claims runs in the order of their triggers, within the rules of concurrency keys. It commits timeouts of
+   * each claimed run that have passed, so that its history is complete. The history may be read after the commit. If a
+   * run is cancelled or deleted meanwhile, so that its history may be incomplete, it is left out and its key released.
+   *
+   * A repetition is a call with the `workerId` and the `claimId` of that worker's last claim. It returns those of the
+   * claimed runs that are still under the same lease, an empty `failed` and `hasMore: true`, and does nothing else.
+   * Only the last claim of a worker has to be remembered, and only if it changed something: a worker has one claim
+   * pending at a time, and repeats it after any error.
    */
   claim(request: ClaimRequest): Promise<ClaimResult>;
 
   /**
    * Extends leases to `leaseMs` from now, and stores the reports. A lease is never shortened, and its end always
    * moves by at least a millisecond, so that others can see that it was renewed even after the clock was set back.
+   * An expired lease is renewed, too, if it is still current. A repeated call extends again.
    *
    * @returns When the leases end, in the order of the renewals; `null` for a lease that is lost.
    */
@@ -73,74 +158,116 @@ export interface Store extends AsyncDisposable {
 
   /**
    * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
-   * once, a run that was cancelled releases its key. For a lease that is no longer current nothing happens.
+   * once and counts as interrupted, not as abandoned. A run that was cancelled under it releases its concurrency key.
+   * For any other lease nothing happens: a repeated call does nothing.
    *
    * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
    */
   release(lease: Lease, reports: readonly Report[]): Promise<void>;
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, and those under which cancelled runs still hold a key, in any order. */
   getLeases(): Promise<SeenLease[]>;
 
   /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */
   getLostLeases(leases: readonly Lease[]): Promise<Lease[]>;
 
   /**
-   * Revokes leases regardless of the clock, unless they were renewed since they were read. For a lease that a worker
-   * saw unchanged for its whole length on a monotonic clock.
+   * Revokes leases regardless of the clock, unless they were renewed since they were read: generation and `expiresAt`
+   * must be equal. For a lease that a worker saw unchanged for its whole length on a monotonic clock. The runs become
+   * pending, and count as interrupted and as abandoned; none fails by it. A key that a cancelled run holds is released.
    */
   revoke(leases: readonly SeenLease[]): Promise<void>;
 
-  /** Deletes the entry of a worker that will not claim again. */
+  /**
+   * Deletes the entry of a worker that will not claim again, so that it is not live any more. Its leases stay. Does
+   * nothing for an unknown worker. A store may delete the entries of workers that have been dead for long.
+   */
   forgetWorker(workerId: string): Promise<void>;
 
-  /** Whether a worker that knows a job is alive: it has claimed within the length of its lease. */
+  /**
+   * Whether a live worker knows a job. The time of a claim that finds nothing need not be stored more often than every
+   * third of `leaseMs`, so a worker that stops can count as dead that much earlier.
+   */
   hasWorker(jobName: string): Promise<boolean>;
 
-  /** Records how an attempt at a step ended. */
+  /**
+   * Records how an attempt at a step ended, under the next record number of the run.
+   *
+   * An attempt is recorded if the run has no step of that name, or if that step is between two attempts and this is a
+   * later one (`attempts`). The record then replaces the earlier one, but the index and the start of the first stay.
+   * Otherwise the call is a repetition, or late: nothing is recorded, and the answer is that of the existing record.
+   */
   saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
    * is: it releases the lease, and the concurrency key unless a retry delay is among them.
    *
-   * Pauses that already exist (same kind and name) keep their ids and deadlines. Deadlines that have passed
-   * are committed.
+   * A pause that the run has already (same kind and name) keeps its id, deadline and metadata. A new one gets its
+   * deadline as an instant (`deadlineAt`), which never changes. Then all deadlines of the run that have passed are
+   * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
+   * the request and `retryAt` make the parked run due.
+   *
+   * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
+   * again. If the first call did not park the run, the second acts like a new one.
+   *
+   * @throws {TypeError} The run is to be parked, but there is neither a pause nor a retry.
    */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
 
-  /** Ends a run. Its open waits are closed. */
+  /**
+   * Ends a run, and releases its lease and its concurrency key. Deadlines that have passed are committed, other open
+   * waits become `closed`. Steps between two attempts stay as they are. The `error` of a failed run is the
+   * `failureText` of its failure.
+   *
+   * A repeated call finds the run ended with the same status under the same generation. Another ending is refused.
+   */
   finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void>;
 
   /**
-   * Ends a wait by a signal.
+   * Ends a wait by a signal, under the next record number of the run. If the run waits for it, the run becomes due. If
+   * the run has not paused on it yet, the signal is kept until it does.
    *
-   * @throws {NotFoundError} There is no such wait.
+   * Signals are accepted strictly before the deadline. If that has passed, the call commits the timeout and makes the
+   * waiting run due, although it throws.
+   *
+   * A repeated call (same `signalId`, and a payload that is equal as JSON) is a `duplicate`: it returns the wait as the
+   * first call left it, with `firstResumedAt` `null`, also after the run has ended.
+   *
+   * @throws {NotFoundError} There is no such wait: it is unknown, a sleep, or deleted with its run.
    * @throws {ConflictError} Another signal was accepted first, or the wait is cancelled or closed.
-   * @throws {WaitExpiredError} The deadline passed first, even if the timeout was not committed yet.
+   * @throws {WaitExpiredError} The deadline passed first. The timeout is committed, by this call at the latest.
    */
   signal(waitId: string, signal: Signal): Promise<SignalOutcome>;
 
   /**
-   * Cancels a run that has not ended, and records the steps that are being executed as cancelled.
+   * Cancels a run that has not ended. Its lease is lost at once. It keeps its concurrency key until the end of that
+   * lease, if the lease has not expired, so that no other run of the key begins while the job's code still runs.
    *
-   * @param requestId Identifies a repeated call.
-   * @param execution The execution in the calling process, if it executes the run.
-   * @returns The cancelled run, or `null` if there is no such run or it had ended.
+   * Deadlines that have passed are committed, other open waits become `cancelled`. Steps between two attempts become
+   * `cancelled`. So do the steps of `execution` that are not recorded yet.
+   *
+   * @param requestId Identifies a repeated call: the call that cancelled the run returns it again.
+   * @param execution The execution in the calling process, if it executes the run. It is ignored unless its generation
+   * is that of the current lease.
+   * @returns The cancelled run, or `null` if there is no such run or it had ended otherwise.
    */
   cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null>;
 
   /**
-   * Deletes a run that has ended, with everything that belongs to it.
+   * Deletes a run that has ended, with everything that belongs to it. Its idempotency key becomes free. A run that
+   * refers to it keeps its id. A repeated call returns `null`, as for a run that never existed.
    *
    * @returns The identity of the deleted run, or `null` if there is no such run or it has not ended.
    */
   delete(runId: string): Promise<RunIdentity | null>;
 
   /**
-   * Deletes the oldest of the runs that ended long enough ago, at most `limit` of them.
+   * Deletes the oldest of the runs that ended long enough ago, at most `limit` of them, in the order in which they
+   * ended. A store may stop earlier, to keep the call short, but deletes at least one if any is due. A repeated call
+   * deletes the next ones.
    *
-   * @returns The identities of the deleted runs.
+   * @returns The identities of the deleted runs; empty if none is due.
    */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]>;
 
@@ -150,22 +277,25 @@ export interface Store extends AsyncDisposable {
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null>;
 
-  /** The runs that match a filter, newest first. */
+  /**
+   * The runs that match a filter, newest first. A long list may be read in parts, at several moments: a run that
+   * changes meanwhile may be missing, but no run is returned that does not match.
+   */
   getRuns(filter: RunFilter): Promise<RunPage>;
 
-  /** The recorded steps of a run, in the order of their index. */
+  /** The recorded steps of a run, in the order of their index; empty for an unknown run. */
   getSteps(runId: string): Promise<Step[]>;
 
-  /** The waits of a run, in the order in which they were prepared. */
+  /** The waits of a run, in the order in which they were prepared, without its sleeps; empty for an unknown run. */
   getWaits(runId: string): Promise<Wait[]>;
 
-  /** A wait, or `null` if there is none. */
+  /** A wait, or `null` if there is none, or it is a sleep. */
   getWait(waitId: string): Promise<Wait | null>;
 
-  /** The stored log lines of a run, in the order in which they were added. */
+  /** The stored log lines of a run, in the order in which they were added; empty for an unknown run. */
   getLogs(runId: string): Promise<LogEntry[]>;
 
-  /** The ids of the runs that match a filter, newest first. */
+  /** The ids of the runs that {@linkcode Store.getRuns} finds, newest first. */
   findRuns(query: RunQuery): Promise<FoundRuns>;
 
   /**
@@ -188,35 +318,57 @@ export interface Store extends AsyncDisposable {
   /** Reads the waits of a run in the order in which they were prepared; `after` is the id of a wait. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null>;
 
-  /** Reads the stored log lines of a run in the order in which they were added; `after` is the id of a line. */
+  /**
+   * Reads the stored log lines of a run in the order in which they were added; `after` is the id of a line. If that
+   * line was dropped meanwhile, it reads from the oldest line that is left.
+   */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
 
   /**
-   * Reads the next part of a value, some 64 KiB of its JSON.
+   * Reads the next part of a value, some 64 KiB of its JSON. Concatenated, the parts are the whole value; one alone may
+   * end within a character.
    *
    * @param from 0 at first, then the `next` of the previous call.
-   * @returns `null` if there is no such value.
+   * @returns `null` if there is no such value, or it is `undefined`.
    */
   readValue(place: ValuePlace, from: number): Promise<ValuePart | null>;
 
   /**
-   * Stores log lines. Lines of a deleted run are dropped, and a line that takes more than 8 KiB of JSON is cut. A run
-   * keeps its newest 10,000 lines; a line before them then says how many older ones were dropped.
+   * Stores log lines, also those of a run that has ended. A line whose id is stored already is skipped. Lines of a
+   * deleted run are dropped, and a line that takes more than 8 KiB of JSON is cut (`fitLine`). A run keeps its newest
+   * 10,000 lines; a line before them then says how many older ones were dropped (`droppedLines`). It needs no lease.
    */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void>;
 
   /**
-   * Reads what was committed after a position, in the order of the commits. Each write appends its
-   * facts in the commit that makes them true; a write that is refused or repeated appends none.
+   * Reads what was committed after a position, in the order of the commits. Each write appends its facts in the commit
+   * that makes them true; a write that is refused or repeated appends none.
    *
+   * - `enqueue`: `triggered` for each new run, `retried` for the run that it retries, `coalesced` for a run that is
+   *   joined (`coalescedFacts`).
+   * - `claim`: `claimed` for each claimed run, `failed` for each that was abandoned too often.
+   * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
+   * - `pause`: the reports; if the run parks, `waiting` for each pause, then for each step between two attempts.
+   * - `finish`: the reports, then `completed` or `failed`.
+   * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
+   * - `delete` and `purge`: `deleted`.
+   * - `renew` and `release`: the reports (`toFact`). All other calls: nothing.
+   *
+   * Facts are numbered from 1, and no number is used twice, also after the newest run was deleted. The numbers must be
+   * in the order of the commits: once a reader has seen a number, no smaller one may appear later. A sequence of the
+   * database alone does not ensure this, if transactions commit in another order than they draw numbers.
+   *
+   * A store removes old rows, from the oldest on, when they are too many or too old. It never removes the newest one.
+   *
+   * @param after The `position` of a row, or 0.
    * @param maxLength About how many characters of facts to read; at least one row.
    * @returns `null` if rows after `after` were removed, or the journal ends before `after`.
    */
   readJournal(after: number, maxLength: number): Promise<JournalPage | null>;
 
   /**
-   * For `null` the end of the journal; for a cursor that cursor, or `null` if it is not in the journal or rows after
-   * it were removed.
+   * For `null` the end of the journal: position 0 at instant 0 if it has no row. For a cursor that cursor, or `null` if
+   * no row has its position and instant, or rows after it were removed.
    */
   findCursor(cursor: Cursor | null): Promise<Cursor | null>;
 
@@ -230,7 +382,10 @@ export interface Store extends AsyncDisposable {
    */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]>;
 
-  /** A version that changes whenever something was committed elsewhere; it may change at other times too. */
+  /**
+   * A version that changes whenever another `Store` object, of this process or another, has committed something. It may
+   * change at other times, too. Only versions that the same object returned are compared.
+   */
   getVersion(): Promise<number>;
 }
 
@@ -246,15 +401,15 @@ export interface NewRun {
   input: JsonText | null;
   /** Its labels. */
   labels: Labels;
-  /** If a run of the same job has this key, that run is returned instead. */
+  /** If a run of the same job has this key, that run is returned instead; `null`: it has no key. */
   idempotencyKey: string | null;
-  /** Runs with this key are executed one after another. */
+  /** Runs with this key, of all jobs, are executed one after another; `null`: it has no key. */
   concurrencyKey: string | null;
   /** What to do if the concurrency key has runs of this job already; `null`: add another. */
   coalesce: Coalesce | null;
   /**
-   * The id of the only run that it may join by coalescing: another one is returned, but not joined, and no event is
-   * published. Left out: any.
+   * The id of the only run that it may join by coalescing. Another one is returned as `coalesced`, but nothing is
+   * written. Left out: any.
    */
   joinOnly?: string;
   /** The run that has ended of which this one is a retry; `null` if it is none. */
@@ -273,7 +428,7 @@ export interface Enqueued {
 export interface ClaimRequest {
   /** The id of the worker; never reused. */
   workerId: string;
-  /** Identifies a repeated call. */
+  /** Identifies a repeated call: unique among the claims of the worker. */
   claimId: string;
   /** The names of the jobs that the worker knows. */
   jobNames: readonly string[];
@@ -281,11 +436,11 @@ export interface ClaimRequest {
    * The leases that the worker holds. Those that expired while it was blocked are extended instead of being revoked.
    */
   holding: readonly Lease[];
-  /** The maximum number of runs. */
+  /** The maximum number of runs. With 0 only the timers are processed. */
   limit: number;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;
-  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. */
+  /** A run fails if its lease expires or is revoked this many times in a row with nothing recorded in between. */
   maxAbandonments: number;
 }
 
@@ -295,9 +450,12 @@ export interface ClaimResult {
   claims: Claim[];
   /** Runs that failed because they were abandoned too often. */
   failed: { run: RunIdentity; error: string }[];
-  /** When the next timer of a run expires, by the store's clock; `null` if there is none. */
+  /**
+   * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
+   * and retries that waiting runs wait for, and the keys that cancelled runs hold.
+   */
   nextTimerAt: number | null;
-  /** Whether there is more to do at once than one call does. */
+  /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */
   hasMore: boolean;
   /** The current instant of the store's clock. */
   now: number;
@@ -313,15 +471,15 @@ export interface Claim {
   leaseExpiresAt: number;
   /** The input that the job's function receives. */
   input: JsonText | null;
-  /** 1 for the first execution, one more after each interruption. */
+  /** 1 for the first execution, one more after each interruption. Parking is no interruption. */
   execution: number;
   /** How long ago its function was first called, in milliseconds. */
   startedAgoMs: number;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
   originId: string;
-  /** The recorded steps. */
+  /** The recorded steps, in any order. */
   steps: StepRecord[];
-  /** The waits and sleeps. */
+  /** All its waits and sleeps, in the order in which they were prepared. */
   pauses: PauseRecord[];
 }
 
@@ -347,7 +505,7 @@ export interface CancelledExecution {
 export interface PauseRequest {
   /** The waits and sleeps. */
   pauses: readonly NewPause[];
-  /** When the earliest retry is due, if the run waits for one, by the store's clock. */
+  /** When the earliest retry is due, by the store's clock (`SavedStep.retry`); `null` if the run waits for none. */
   retryAt: number | null;
   /** Whether to park the run; otherwise the pauses are only prepared. */
   park: boolean;
@@ -391,7 +549,7 @@ export type ValuePlace =
 export interface ValuePart {
   /** Its JSON in UTF-8, from the requested position on; the caller owns the bytes. */
   bytes: Uint8Array<ArrayBuffer>;
-  /** Where the next part begins, in the store's own units; `null`: this was the last part. */
+  /** Where the next part begins, in the store's own units (bytes, characters); `null`: this was the last part. */
   next: number | null;
 }
 

@@ -89,13 +89,13 @@ function importersOf(target: string): string[] {
 Deno.test("imports of the core are those of the runtime: nobody's code, but for zod, which checks the bodies of requests", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
-  assert.deepEqual(foreign, [["src/http/body_schemas.ts", "zod"]]);
+  assert.deepEqual(foreign, [["src/http/requests/body_schemas.ts", "zod"]]);
 });
 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
   assert.deepEqual(importersOf("./body_schemas.ts"), []);
-  assert.deepEqual(importersOf("zod"), ["src/http/body_schemas.ts"]);
+  assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });
 
 Deno.test("imports of the routes lead to no engine: a route gets one from the caller who may access a run, and not otherwise", () => {

@@ -10,14 +10,14 @@ import {
   ValidationError,
 } from "../error.ts";
 import type { RunEvent } from "../event.ts";
-import { systemHost, within } from "../host.ts";
+import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
 import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
-import type { Enqueued, NewRun, Retention, Store } from "../store.ts";
+import type { Enqueued, NewRun, Store } from "../store.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import type {
@@ -34,11 +34,10 @@ import { checkEngineOptions } from "./engine_options.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
-import { JournalReader } from "../events/journal_reader.ts";
+import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
-import { ChangePoller } from "../events/change_poller.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/subscribe.ts";
 import {
@@ -50,16 +49,10 @@ import {
   type TriggerResult,
 } from "./trigger.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
-import { checkPurge, keepUp, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
-import { Worker, type WorkerOptions, workerSettings } from "../execution/worker.ts";
+import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
-// A container is often killed 10 s after it was asked to stop: leases are released before that.
-const DEFAULT_STOP_TIMEOUT_MS = 8_000;
-// How long a stop waits for log lines that the store has not stored.
-const LAST_LINES_MS = 500;
-// How long a stop waits for event streams to send what was committed before it.
-const LAST_EVENTS_MS = 500;
 
 /**
  * Creates an engine.
@@ -79,31 +72,17 @@ const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   labels: true,
 };
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
-const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
   readonly on: Hub["on"];
   readonly #store: Store;
   readonly #jobs: ReadonlyMap<string, Job>;
-  readonly #retention: Retention;
   readonly #labels: Schema<unknown, SchemaLabels> | undefined;
-  readonly #settings: Required<WorkerOptions>;
   readonly #deps: ExecutionDeps;
-  readonly #pulse: ChangePoller;
+  readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
   readonly [INTERNALS]: EngineInternals;
-  readonly #pending = new Set<Promise<unknown>>();
-  #migration: Promise<void> | null = null;
-  #worker: Worker;
-  /** Stops what `start()` has started; `null` while the engine is not started. */
-  #stopStarted: (() => Promise<void>) | null = null;
-  #stopping: Promise<unknown> = Promise.resolve();
-  /** Whether event streams have ended, and new ones end at once. */
-  #isStopped = false;
-  readonly #stopListeners: (() => void)[] = [];
-  /** The number of stops: a `start()` that was pending during a stop starts nothing. */
-  #stopCount = 0;
 
   constructor(options: EngineOptions<J, L>) {
     checkEngineOptions(options);
@@ -113,9 +92,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     logFailures(hub, logger);
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
-    this.#retention = options.retention ?? {};
     this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // receives unchecked labels
-    this.#settings = workerSettings(options.worker);
+    const settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
       hub,
@@ -123,13 +101,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       currentStep: new AsyncLocalStorage(),
       maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
     };
-    this.#pulse = new ChangePoller(options.store, this.#settings.pollingInterval, this.#deps);
-    this.#worker = this.#newWorker();
+    const lifecycle = new Lifecycle({ jobs: this.#jobs, settings, retention: options.retention ?? {} }, this.#deps);
+    this.#lifecycle = lifecycle;
     this[INTERNALS] = {
-      reader: new JournalReader({ migrate: () => this.migrate(), store: options.store, hub, host }),
-      store: () => this.migrate().then(() => options.store),
-      isStopped: () => this.#isStopped,
-      onStop: (listener) => void this.#stopListeners.push(listener),
+      reader: lifecycle.reader,
+      store: () => lifecycle.migrate().then(() => options.store),
+      isStopped: () => lifecycle.isStopped,
+      onStop: (listener) => lifecycle.onStop(listener),
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
     };
     this.on = hub.on.bind(hub);
@@ -140,51 +118,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   migrate(): Promise<void> {
-    this.#migration ??= this.#store.migrate().catch((error) => {
-      this.#migration = null;
-      throw error;
-    });
-    return this.#migration;
+    return this.#lifecycle.migrate();
   }
 
-  async start(): Promise<void> {
-    const stopCount = this.#stopCount;
-    await this.#stopping;
-    await this.migrate();
-    if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
-    this.#isStopped = false;
-    const worker = this.#worker;
-    const wake = () => worker.wake();
-    const upkeep = new AbortController();
-    const keeping = keepUp(this.#store, this.#retention, this.#deps, upkeep.signal);
-    const { hub } = this.#deps;
-    const stops = [hub.on("run:trigger", wake), this.#pulse.on(wake), () => upkeep.abort()];
-    this.#stopStarted = async () => {
-      for (const stop of stops) stop();
-      await keeping;
-    };
-    worker.start();
+  start(): Promise<void> {
+    return this.#lifecycle.start();
   }
 
-  async stop(options: { timeout?: number } = {}): Promise<void> {
-    checkOptionNames(options, { timeout: true }, "stop()");
-    const { timeout = DEFAULT_STOP_TIMEOUT_MS } = options;
-    checkDuration(timeout, "The timeout of stop()");
-    this.#stopCount += 1;
-    const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
-    this.#stopStarted = null;
-    const worker = this.#worker;
-    const { host } = this.#deps;
-    this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), within(host, timeout, stopStarted())]);
-    await this.#stopping;
-    if (this.#worker === worker) this.#worker = this.#newWorker();
-    this.#isStopped = this.#stopStarted === null; // unless it was started again
-    await within(host, LAST_EVENTS_MS, this[INTERNALS].reader.publishAll());
-    this[INTERNALS].reader.endAll();
-    for (const listener of this.#stopListeners) listener();
-    await within(host, LAST_LINES_MS, Promise.all(this.#pending));
-    // Node 22 never frees a used storage, and gets slower with each. After disable() it can be used again.
-    this.#deps.currentStep.disable();
+  stop(options: { timeout?: number } = {}): Promise<void> {
+    return this.#lifecycle.stop(options);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -224,8 +166,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.migrate();
     const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked))
       .catch((error) => this.#explainUnknownWait(waitId, error));
-    this.#worker.nudge(run.id);
-    this.#worker.wake();
+    this.#lifecycle.worker.nudge(run.id);
+    this.#lifecycle.worker.wake();
     return receipt;
   }
 
@@ -255,22 +197,22 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       retriggerOf: { runId, from },
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
-    const [result] = await this.#enqueue([{ ...run, concurrencyKey: old.concurrencyKey }]);
-    const { id, disposition } = result!;
-    if (disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: id });
-    return result!;
+    const request = { ...run, concurrencyKey: old.concurrencyKey };
+    const result = this.#publishTrigger(await this.#enqueue(request), request);
+    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
+    return result;
   }
 
   async cancel(runId: string): Promise<Run> {
     await this.migrate();
-    const execution = this.#worker.executionOf(runId);
+    const execution = this.#lifecycle.worker.executionOf(runId);
     const requestId = this.#deps.host.newId();
     const run = await surely(() => this.#store.cancel(runId, requestId, execution));
     if (run === null) {
       const { status } = await this.#runOf(runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
-    this.#worker.cancel(runId);
+    this.#lifecycle.worker.cancel(runId);
     if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
     this.#deps.hub.publish(run, { type: "run:cancel" });
     return run;
@@ -301,14 +243,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};
-    let isTimedOut = false;
+    const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
     const stops = [
       hub.onRun(runId, () => look()),
-      this.#pulse.onThrottled(() => look()),
+      this.#lifecycle.changes.onThrottled(() => look()),
     ];
-    if (timeout !== undefined) {
-      stops.push(host.schedule(timeout, () => {
-        isTimedOut = true;
+    if (limit !== null) {
+      stops.push(host.schedule(limit.ms, () => {
+        limit.isOver = true;
         look();
       }));
     }
@@ -323,7 +265,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
           throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
         }
         if (run.status === "cancelled") throw new RunCancelledError(runId);
-        if (isTimedOut) throw new TimeoutError(await this.#explainTimeout(run, timeout!));
+        if (limit?.isOver) throw new TimeoutError(await this.#explainTimeout(run, limit.ms));
         await changed;
       }
     } finally {
@@ -339,7 +281,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
-    return this.#isStopped ? endedStream() : subscribe(runId, this[INTERNALS].reader, this.#store);
+    return this.#lifecycle.isStopped ? endedStream() : subscribe(runId, this[INTERNALS].reader, this.#store);
   }
 
   use(plugin: Plugin): this {
@@ -347,41 +289,20 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#plugins.add(plugin.name);
     plugin.install({
       on: this.on,
-      appendLogs: (entries) => this.#inBackground(this.#store.appendLogs(entries)),
+      appendLogs: (entries) => this.#lifecycle.inBackground(this.#store.appendLogs(entries)),
       newId: () => this.#deps.host.newId(),
     });
     return this;
   }
 
-  async runUntilIdle(options: IdleOptions = {}): Promise<{ executed: number }> {
-    checkOptionNames(options, IDLE_OPTIONS, "runUntilIdle()");
-    const { maxRuns, timeout } = options;
-    if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
-      throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
-    }
-    if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
-    await this.migrate();
-    const enough = new AbortController();
-    const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
-    try {
-      const stopCount = this.#stopCount;
-      const executed = await this.#worker.drain(maxRuns, enough.signal);
-      const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
-      await purgeInSlices(this.#store, this.#retention, this.#deps, { mayGoOn });
-      return { executed };
-    } finally {
-      cancel();
-    }
+  runUntilIdle(options: IdleOptions = {}): Promise<{ executed: number }> {
+    return this.#lifecycle.runUntilIdle(options);
   }
 
   async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
     const { retention, limit } = checkPurge(options);
     await this.migrate();
     return { deleted: await purgeInSlices(this.#store, retention, this.#deps, { limit }) };
-  }
-
-  #newWorker(): Worker {
-    return new Worker(this.#jobs, this.#settings, this.#deps, this.#pulse);
   }
 
   #handle(job: Job): JobHandle<unknown, unknown, unknown> {
@@ -393,7 +314,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
       batchTrigger: async (items) =>
-        await this.#enqueue(
+        await this.#enqueueAll(
           await Promise.all(items.map(({ input, ...options }) => this.#requestedRun(job, input, options))),
         ),
       getRun: async (runId) => {
@@ -442,20 +363,25 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const asked = await guard?.beforeAdding(checked) ?? checked;
     await this.migrate();
     const check = guard?.beforeJoining ?? null;
-    if (check === null) return (await this.#enqueue([asked]))[0]!;
+    if (check === null) return this.#publishTrigger(await this.#enqueue(asked), asked);
     for (let joinOnly = "";;) { // none, until one was checked
-      const [enqueued] = await surely(() => this.#store.enqueue([{ ...asked, joinOnly }]));
-      const { run, disposition } = enqueued!;
-      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued!, asked);
+      const enqueued = await this.#enqueue({ ...asked, joinOnly });
+      const { run, disposition } = enqueued;
+      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued, asked);
       await check(run);
       joinOnly = run.id; // joins this run if it still exists
     }
   }
 
-  async #enqueue(runs: readonly NewRun[]): Promise<TriggerResult[]> {
+  async #enqueue(run: NewRun): Promise<Enqueued> {
+    const [enqueued] = await surely(() => this.#store.enqueue([run]));
+    return enqueued!; // one for each request
+  }
+
+  async #enqueueAll(runs: readonly NewRun[]): Promise<TriggerResult[]> {
     await this.migrate();
     const enqueued = await surely(() => this.#store.enqueue(runs));
-    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!));
+    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!)); // one for each request
   }
 
   #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
@@ -489,13 +415,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         ? `There is no run "${runId}"`
         : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
     );
-  }
-
-  #inBackground(work: Promise<unknown>): void {
-    const settled = work
-      .catch((error) => this.#deps.hub.publishError(error))
-      .finally(() => this.#pending.delete(settled));
-    this.#pending.add(settled);
   }
 }
 

@@ -12,7 +12,7 @@ import type { Logger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
-import type { WorkerOptions } from "../execution/worker.ts";
+import type { WorkerOptions } from "../execution/worker_settings.ts";
 
 /** The jobs of an engine, by the names of their handles. */
 export type Jobs = { readonly [key: string]: Job };

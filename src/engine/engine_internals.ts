@@ -25,7 +25,7 @@ export const INTERNALS: unique symbol = Symbol("internals");
  * @throws {TypeError} It was not created by `createEngine()`.
  */
 export function internalsOf(engine: object): EngineInternals {
-  const internals = (engine as { [INTERNALS]?: EngineInternals })[INTERNALS];
+  const internals = (engine as { [INTERNALS]?: EngineInternals })[INTERNALS]; // only an engine can have this symbol
   if (internals === undefined) throw new TypeError("The engine must be one that createEngine() has made");
   return internals;
 }

@@ -1,6 +1,7 @@
 import { checkDuration } from "../duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
+import { memberOf } from "../member_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
 import type { Retention } from "../store.ts";
@@ -52,7 +53,7 @@ function checkStore(store: unknown): void {
 
 function hasMethods(value: unknown, ...names: string[]): boolean {
   if (typeof value !== "object" || value === null) return false;
-  return names.every((name) => typeof (value as Record<string, unknown>)[name] === "function");
+  return names.every((name) => typeof memberOf(value, name) === "function");
 }
 
 function checkJobs(jobs: unknown): void {
@@ -72,8 +73,8 @@ function checkJobs(jobs: unknown): void {
 
 function isJob(value: unknown): value is Job {
   if (typeof value !== "object" || value === null) return false;
-  const { name, run, input } = value as Partial<Job>;
-  return typeof name === "string" && typeof run === "function" && input !== undefined;
+  return typeof memberOf(value, "name") === "string" && typeof memberOf(value, "run") === "function" &&
+    memberOf(value, "input") !== undefined;
 }
 
 function checkRetention(retention: Retention): void {

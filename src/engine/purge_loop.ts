@@ -1,7 +1,7 @@
 import { checkDuration } from "../duration.ts";
 import { pause } from "../host.ts";
 import { checkOptionNames } from "../option_names.ts";
-import { isTerminal, type RunStatus, type TerminalStatus } from "../run.ts";
+import type { TerminalStatus } from "../run.ts";
 import type { Retention, Store } from "../store.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 
@@ -35,7 +35,7 @@ export function checkPurge(options: PurgeOptions): { retention: Retention; limit
   const { olderThan, status = TERMINAL_STATUSES, limit = Infinity } = options;
   const statuses = typeof status === "string" ? [status] : status;
   for (const one of statuses) {
-    if (isTerminal(one as RunStatus)) continue;
+    if (TERMINAL_STATUSES.includes(one)) continue;
     throw new RangeError(
       `status of purgeRuns() must be one of ${TERMINAL_STATUSES.join(", ")}, not "${one}": other runs have not ended`,
     );

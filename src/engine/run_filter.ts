@@ -1,6 +1,6 @@
 import { ValidationError } from "../error.ts";
 import { checkLabels, checkName } from "../name.ts";
-import { RUN_STATUSES, type RunFilter, type RunStatus } from "../run.ts";
+import { isRunStatus, RUN_STATUSES, type RunFilter } from "../run.ts";
 
 /** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;
@@ -44,9 +44,7 @@ export function checkFields(filter: RunFilter): RunFilter {
   const { jobName, status, labels, limit, offset } = filter;
   for (const name of listOf(jobName)) checkName(name, "jobName");
   for (const one of listOf(status)) {
-    if (!RUN_STATUSES.includes(one as RunStatus)) {
-      throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
-    }
+    if (!isRunStatus(one)) throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
   }
   if (labels !== undefined) checkLabels(labels);
   checkInteger(limit, "limit", MAX_RUN_LIMIT);

@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import process from "node:process";
 import { checkDuration } from "../duration.ts";
 import { kindOf } from "../kind_of.ts";
+import { memberOf } from "../member_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Engine } from "./engine.ts";
 
@@ -31,6 +32,7 @@ export interface ShutdownOptions {
 }
 
 const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, signals: true, timeout: true };
+const SIGNAL_NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(constants.signals));
 const CLOSE_IDLE_EVERY_MS = 100;
 // `deno task`, a shell and systemd can send one signal twice: to the group of processes, and on to each.
 const ONE_SIGNAL_MS = 1_000;
@@ -78,11 +80,11 @@ export async function shutdownOnSignal(
     for (const signal of signals) {
       const listener = () => {
         const isSecond = performance.now() - firstAt > ONE_SIGNAL_MS;
-        if (isSecond && firstAt !== -Infinity) process.exit(128 + numberOf(signal)!);
+        if (isSecond && firstAt !== -Infinity) process.exit(128 + numberOf(signal)!); // the names have been checked
         if (firstAt === -Infinity) firstAt = performance.now();
         first.resolve();
       };
-      process.on(signal as "SIGTERM", listener); // the names have been checked
+      process.on(signal as "SIGTERM", listener); // the type of the names that Deno and Node share
       listeners.push({ signal, listener });
     }
     await first.promise;
@@ -137,10 +139,9 @@ function checkOptions(options: ShutdownOptions): void {
 }
 
 function isStoppable(server: unknown): boolean {
-  const { shutdown, close } = Object(server) as { shutdown?: unknown; close?: unknown };
-  return typeof shutdown === "function" || typeof close === "function";
+  return typeof memberOf(server, "shutdown") === "function" || typeof memberOf(server, "close") === "function";
 }
 
 function numberOf(signal: string): number | undefined {
-  return (constants.signals as Record<string, number | undefined>)[signal];
+  return SIGNAL_NUMBERS.get(signal);
 }

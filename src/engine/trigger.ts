@@ -2,6 +2,7 @@ import { type Issue, ValidationError } from "../error.ts";
 import type { Host } from "../host.ts";
 import { decode, encode } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
+import { memberOf } from "../member_of.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
@@ -132,12 +133,13 @@ function explainStored(issue: Issue, input: unknown): Issue {
 
 function hintAt(input: unknown, path: Issue["path"]): string | null {
   try {
-    const given = path.reduce<unknown>((value, key) => (value as Record<string, unknown> | null)?.[key], input);
+    const given = path.reduce(memberOf, input);
     if (given instanceof Date) {
       return "a Date is stored as a string: let the schema accept one, with z.coerce.date() or z.iso.datetime()";
     }
-    const { toJSON } = Object(given) as { toJSON?: unknown };
-    return typeof toJSON === "function" ? `${kindOf(given)} is stored as what its toJSON() returns` : null;
+    return typeof memberOf(given, "toJSON") === "function"
+      ? `${kindOf(given)} is stored as what its toJSON() returns`
+      : null;
   } catch {
     return null; // a getter that throws this time
   }
@@ -145,7 +147,7 @@ function hintAt(input: unknown, path: Issue["path"]): string | null {
 
 function checkCoalesce(coalesce: unknown, concurrencyKey: string | null): void {
   if (coalesce === null) return;
-  if (!COALESCE_MODES.includes(coalesce as Coalesce)) {
+  if (!COALESCE_MODES.some((mode) => mode === coalesce)) {
     throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
   }
   if (concurrencyKey === null) throw new ValidationError("coalesce needs a concurrencyKey");

@@ -70,15 +70,17 @@ export class FactEvents {
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
+    const receiving = new Set<Follower>(); // the followers that received events of the current row
     let length = 0;
     for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
       const values = await this.#readValues(wanted.slice(from), abortSignal);
       for (; from < wanted.length && !abortSignal.aborted; from++) {
-        const { valueRef, ...item } = wanted[from]!;
+        const { valueRef, ...item } = wanted[from]!; // `from` is below the length
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
         if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
-        if (item.row !== wanted[from + 1]?.row) reach(wanted, from);
+        for (const follower of item.followers) receiving.add(follower);
+        if (item.row !== wanted[from + 1]?.row) reach(receiving, item.row);
         length += lengthOf(item.run, value);
         if (length < BREATHE_LENGTH) continue;
         await breathe();
@@ -117,7 +119,7 @@ export class FactEvents {
     const seqs = [...new Set(facts.map(([seq]) => seq))];
     if (seqs.length === 0) return new Map();
     const found = await retryStoreCall(() => this.#deps.store.getRunIdentities(seqs), this.#deps, abortSignal);
-    return new Map(found.flatMap((identity, at) => identity === null ? [] : [[seqs[at]!, identity] as const]));
+    return new Map(seqs.flatMap((seq, at) => found[at] ? [[seq, found[at]] as const] : []));
   }
 
   /** The next values, in their order: as many as are read at once. */
@@ -142,14 +144,8 @@ function publishTo({ followers }: { followers: readonly Follower[] }, events: re
   }
 }
 
-/** Informs the followers that received events of a row of its position. */
-function reach(wanted: readonly Wanted[], last: number): void {
-  const { row } = wanted[last]!;
-  const followers = new Set<Follower>();
-  for (let at = last; at >= 0 && wanted[at]!.row === row; at--) {
-    for (const follower of wanted[at]!.followers) followers.add(follower);
-  }
-  for (const follower of followers) {
-    if (!follower.abortSignal.aborted) follower.reach({ position: row.position, at: row.at });
-  }
+/** Informs the followers that received events of a row of its position, and forgets them. */
+function reach(followers: Set<Follower>, { position, at }: JournalRow): void {
+  for (const follower of followers) if (!follower.abortSignal.aborted) follower.reach({ position, at });
+  followers.clear();
 }

@@ -15,7 +15,7 @@ export interface Follower {
   /** Called when it has received all its events of a row. */
   reach(place: Cursor): void;
   /** Called when there are no more events, with the error if there was one. */
-  end(error?: Error): void;
+  end(error?: unknown): void;
   /** Resolves when it can receive more, while it catches up. */
   ready(): Promise<void>;
 }

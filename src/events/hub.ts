@@ -37,7 +37,7 @@ export class Hub {
   /** Subscribes to all events. */
   on(type: "*", listener: Listener): () => void;
   on(type: EventType | "*", listener: Listener<never>): () => void {
-    const own: Listener = (event) => (listener as Listener)(event);
+    const own: Listener = (event) => (listener as Listener)(event); // receives only events of its type
     const listeners = this.#listeners.get(type) ?? new Set();
     this.#listeners.set(type, listeners.add(own));
     return () => void listeners.delete(own);

@@ -89,7 +89,7 @@ export class JournalReader {
         if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
-      if (!abortSignal.aborted) follower.end(error as Error);
+      if (!abortSignal.aborted) follower.end(error);
     } finally {
       this.#catchingUp.delete(follower);
     }
@@ -114,7 +114,7 @@ export class JournalReader {
   }
 
   /** Ends all followers. */
-  endAll(error?: Error): void {
+  endAll(error?: unknown): void {
     const attached = [...this.#attached()].map(({ follower }) => follower);
     for (const follower of [...attached, ...this.#catchingUp]) follower.end(error);
   }
@@ -181,7 +181,7 @@ class Reading {
   publishedPlace: Cursor;
   readonly #deps: JournalReaderDeps;
   readonly #look: (abortSignal: AbortSignal) => Promise<void>;
-  readonly #onError: (error: Error) => void;
+  readonly #onError: (error: unknown) => void;
   readonly #stopping = new AbortController();
   #isDeferred = false;
   #looking: Promise<void> | null = null;
@@ -192,7 +192,7 @@ class Reading {
   constructor(
     place: Cursor,
     deps: JournalReaderDeps,
-    { look, onError }: { look: (abortSignal: AbortSignal) => Promise<void>; onError: (error: Error) => void },
+    { look, onError }: { look: (abortSignal: AbortSignal) => Promise<void>; onError: (error: unknown) => void },
   ) {
     this.place = place;
     this.publishedPlace = place;
@@ -235,7 +235,7 @@ class Reading {
     try {
       await this.#look(signal);
     } catch (error) {
-      if (!signal.aborted) this.#onError(error as Error);
+      if (!signal.aborted) this.#onError(error);
     }
     if (signal.aborted) return;
     if (this.#mustLookAgain) this.#lookSoon();

@@ -31,7 +31,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
   const flush = () => {
     while (isWanted && unread.length > 0) {
       isWanted = false;
-      controller.enqueue(unread.shift()!);
+      controller.enqueue(unread.shift()!); // it is not empty
     }
     if (unread.length === 0) end?.();
   };

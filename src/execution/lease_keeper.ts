@@ -28,7 +28,7 @@ export class LeaseKeeper {
   readonly #deps: ExecutionDeps;
   readonly #timing: LeaseTiming;
   readonly #owner: string;
-  readonly #lookout: RerunOnChange;
+  readonly #lostLeaseCheck: RerunOnChange;
   readonly #kept = new Map<string, Execution>();
   #clockOffset = 0;
   #cancelTimer: (() => void) | null = null;
@@ -38,11 +38,11 @@ export class LeaseKeeper {
   #renewing: Promise<void> | null = null;
   #sentAt = 0;
 
-  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string, pulse: ChangePoller) {
+  constructor(deps: ExecutionDeps, timing: LeaseTiming, owner: string, poller: ChangePoller) {
     this.#deps = deps;
     this.#timing = timing;
     this.#owner = owner;
-    this.#lookout = new RerunOnChange(() => this.#lookForLost(), { pulse, hub: deps.hub });
+    this.#lostLeaseCheck = new RerunOnChange(() => this.#interruptLost(), { pulse: poller, hub: deps.hub });
   }
 
   /** Renews the lease of an execution until {@linkcode LeaseKeeper.drop}. */
@@ -50,7 +50,7 @@ export class LeaseKeeper {
     this.#kept.set(execution.claim.run.id, execution);
     this.#clockOffset = this.#readClockOffset();
     if (this.#cancelTimer === null) this.#beatIn(this.#timing.heartbeatInterval);
-    this.#lookout.start();
+    this.#lostLeaseCheck.start();
   }
 
   /** Stops renewing the lease of a run. */
@@ -61,15 +61,15 @@ export class LeaseKeeper {
     this.#cancelTimer = null;
     this.#cancelReportTimer?.();
     this.#cancelReportTimer = null;
-    this.#lookout.stop();
+    this.#lostLeaseCheck.stop();
   }
 
   /** Checks for lost leases after another process has written: it may have cancelled runs that are executed here. */
-  async #lookForLost(): Promise<void> {
+  async #interruptLost(): Promise<void> {
     const leases = [...this.#kept.values()].map(({ claim }) => claim.lease);
     for (const { runId, generation } of await this.#deps.store.getLostLeases(leases)) {
       const execution = this.#kept.get(runId);
-      if (execution?.claim.lease.generation === generation) execution.noteLostLease();
+      if (execution?.claim.lease.generation === generation) execution.state.noteLostLease();
     }
   }
 
@@ -88,14 +88,17 @@ export class LeaseKeeper {
   async #sendReports(): Promise<void> {
     const { host } = this.#deps;
     const now = host.now();
-    const waiting = [...this.#kept.values()].filter(({ reportsWaitSince }) => reportsWaitSince !== null);
+    const waiting = [...this.#kept.values()].flatMap((execution) => {
+      const since = execution.reports.waitSince;
+      return since === null ? [] : [{ execution, since }];
+    });
     // The wall clock may have been set back.
-    const due = waiting.filter(({ reportsWaitSince }) => Math.abs(now - reportsWaitSince!) >= REPORT_DELAY_MS);
+    const due = waiting.filter(({ since }) => Math.abs(now - since) >= REPORT_DELAY_MS);
     if (due.length > 0) this.#nextReportAt = host.monotonic() + REPORT_REST_MS;
     if (due.length < waiting.length) this.sendReportsSoon();
     if (due.length === 0) return;
     try {
-      await this.#renewSome(due);
+      await this.#renewSome(due.map(({ execution }) => execution));
     } catch (error) {
       this.#deps.hub.publishError(error);
       this.#nextReportAt = this.#deps.host.monotonic() + REPORT_RETRY_MS;
@@ -163,13 +166,13 @@ export class LeaseKeeper {
     const sentAt = this.#deps.host.monotonic();
     const renewals = executions.map((execution): Renewal => ({
       lease: execution.claim.lease,
-      reports: execution.sendReports(),
+      reports: execution.reports.send(),
     }));
     const ends = await this.#deps.store.renew(renewals, this.#timing.staleThreshold);
     executions.forEach((execution, at) => {
       const leaseExpiresAt = ends[at] ?? null;
-      if (leaseExpiresAt === null) return execution.noteLostLease();
-      execution.noteKeptReports(renewals[at]!.reports);
+      if (leaseExpiresAt === null) return execution.state.noteLostLease();
+      execution.reports.noteStored(renewals[at]!.reports);
       this.#noteRenewal(execution, leaseExpiresAt, sentAt);
     });
   }
@@ -188,7 +191,7 @@ export class LeaseKeeper {
   #giveUpExpired(): void {
     const now = this.#deps.host.monotonic();
     for (const execution of this.#kept.values()) {
-      if (execution.leaseSureUntil <= now) execution.noteLostLease();
+      if (execution.leaseSureUntil <= now) execution.state.noteLostLease();
     }
   }
 

@@ -3,7 +3,6 @@ import { isoTime } from "../time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
-import { retryStoreCall } from "../events/retry_store_call.ts";
 
 /** A pause that is over. */
 export type OverPause = PauseRecord & { resolution: NonNullable<PauseRecord["resolution"]> };
@@ -42,7 +41,7 @@ export class Parking {
   readonly #execution: Execution;
   readonly #asked = new Map<string, Asked>();
   readonly #retries = new Map<string, AskedRetry>();
-  readonly #nap: InterruptibleSleep;
+  readonly #idle: InterruptibleSleep;
   /** The first deadline among the pauses of the last check, on the monotonic clock. */
   #nextDeadlineAt = Infinity;
   #isAttending = false;
@@ -52,13 +51,8 @@ export class Parking {
 
   constructor(execution: Execution) {
     this.#execution = execution;
-    this.#nap = new InterruptibleSleep(execution.deps.host);
-    execution.onChange(() => this.#nap.wake());
-  }
-
-  /** Whether the job waits for a pause. */
-  get isAsking(): boolean {
-    return this.#asked.size > 0;
+    this.#idle = new InterruptibleSleep(execution.deps.host);
+    execution.onChange(() => this.#idle.wake());
   }
 
   /** Stores a pause without pausing on it. */
@@ -83,12 +77,23 @@ export class Parking {
    */
   askKnown(pause: NewPause): Promise<OverPause> {
     const promise = this.ask(pause);
-    if (this.#execution.turns.isHolding) this.look().catch(() => {}); // on an error the job is over
+    if (this.#execution.order.isHolding) this.#look().catch(() => {}); // on an error the job is over
     return promise;
   }
 
+  /**
+   * Resolves when a recorded step has its turn. Earlier records (a signal or a deadline that this execution has not
+   * read yet) come first.
+   */
+  async untilTurn(recordedNo: number): Promise<void> {
+    if (this.#asked.size === 0 && this.#execution.isAlone) return;
+    const turn = this.#execution.order.wait(recordedNo);
+    if (this.#asked.size > 0) await this.#look();
+    await turn;
+  }
+
   /** Resolves when the next attempt at a step is due; never, if the run parks before. */
-  askRetry(stepName: string, retry: DueRetry): Promise<void> {
+  untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     return new Promise((resolve) => {
       this.#retries.set(stepName, { ...retry, resolve });
       this.#attend();
@@ -96,41 +101,43 @@ export class Parking {
   }
 
   async #attend(): Promise<void> {
-    this.#nap.wake();
+    this.#idle.wake();
     if (this.#isAttending) return;
     this.#isAttending = true;
     try {
       while (this.#hasAsked()) {
         // Pauses that the job asks for together are checked together.
-        await this.#execution.turns.settled();
-        if (!this.#hasAsked() || await this.look()) return;
-        if (!this.#resumeRetries() && !this.#execution.turns.isHolding) await this.#nap.sleep(this.#msToNext());
+        await this.#execution.order.settled();
+        if (!this.#hasAsked() || await this.#look()) return;
+        if (!this.#resumeRetries() && !this.#execution.order.isHolding) await this.#idle.sleep(this.#msToNext());
       }
     } catch {
       // Refused, or interrupted: the job is over.
     } finally {
       this.#isAttending = false;
       // The job waits for them permanently now.
-      if (this.#execution.isOver && this.#asked.size + this.#retries.size > 0) this.#execution.noteCheckpoint();
+      if (this.#execution.state.isOver && this.#asked.size + this.#retries.size > 0) {
+        this.#execution.state.noteWaiting();
+      }
     }
   }
 
   #hasAsked(): boolean {
-    return this.#asked.size + this.#retries.size > 0 && !this.#execution.isOver;
+    return this.#asked.size + this.#retries.size > 0 && !this.#execution.state.isOver;
   }
 
   /**
    * Asks the store which pauses are over, and delivers them to the job in order. If only pauses are left, it asks the
    * store to park the run, and returns whether the run has parked.
    */
-  look(): Promise<boolean> {
+  #look(): Promise<boolean> {
     // One at a time, so that an older answer cannot arrive after a newer one.
     this.#nextLook ??= this.#looking.then(() => {
       this.#nextLook = null;
       return this.#lookNow();
     });
     this.#looking = this.#nextLook.catch(() => {});
-    return this.#execution.turns.expect(this.#nextLook);
+    return this.#execution.order.expect(this.#nextLook);
   }
 
   async #lookNow(): Promise<boolean> {
@@ -141,10 +148,12 @@ export class Parking {
     const retryAt = retries.length === 0 ? null : Math.min(...retries.map(([, retry]) => retry.at));
     const isLast = execution.isQuiet;
     const saving = this.#save(asked, retryAt, isLast);
-    const { parked, pauses, nextDeadlineInMs } =
-      await (isLast ? execution.park(execution.leave(saving, ({ parked }) => parked)) : execution.track(saving));
+    execution.track(saving);
+    const { parked, pauses, nextDeadlineInMs } = isLast
+      ? await execution.state.release(saving, ({ parked }) => parked)
+      : await saving;
     if (parked) {
-      if (execution.isSuperseded) return true;
+      if (execution.state.isSuperseded) return true;
       for (const { id, kind, name, deadlineAt } of pauses) {
         this.#announce(kind === "wait" ? id : null, name, deadlineAt);
       }
@@ -156,14 +165,14 @@ export class Parking {
       const asked = this.#asked.get(pause.id);
       if (asked === undefined || !isOver(pause)) continue;
       this.#asked.delete(pause.id);
-      execution.turns.wait(pause.resolution.recordedNo).then(() => {
+      execution.order.wait(pause.resolution.recordedNo).then(() => {
         asked.resolve(pause);
-        this.#nap.wake(); // this may have been the last obstacle to parking
+        this.#idle.wake(); // this may have been the last obstacle to parking
       });
     }
     // Pauses that the job asked for meanwhile may be over, too, with an earlier record.
     const answered = new Set(pauses.map(({ id }) => id));
-    if (pauses.some(isOver) && [...this.#asked.keys()].some((id) => !answered.has(id))) this.look().catch(() => {});
+    if (pauses.some(isOver) && [...this.#asked.keys()].some((id) => !answered.has(id))) this.#look().catch(() => {});
     return false;
   }
 
@@ -177,20 +186,9 @@ export class Parking {
     return due.length > 0;
   }
 
-  async #save(
-    pauses: readonly NewPause[],
-    retryAt: number | null,
-    park: boolean,
-  ): Promise<PauseResult> {
-    const { claim, deps, abortSignal } = this.#execution;
-    const save = () =>
-      this.#execution.writeWithReports((reports) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports }));
-    try {
-      return await retryStoreCall(save, deps, abortSignal);
-    } catch (error) {
-      this.#execution.noteRefusal(error);
-      throw error;
-    }
+  #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
+    const { claim, deps } = this.#execution;
+    return this.#execution.write((reports) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports }));
   }
 
   #announce(waitId: string | null, waitName: string, deadlineAt: number | null): void {

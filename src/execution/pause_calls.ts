@@ -6,7 +6,7 @@ import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
-import { type DueRetry, isOver, type OverPause, Parking } from "./parking.ts";
+import { isOver, type OverPause, type Parking } from "./parking.ts";
 import { StepNames } from "./step_names.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
@@ -15,15 +15,15 @@ const LAST_INSTANT = 8_640_000_000_000_000;
 /** Implements the pauses of a job: returns the results of those that are over, and pauses on the others. */
 export class PauseCalls {
   readonly #execution: Execution;
-  readonly #pauses: Parking;
+  readonly #parking: Parking;
   readonly #waitNames = new StepNames("wait");
   readonly #sleepNames = new StepNames("sleep");
   /** The pauses of the claim, and those prepared since. */
   readonly #known = new Map<string, PauseRecord>();
 
-  constructor(execution: Execution) {
+  constructor(execution: Execution, parking: Parking) {
     this.#execution = execution;
-    this.#pauses = new Parking(execution);
+    this.#parking = parking;
     for (const record of execution.claim.pauses) this.#known.set(record.id, record);
   }
 
@@ -79,22 +79,6 @@ export class PauseCalls {
     }
   }
 
-  /**
-   * Resolves when a recorded step has its turn. Earlier records (a signal or a deadline that this execution has not
-   * read yet) come first.
-   */
-  async untilTurn(recordedNo: number): Promise<void> {
-    if (!this.#pauses.isAsking && this.#execution.isAlone) return;
-    const turn = this.#execution.turns.wait(recordedNo);
-    if (this.#pauses.isAsking) await this.#pauses.look();
-    await turn;
-  }
-
-  /** Resolves when the next attempt at a step is due. */
-  untilRetry(stepName: string, retry: DueRetry): Promise<void> {
-    return this.#pauses.askRetry(stepName, retry);
-  }
-
   /** Returns what ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
     const over = await this.#over(pause);
@@ -110,14 +94,13 @@ export class PauseCalls {
       await this.#execution.untilDelivered(known.resolution.recordedNo);
       return known;
     }
-    this.#execution.turns.noteNew();
-    const over = await (known === undefined ? this.#askNew(pause as NewPause) : this.#askKnown(known));
+    this.#execution.order.noteNew();
+    const over =
+      await (known === undefined
+        ? this.#execution.begin(() => this.#parking.ask(pause as NewPause))
+        : this.#askKnown(known));
     this.#known.set(over.id, over);
     return over;
-  }
-
-  async #askNew(pause: NewPause): Promise<OverPause> {
-    return await this.#execution.begin(() => this.#pauses.ask(pause));
   }
 
   /**
@@ -126,12 +109,12 @@ export class PauseCalls {
    */
   async #askKnown(record: PauseRecord): Promise<OverPause> {
     await this.#execution.mayAsk();
-    return await this.#pauses.askKnown(toNewPause(record));
+    return await this.#parking.askKnown(toNewPause(record));
   }
 
   async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
     const execution = this.#execution;
-    execution.turns.noteNew();
+    execution.order.noteNew();
     const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
     const record = await execution.begin(() => execution.track(this.#prepareInTurn(pause)));
     this.#known.set(record.id, record);
@@ -139,8 +122,8 @@ export class PauseCalls {
   }
 
   async #prepareInTurn(pause: NewPause): Promise<PauseRecord> {
-    const record = await this.#execution.turns.expect(this.#pauses.prepare(pause));
-    await this.untilTurn(record.preparedNo ?? 0);
+    const record = await this.#execution.order.expect(this.#parking.prepare(pause));
+    await this.#parking.untilTurn(record.preparedNo ?? 0);
     return record;
   }
 

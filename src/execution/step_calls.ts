@@ -9,9 +9,7 @@ import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../r
 import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../time.ts";
 import type { Execution } from "./execution.ts";
-import type { PauseCalls } from "./pause_calls.ts";
-import type { DueRetry } from "./parking.ts";
-import { retryStoreCall } from "../events/retry_store_call.ts";
+import type { DueRetry, Parking } from "./parking.ts";
 import { StepNames } from "./step_names.ts";
 
 const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
@@ -27,24 +25,48 @@ interface Attempted {
   timeout: number | undefined;
 }
 
-/** The outcome of an attempt at a step; after a failure with a `retry` another attempt follows. */
-type Ended = { text: JsonText | null } | { failure: Failure; retry: DueRetry | null };
+/** What came of an attempt at a step's function. */
+type Performed =
+  | { status: "completed"; output: JsonText | null }
+  | { status: "failed"; failure: Failure; thrown: unknown; delayMs: number | null };
+
+/** The recorded outcome of an attempt; after a failure with a `retry` another attempt follows. */
+type Ended = { output: JsonText | null } | { failure: Failure; retry: DueRetry | null };
+
+/** The running timeout of an attempt. */
+interface StepTimeout {
+  /** For the step's function: fires when the attempt is late, or the execution is interrupted. */
+  abortSignal: AbortSignal;
+  /** Rejects when the attempt is late. */
+  exceeded: Promise<never>;
+  /** What it rejects with; `undefined` before. */
+  error: () => unknown;
+  cancel: () => void;
+}
 
 // During a shorter delay the run does not park: parking would cost more than it saves.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 
-/** Implements `step.run()`: returns recorded results, and executes and records new steps. */
+/**
+ * Implements `step.run()`: returns recorded results, and executes and records new steps.
+ *
+ * ```text
+ * run ── #execute ── #attempt ─┬─ #perform ── the step's function
+ *        attempts    one of    └─ Execution.write ── retryStoreCall ── Store.saveStep
+ *        and delays  them
+ * ```
+ */
 export class StepCalls {
   readonly #execution: Execution;
-  readonly #pauses: PauseCalls;
+  readonly #parking: Parking;
   readonly #names = new StepNames("step");
   readonly #recorded: Map<string, StepRecord>;
   #nextIndex: number;
 
-  constructor(execution: Execution, pauses: PauseCalls) {
+  constructor(execution: Execution, parking: Parking) {
     const { steps } = execution.claim;
     this.#execution = execution;
-    this.#pauses = pauses;
+    this.#parking = parking;
     this.#recorded = new Map(steps.map((step) => [step.name, step]));
     this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
   }
@@ -81,28 +103,28 @@ export class StepCalls {
   /** Makes attempts at a step until one succeeds or none is left. */
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
-    execution.turns.noteNew();
+    execution.order.noteNew();
     // The remaining delay at the claim, counted from the start of this execution.
     let retry = recorded?.result.status === "retrying"
       ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
       : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
-      if (retry !== null) await this.#untilRetry(step.name, retry);
-      const ended = await execution.begin(() => execution.track(this.#attempt(step, attempt)));
-      if ("text" in ended) return decode(ended.text);
+      await this.#untilRetry(step.name, retry); // also without a delay: the function is called after this call
+      const ended = await execution.begin(() => this.#attempt(step, attempt));
+      if ("output" in ended) return decode(ended.output);
       if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
       retry = ended.retry;
     }
   }
 
-  async #untilRetry(stepName: string, retry: DueRetry): Promise<void> {
+  async #untilRetry(stepName: string, retry: DueRetry | null): Promise<void> {
     const execution = this.#execution;
     const { host } = execution.deps;
-    const leftMs = retry.dueAt - host.monotonic();
-    if (leftMs <= 0) return;
+    const leftMs = retry === null ? 0 : retry.dueAt - host.monotonic();
+    if (retry === null || leftMs <= 0) return;
     await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
       ? execution.track(pause(host, leftMs, execution.abortSignal))
-      : this.#pauses.untilRetry(stepName, retry));
+      : this.#parking.untilRetry(stepName, retry));
   }
 
   /**
@@ -114,97 +136,106 @@ export class StepCalls {
     const { claim, deps } = execution;
     const { name, index } = step;
     const since = deps.host.monotonic();
-    const msSinceStart = () => Math.round(deps.host.monotonic() - since);
-    const executing = { name, index, attempts: attempt };
-    execution.executing.set(name, () => ({ ...executing, startedAgoMs: msSinceStart() }));
-    execution.report({ kind: "start", stepName: name, stepIndex: index, attempt });
+    const current = () => ({
+      name,
+      index,
+      attempts: attempt,
+      startedAgoMs: Math.round(deps.host.monotonic() - since),
+    });
+    execution.beginWork();
+    execution.executing.set(name, current);
+    execution.reports.add({ kind: "start", stepName: name, stepIndex: index, attempt });
     try {
-      const ended = await this.#perform(step, attempt);
-      const duration = msSinceStart();
-      const delayMs = "delayMs" in ended ? ended.delayMs : null;
-      const result = "text" in ended
-        ? { status: "completed" as const, output: ended.text }
-        : delayMs === null
-        ? { status: "failed" as const, failure: ended.failure }
-        : { status: "retrying" as const, failure: ended.failure, delayMs };
-      const save = () =>
-        execution.writeWithReports((reports) =>
-          deps.store.saveStep(claim.lease, { ...executing, startedAgoMs: msSinceStart(), result }, reports)
-        );
-      const { recordedNo, retry } = await execution.turns.expect(retryStoreCall(save, deps, execution.abortSignal));
-      const stepFields = { stepName: name, stepIndex: index };
-      if ("text" in ended) {
-        execution.publish({ type: "step:complete", ...stepFields, output: decode(ended.text) ?? null, duration });
-        await this.#pauses.untilTurn(recordedNo);
-        return ended;
-      }
-      const { failure: { message: error }, thrown } = ended;
-      execution.publish({
-        type: "step:fail",
-        ...stepFields,
-        attempt,
-        error,
-        retryAt: isoTime(retry?.at ?? null),
-        thrown,
-      });
-      if (retry === null) await this.#pauses.untilTurn(recordedNo);
-      return { failure: ended.failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
-    } catch (error) {
-      execution.noteRefusal(error);
-      throw error;
+      const performed = await this.#perform(step, attempt);
+      const { startedAgoMs: duration } = current();
+      const result = toResult(performed);
+      const save = execution.write((reports) => deps.store.saveStep(claim.lease, { ...current(), result }, reports));
+      const { recordedNo, retry } = await execution.order.expect(save);
+      this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
+      if (retry === null) await this.#parking.untilTurn(recordedNo);
+      if (performed.status === "completed") return performed;
+      const { failure } = performed;
+      return { failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
     } finally {
       execution.executing.delete(name);
+      execution.endWork();
+    }
+  }
+
+  #publish(
+    { name: stepName, index: stepIndex }: Attempted,
+    attempt: number,
+    performed: Performed,
+    { duration, retryAt }: { duration: number; retryAt: number | null },
+  ): void {
+    if (performed.status === "completed") {
+      const output = decode(performed.output) ?? null;
+      this.#execution.publish({ type: "step:complete", stepName, stepIndex, output, duration });
+    } else {
+      const { failure: { message: error }, thrown } = performed;
+      const at = isoTime(retryAt);
+      this.#execution.publish({ type: "step:fail", stepName, stepIndex, attempt, error, retryAt: at, thrown });
     }
   }
 
   /** Calls a step's function. What it throws after an interruption is not an outcome, and is rethrown. */
-  async #perform(
-    step: Attempted,
-    attempt: number,
-  ): Promise<{ text: JsonText | null } | { failure: Failure; thrown: unknown; delayMs: number | null }> {
+  async #perform(step: Attempted, attempt: number): Promise<Performed> {
     const { abortSignal } = this.#execution;
-    const late = new AbortController();
+    const timeout = this.#startTimeout(step);
     let value: unknown;
     try {
-      value = await this.#call(step, attempt, late);
+      const call = this.#call(step, attempt, timeout === null ? abortSignal : timeout.abortSignal);
+      value = await (timeout === null ? call : Promise.race([call, timeout.exceeded]));
     } catch (error) {
       if (abortSignal.aborted) throw abortSignal.reason;
-      const kind = late.signal.aborted && error === late.signal.reason ? "timeout" : "error";
+      const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
       const delayMs = this.#delayAfter(error, step.retry, attempt);
-      return { failure: describeFailure(error, kind), thrown: error, delayMs };
+      return { status: "failed", failure: describeFailure(error, kind), thrown: error, delayMs };
+    } finally {
+      timeout?.cancel();
     }
     try {
-      return { text: this.#execution.encode(value, `The result of step "${step.name}"`) };
+      return { status: "completed", output: this.#execution.encode(value, `The result of step "${step.name}"`) };
     } catch (error) {
-      return { failure: describeFailure(error), thrown: error, delayMs: null };
+      return { status: "failed", failure: describeFailure(error), thrown: error, delayMs: null };
     }
   }
 
-  /** @param late Fires when the attempt has exceeded its timeout. */
-  async #call({ name, work, timeout }: Attempted, attempt: number, late: AbortController): Promise<unknown> {
-    const { claim, deps, abortSignal } = this.#execution;
-    const tools = { idempotencyKey: stepId(claim.originId, name), attempt };
-    const call = (abortSignal: AbortSignal) =>
-      deps.currentStep.run(name, async () => await work({ ...tools, abortSignal }));
-    if (timeout === undefined) return await call(abortSignal);
+  #call({ name, work }: Attempted, attempt: number, abortSignal: AbortSignal): Promise<unknown> {
+    const { claim, deps } = this.#execution;
+    const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
+    // A lazy result (a query with `then()`) also runs in the step's context.
+    return deps.currentStep.run(name, () => Promise.resolve(work(tools)));
+  }
 
-    const { promise: timedOut, reject } = Promise.withResolvers<never>();
-    const cancel = deps.host.schedule(timeout, () => {
+  /** Starts the timeout of an attempt; `null` if the step has none. */
+  #startTimeout({ name, timeout }: Attempted): StepTimeout | null {
+    if (timeout === undefined) return null;
+    const late = new AbortController();
+    const { promise: exceeded, reject } = Promise.withResolvers<never>();
+    const cancel = this.#execution.deps.host.schedule(timeout, () => {
       const error = new TimeoutError(`Step "${name}" took longer than ${timeout} ms`);
+      reject(error); // first: the function may throw something else when it is aborted
       late.abort(error);
-      reject(error);
     });
-    try {
-      return await Promise.race([call(AbortSignal.any([abortSignal, late.signal])), timedOut]);
-    } finally {
-      cancel();
-    }
+    return {
+      abortSignal: AbortSignal.any([this.#execution.abortSignal, late.signal]),
+      exceeded,
+      error: () => late.signal.reason,
+      cancel,
+    };
   }
 
   #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
     if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
     return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
+}
+
+function toResult(performed: Performed) {
+  if (performed.status === "completed") return performed;
+  const { failure, delayMs } = performed;
+  return delayMs === null ? { status: "failed" as const, failure } : { status: "retrying" as const, failure, delayMs };
 }
 
 function checkTimeout(timeout: number | undefined, name: string): void {

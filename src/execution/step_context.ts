@@ -4,6 +4,7 @@ import { type JsonText, parseValue } from "../json.ts";
 import { fitLine, type LogLevel } from "../log.ts";
 import { tidyText } from "../text.ts";
 import type { Execution } from "./execution.ts";
+import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
 import { StepCalls } from "./step_calls.ts";
 
@@ -13,13 +14,15 @@ const MAX_LOG_LENGTH = 8_192;
 /** Creates the `StepContext` of a job's function: returns recorded results, and executes and records new steps. */
 export function stepContext(execution: Execution): StepContext {
   const { claim, deps, abortSignal } = execution;
-  const pauses = new PauseCalls(execution);
-  const steps = new StepCalls(execution, pauses);
+  const parking = new Parking(execution);
+  const pauses = new PauseCalls(execution, parking);
+  const steps = new StepCalls(execution, parking);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
    * which is only called if it is not recorded. Reports after the end of the run are dropped.
    */
-  const isSilent = () => execution.isOver || (execution.turns.isReplaying && deps.currentStep.getStore() === undefined);
+  const isSilent = () =>
+    execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
   const forJob = <T>(call: Promise<T>): Promise<T> => {
     const promise = execution.forJob(call);
     promise.catch(() => {}); // a failed step that nobody awaits must not end the process
@@ -29,7 +32,7 @@ export function stepContext(execution: Execution): StepContext {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);
     const line = fitLine({ message: text, data: logData(execution, data) });
-    execution.report({
+    execution.reports.add({
       kind: "log",
       stepName: deps.currentStep.getStore() ?? null,
       level,
@@ -56,7 +59,7 @@ export function stepContext(execution: Execution): StepContext {
         ...(total === undefined ? {} : { total }),
         ...(message === undefined ? {} : { message: tidyText(String(message), MAX_MESSAGE_LENGTH) }),
       };
-      execution.report({ kind: "progress", progress });
+      execution.reports.add({ kind: "progress", progress });
     },
     log: { info: log("info"), warn: log("warn"), error: log("error") },
   };

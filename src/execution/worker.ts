@@ -1,71 +1,16 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
-import { checkOptionNames } from "../option_names.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store.ts";
 import { isoTime } from "../time.ts";
-import { execute } from "./run_pass.ts";
+import { executeRun } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
 import { LeaseKeeper } from "./lease_keeper.ts";
-import { StaleLeases } from "./stale_leases.ts";
+import { UnrenewedLeases } from "./unrenewed_leases.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
-
-/** Settings of a worker. Durations are in milliseconds. */
-export interface WorkerOptions {
-  /** How often it polls for work when nothing wakes it. Default 1,000. */
-  pollingInterval?: number;
-  /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
-  heartbeatInterval?: number;
-  /** How long a lease lasts: after this time another worker can claim the run of a dead worker. Default 30,000. */
-  staleThreshold?: number;
-  /** The maximum number of runs that it executes at the same time. Default 10. */
-  concurrency?: number;
-  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
-  maxAbandonments?: number;
-}
-
-const DEFAULTS: Required<WorkerOptions> = {
-  pollingInterval: 1_000,
-  heartbeatInterval: 5_000,
-  staleThreshold: 30_000,
-  concurrency: 10,
-  maxAbandonments: 10,
-};
-
-const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
-  pollingInterval: true,
-  heartbeatInterval: true,
-  staleThreshold: true,
-  concurrency: true,
-  maxAbandonments: true,
-};
-
-const LONGEST_MS = 2 ** 30;
-
-/**
- * Fills in the defaults.
- *
- * @throws {TypeError} A setting is unknown.
- * @throws {RangeError} A setting is not a positive integer, or a lease has no time for two renewals.
- */
-export function workerSettings(options: WorkerOptions = {}): Required<WorkerOptions> {
-  checkOptionNames(options, WORKER_OPTIONS, "worker");
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  const settings: Required<WorkerOptions> = { ...DEFAULTS, ...Object.fromEntries(given) };
-  for (const [name, value] of Object.entries(settings)) {
-    if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
-      throw new RangeError(`worker.${name} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
-    }
-  }
-  if (settings.heartbeatInterval * 3 > settings.staleThreshold) {
-    throw new RangeError(
-      `worker.heartbeatInterval (${settings.heartbeatInterval}) must be at most a third of worker.staleThreshold (${settings.staleThreshold})`,
-    );
-  }
-  return settings;
-}
+import type { WorkerSettings } from "./worker_settings.ts";
 
 // The most runs of one claim, so that no claim holds the event loop or the lock for long.
 const MAX_CLAIMS = 40;
@@ -78,15 +23,15 @@ export class Worker {
   readonly id: string;
   readonly #deps: ExecutionDeps;
   readonly #jobs: ReadonlyMap<string, Job>;
-  readonly #settings: Required<WorkerOptions>;
+  readonly #settings: WorkerSettings;
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
   /** Resolves when the next execution has ended, possibly before its lease is released. */
   #slotFreed = Promise.withResolvers<void>();
-  readonly #nap: InterruptibleSleep;
+  readonly #idle: InterruptibleSleep;
   readonly #keeper: LeaseKeeper;
-  readonly #watch: StaleLeases;
+  readonly #unrenewed: UnrenewedLeases;
   readonly #stopping = new AbortController();
   /** Callbacks that release the leases of jobs whose code still runs: called when the worker has stopped. */
   readonly #keptUntilStop = new Set<() => void>();
@@ -102,17 +47,17 @@ export class Worker {
 
   constructor(
     jobs: ReadonlyMap<string, Job>,
-    settings: Required<WorkerOptions>,
+    settings: WorkerSettings,
     deps: ExecutionDeps,
-    pulse: ChangePoller,
+    poller: ChangePoller,
   ) {
     this.id = deps.host.newId();
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
-    this.#nap = new InterruptibleSleep(deps.host);
-    this.#keeper = new LeaseKeeper(deps, settings, this.id, pulse);
-    this.#watch = new StaleLeases(deps.store, settings.staleThreshold, deps.host);
+    this.#idle = new InterruptibleSleep(deps.host);
+    this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
+    this.#unrenewed = new UnrenewedLeases(deps.store, settings.staleThreshold, deps.host);
   }
 
   /** Polls for work until {@linkcode Worker.stop}. */
@@ -122,7 +67,7 @@ export class Worker {
 
   /** Polls for work at once. */
   wake(): void {
-    this.#nap.wake();
+    this.#idle.wake();
   }
 
   /** Checks at once whether a run that it executes can continue. */
@@ -137,14 +82,14 @@ export class Worker {
     return {
       generation: execution.claim.lease.generation,
       steps: [...execution.executing.values()].map((step) => step()),
-      reports: execution.sendReports(),
+      reports: execution.reports.send(),
     };
   }
 
   /** Ends the execution of a run that was cancelled. */
   cancel(runId: string): void {
     if (this.#unanswered !== null) this.#cancelled.add(runId);
-    this.#executions.get(runId)?.supersede(new RunCancelledError(runId));
+    this.#executions.get(runId)?.state.supersede(new RunCancelledError(runId));
   }
 
   /**
@@ -185,11 +130,11 @@ export class Worker {
   async stop(timeout: number): Promise<void> {
     const reason = new HoldfastError("unavailable", "The engine is stopping");
     this.#stopping.abort(reason);
-    this.#nap.wake();
+    this.#idle.wake();
     const { host } = this.#deps;
     await within(host, timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
-    for (const execution of this.#executions.values()) execution.interrupt(reason);
+    for (const execution of this.#executions.values()) execution.state.interrupt(reason);
     for (const release of this.#keptUntilStop) release();
     await within(host, 2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
     this.#givenUp.abort(reason);
@@ -216,18 +161,18 @@ export class Worker {
     while (!this.#stopping.signal.aborted) {
       // A worker counts as alive for the length of its leases after each claim.
       const { pollingInterval, staleThreshold } = this.#settings;
-      let napMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
+      let idleMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
       try {
         const { nextTimerAt, hasMore, now } = await this.#claim();
-        await this.#watch.look();
+        await this.#unrenewed.look();
         if (this.#freeSlots() > 0) {
-          if (hasMore) this.#nap.wake();
-          if (nextTimerAt !== null) napMs = Math.min(napMs, Math.max(1, nextTimerAt - now));
+          if (hasMore) this.#idle.wake();
+          if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
         }
       } catch (error) {
         hub.publishError(error);
       }
-      await this.#nap.sleep(napMs);
+      await this.#idle.sleep(idleMs);
       // Runs that become due together are claimed together.
       await new Promise<void>((resolve) => host.defer(resolve));
     }
@@ -259,7 +204,7 @@ export class Worker {
     }
     for (const claim of result.claims) {
       const job = this.#jobs.get(claim.run.jobName);
-      if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#giveBack(claim);
+      if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
       else if (job === undefined) hub.publishError(unknownJobError(claim));
       else this.#begin(claim, job, sentAt);
     }
@@ -268,7 +213,7 @@ export class Worker {
   }
 
   #newRequest(most: number): ClaimRequest {
-    const holding = [...this.#executions.values()].filter(({ isInterrupted }) => !isInterrupted);
+    const holding = [...this.#executions.values()].filter(({ state }) => !state.isInterrupted);
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
@@ -284,7 +229,7 @@ export class Worker {
    * Releases a claimed run without executing it: it was cancelled, or the worker stopped, before the claim was
    * answered.
    */
-  #giveBack({ lease }: Claim): void {
+  #releaseUnstarted({ lease }: Claim): void {
     const { store, hub } = this.#deps;
     store.release(lease, []).catch((error) => hub.publishError(error));
   }
@@ -293,7 +238,7 @@ export class Worker {
     const { run, execution: number, leaseExpiresAt } = claim;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
-    former?.supersede(new LeaseLostError(former.claim.lease));
+    former?.state.supersede(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
       retry: job.retry,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
@@ -304,13 +249,13 @@ export class Worker {
     this.#keeper.keep(execution);
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
-    const running = this.#execute(execution, job).finally(() => this.#running.delete(running));
+    const running = this.#executeRun(execution, job).finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #execute(execution: Execution, job: Job): Promise<void> {
+  async #executeRun(execution: Execution, job: Job): Promise<void> {
     const { run } = execution.claim;
-    const { outcome, bodyEnded } = await execute(execution, job);
+    const { outcome, bodyEnded } = await executeRun(execution, job);
     // A result that a step returns right after the signal is still recorded.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
@@ -319,22 +264,22 @@ export class Worker {
     }
     this.#slotFreed.resolve();
     this.#slotFreed = Promise.withResolvers();
-    this.#nap.wake();
-    if (outcome.kind === "interrupted") await this.#handBack(execution, bodyEnded);
+    this.#idle.wake();
+    if (outcome.kind === "interrupted") await this.#releaseInterrupted(execution, bodyEnded);
   }
 
   /**
    * Releases the lease when no code of the job runs here any more, or the worker has stopped. Until then, while the
    * lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency key.
    */
-  async #handBack(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
+  async #releaseInterrupted(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
     await this.#untilStopped(bodyEnded);
-    const release = () => store.release(execution.claim.lease, execution.sendReports());
+    const release = () => store.release(execution.claim.lease, execution.reports.send());
     await retryStoreCall(release, this.#deps, this.#givenUp.signal).catch((error) =>
       this.#deps.hub.publishError(error)
     );
-    this.#nap.wake();
+    this.#idle.wake();
   }
 
   /** Waits for a promise, at most until the worker has stopped. */

@@ -1,12 +1,12 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
-import { checkHost } from "./allowed_hosts.ts";
-import { describeGaps } from "./auth.ts";
-import { AuthorizedEngine, type CallerDeps } from "./authorized_engine.ts";
-import { checkCrossSite } from "./cross_site.ts";
-import { callHook } from "./hook.ts";
+import { checkHost } from "./access/allowed_hosts.ts";
+import { describeGaps } from "./access/auth.ts";
+import { AuthorizedEngine, type CallerDeps } from "./access/authorized_engine.ts";
+import { checkCrossSite } from "./access/cross_site.ts";
+import { callHook } from "./access/hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
-import { readUrl } from "./request.ts";
+import { readUrl } from "./requests/request.ts";
 import { refuse } from "./response.ts";
 import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";

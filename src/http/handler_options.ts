@@ -1,6 +1,6 @@
 import { type Host, systemHost } from "../host.ts";
-import { type AllowedHost, readAllowedHosts } from "./allowed_hosts.ts";
-import { checkAuth, type HandlerAuth, HOOKS } from "./auth.ts";
+import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
+import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
@@ -151,7 +151,7 @@ function checkNames(prefix: string, options: unknown, known: readonly string[]):
 
 function hintFor(prefix: string, name: string, similar: string | null): string {
   if (similar !== null) return `: did you mean "${prefix}${similar}"?`;
-  const group = Object.keys(GROUPS).find((group) => GROUPS[group]!.includes(name));
+  const [group] = Object.entries(GROUPS).find(([, names]) => names.includes(name)) ?? [];
   return group === undefined ? "" : `: it belongs in ${group}, { ${group}: { ${name} } }`;
 }
 

@@ -8,7 +8,7 @@ import {
   StoreError,
   ValidationError,
 } from "../error.ts";
-import { HookError } from "./hook.ts";
+import { HookError } from "./access/hook.ts";
 
 /** The path exists, but not with this method. */
 export class MethodNotAllowedError extends HoldfastError {

@@ -1,4 +1,4 @@
-import type { AuthorizedEngine } from "./authorized_engine.ts";
+import type { AuthorizedEngine } from "./access/authorized_engine.ts";
 import type { Settings } from "./handler_options.ts";
 
 /** A request with a matched route, and the dependencies of the route. */

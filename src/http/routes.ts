@@ -2,8 +2,16 @@ import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
 import type { Call } from "./route_call.ts";
 import { readResume } from "./streams/resume.ts";
-import { streamJson } from "./json_stream.ts";
-import { readFrom, readListFilter, readRunFilter, readRunId, readSignal, readTrigger, readWaitId } from "./request.ts";
+import { streamJson } from "./lists/json_stream.ts";
+import {
+  readFrom,
+  readListFilter,
+  readRunFilter,
+  readRunId,
+  readSignal,
+  readTrigger,
+  readWaitId,
+} from "./requests/request.ts";
 import { jsonResponse, MethodNotAllowedError } from "./response.ts";
 
 /** Handles a request. The promise never rejects: errors become responses. */

@@ -2,7 +2,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
-import "../../src/http/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
+import "../../src/http/requests/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
 import { createHandler } from "../../src/http/handler.ts";
 import type { Respond } from "../../src/http/routes.ts";
 import { defineJob, type Job } from "../../src/job.ts";

@@ -1,6 +1,6 @@
 import { COALESCE_MODES } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/trigger.ts";
-import type { WorkerOptions } from "../../src/execution/worker.ts";
+import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
 import { makeProgram, type Program } from "./program.ts";

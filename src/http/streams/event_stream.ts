@@ -25,7 +25,7 @@ export class EventStream {
   readonly #queue = new Set<Message>();
   readonly #bySubject = new Map<string, Message>();
   readonly #onClose: () => void;
-  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  #controller!: ReadableStreamDefaultController<Uint8Array>; // set by start(), which is called at once
   #queuedBytes = 0;
   /** Whether the reader waits for data. */
   #isWanted = false;
@@ -160,7 +160,7 @@ function streamResponse(body: ReadableStream<Uint8Array> | string): Response {
 const joinedPairs = new WeakMap<Message, { second: Message; bytes: Uint8Array }>();
 
 function join(messages: readonly Message[], length: number): Uint8Array {
-  const [first, second] = messages as [Message, Message?];
+  const [first, second] = messages as [Message, Message?]; // there is at least one
   if (second === undefined) return first.bytes;
   const known = joinedPairs.get(first);
   if (messages.length === 2 && known?.second === second) return known.bytes;

@@ -109,9 +109,10 @@ export class FollowedStream implements Follower {
    * @param message The encoded cursor, shared by all streams that receive it.
    */
   reach(place: Cursor, message: Message = placeMessage(place)): void {
-    const isBehind = this.#place !== null && this.#place.position > place.position;
+    const sent = this.#place;
     // Its channel may be behind the stream's position: a client's cursor never goes back.
-    if (this.#hasNew && isBehind) this.#sendPlace(this.#place!);
+    const isBehind = sent !== null && sent.position > place.position;
+    if (this.#hasNew && isBehind) this.#sendPlace(sent);
     else if (this.#hasNew) this.#sendPlace(place, message);
     this.#hasNew = false;
     if (this.#isOver) this.endWhenRead();
@@ -139,10 +140,10 @@ export class FollowedStream implements Follower {
    */
   keepAlive(publishedPlace: Cursor | null): void {
     this.#events.keepAlive();
-    const isUpToDate = this.#throttle === null && this.#place !== null;
-    if (!isUpToDate || this.abortSignal.aborted) return;
-    const isFurther = publishedPlace !== null && publishedPlace.position > this.#place!.position;
-    this.#sendPlace(isFurther ? publishedPlace : this.#place!);
+    const sent = this.#place;
+    if (this.#throttle !== null || sent === null || this.abortSignal.aborted) return; // it is not up to date, or over
+    const isFurther = publishedPlace !== null && publishedPlace.position > sent.position;
+    this.#sendPlace(isFurther ? publishedPlace : sent);
   }
 
   /** Whether much is buffered for its reader. */

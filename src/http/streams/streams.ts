@@ -85,13 +85,14 @@ export class Streams {
     this.#authorising.add(closing);
     try {
       const { tenant, ...shown } = await authorise();
+      const { runId } = shown;
       const { cursor } = resume;
-      const mayBeOver = shown.runId !== null && cursor !== null;
-      if (mayBeOver && await hasWholeRun(shown.runId!, cursor, await this.#resumeDeps())) return noMoreEvents();
+      const mayBeOver = runId !== null && cursor !== null;
+      if (mayBeOver && await hasWholeRun(runId, cursor, await this.#resumeDeps())) return noMoreEvents();
       if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
-      const filter = shown.runId === null ? deepFreeze(shown.filter ?? {}) : null;
+      const filter = runId === null ? deepFreeze(shown.filter ?? {}) : null;
       const stream = this.#newStream({ ...shown, filter }, tenant, resume);
-      this.#follow(stream, shown.runId, resume);
+      this.#follow(stream, runId, resume);
       return stream.toResponse();
     } finally {
       this.#authorising.delete(closing);

@@ -10,10 +10,10 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `last_report_no` is the number of the last report that was kept under the current lease.
 // `no` counts the log lines of a run, from 1.
 //
-// Runs, steps and facts share one sequence of numbers, in the order of the commits: see sqlite_journal.ts. A row of the
+// Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of the
 // journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that
-// the journal ever had, up to and with this row. `told` says whether the row of a step serves as its fact: that the
-// step began and ended (1), that it ended (2), or not (0): then there is one in the journal.
+// the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step began
+// and ended (1), that it ended (2), or none (0): then the journal has one.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY,
@@ -97,7 +97,7 @@ CREATE TABLE holdfast_steps (
   name TEXT NOT NULL,
   position INTEGER NOT NULL,
   status TEXT NOT NULL,
-  told INTEGER NOT NULL DEFAULT 0,
+  fact_in_row INTEGER NOT NULL DEFAULT 0,
   attempts INTEGER NOT NULL,
   retry_at INTEGER,
   recorded_no INTEGER NOT NULL,

@@ -13,13 +13,13 @@ const MAX_TRIMMED = 2_000;
 // twice. Within a commit the facts in the journal come last. A number is never used again: deleting a run notes a
 // fact, with a higher number, and the newest row of the journal is never removed.
 
-/** Whether the row of a step serves as its fact: the column `told`. */
-export const Told = {
-  /** It is not: there is one in the journal. */
-  no: 0,
-  /** It is the fact that the step began and ended. */
-  whole: 1,
-  /** It is the fact that the step ended. */
+/** The column `fact_in_row` of a step: which fact its row is. */
+export const FactInRow = {
+  /** None: the journal has one. */
+  none: 0,
+  /** The fact that the step began and ended. */
+  startAndEnd: 1,
+  /** The fact that the step ended. */
   end: 2,
 } as const;
 
@@ -28,7 +28,7 @@ export function drawNumber(db: SqliteDatabase): number {
   return drawNumbers(db, 1);
 }
 
-/** Draws several numbers, one after another, and answers the last of them. */
+/** Draws several numbers, one after another, and returns the last of them. */
 export function drawNumbers(db: SqliteDatabase, count: number): number {
   return db.facts.drawNumbers(count, () => readLastNumber(db));
 }
@@ -36,7 +36,7 @@ export function drawNumbers(db: SqliteDatabase, count: number): number {
 const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
   coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
 
-/** The next number, as a statement that adds a row can draw it itself: sooner than a statement of its own reads it. */
+/** The next number, as an expression in the statement that adds the row: faster than a statement of its own. */
 export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
 
 /**

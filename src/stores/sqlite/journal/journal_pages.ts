@@ -1,7 +1,7 @@
 import type { Fact } from "../../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { Told } from "./journal.ts";
+import { FactInRow } from "./journal.ts";
 
 // The maximum number of rows of a page.
 const MAX_ROWS = 500;
@@ -32,7 +32,7 @@ export function readEnd(db: SqliteDatabase): Cursor {
   const rows = db.all(
     `SELECT max(position) AS position, at FROM holdfast_journal
      UNION ALL SELECT max(seq), created_at FROM holdfast_runs
-     UNION ALL SELECT max(seq), iif(told > 0, completed_at, NULL) FROM holdfast_steps`,
+     UNION ALL SELECT max(seq), iif(fact_in_row > 0, completed_at, NULL) FROM holdfast_steps`,
   );
   // A step whose row is not its fact has one in the journal, further on.
   return rows.filter(({ at }) => at !== null).map(toCursor)
@@ -55,7 +55,7 @@ function findLast(db: SqliteDatabase, after: number, maxLength: number): number 
   const rows = db.all(
     `SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ?
      UNION ALL SELECT seq, ${TRIGGER_LENGTH} FROM holdfast_runs WHERE seq > ?
-     UNION ALL SELECT seq, ${STEP_LENGTH} + octet_length(name) FROM holdfast_steps WHERE seq > ? AND told > 0
+     UNION ALL SELECT seq, ${STEP_LENGTH} + octet_length(name) FROM holdfast_steps WHERE seq > ? AND fact_in_row > 0
      ORDER BY position LIMIT ${MAX_ROWS}`,
     after,
     after,
@@ -86,8 +86,9 @@ function readTriggers(db: SqliteDatabase, after: number, last: number): JournalR
 
 function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {
   const rows = db.all(
-    `SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, told, attempts, started_at
-     FROM holdfast_steps WHERE seq > ? AND seq <= ? AND told > 0`,
+    `SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, fact_in_row, attempts,
+       started_at
+     FROM holdfast_steps WHERE seq > ? AND seq <= ? AND fact_in_row > 0`,
     after,
     last,
   );
@@ -103,29 +104,29 @@ function toStepFact(row: SqliteRow): Fact {
     Number(row.attempts),
   ];
   const startedAt = Number(row.started_at);
-  const toldStart = Number(row.told) === Told.whole ? startedAt : null;
+  const start = Number(row.fact_in_row) === FactInRow.startAndEnd ? startedAt : null;
   return row.status === "completed"
-    ? [run, "step_completed", name, index, attempts, toldStart, Number(row.at) - startedAt]
-    : [run, "step_failed", name, index, attempts, toldStart, null, null];
+    ? [run, "step_completed", name, index, attempts, start, Number(row.at) - startedAt]
+    : [run, "step_failed", name, index, attempts, start, null, null];
 }
 
 function toCursor({ position, at }: SqliteRow): Cursor {
   return { position: Number(position), at: Number(at) };
 }
 
-/** The end of the journal, or a cursor if it is a place in it. See `Store.findCursor()`. */
+/** The end of the journal, or the given cursor if it is valid. See `Store.findCursor()`. */
 export function findCursor(db: SqliteDatabase, cursor: Cursor | null): Cursor | null {
   if (cursor === null) return readEnd(db);
   const { position, at } = cursor;
-  const isPlace = position === 0 ? at === 0 : isRow(db, cursor);
-  return isPlace && !isTrimmed(db, position) ? { position, at } : null;
+  const isValid = position === 0 ? at === 0 : isRow(db, cursor);
+  return isValid && !isTrimmed(db, position) ? { position, at } : null;
 }
 
 function isRow(db: SqliteDatabase, { position, at }: Cursor): boolean {
   const row = db.get(
     `SELECT 1 FROM holdfast_journal WHERE position = ? AND at = ?
      UNION ALL SELECT 1 FROM holdfast_runs WHERE seq = ? AND created_at = ?
-     UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ? AND told > 0 AND completed_at = ?`,
+     UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ? AND fact_in_row > 0 AND completed_at = ?`,
     ...[position, at, position, at, position, at],
   );
   return row !== undefined;

@@ -5,7 +5,7 @@ import type { Report } from "../../../report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
-import { drawNumber, drawUnlessFirst, NEXT_NUMBER, Told } from "../journal/journal.ts";
+import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./reports.ts";
 import { toHeldRun } from "../rows.ts";
 
@@ -21,12 +21,12 @@ export function recordStep(
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
-  const told = toldOf(db, run.seq, step, added.reports);
+  const factInRow = chooseFactInRow(db, run.seq, step, added.reports);
   const number = drawUnlessFirst(db);
   const isRecorded = db.run(
     number === null ? INSERT_WITH_NEXT_NUMBER : INSERT_STEP,
     ...(number === null ? [] : [number]),
-    told,
+    factInRow,
     run.seq,
     step.name,
     step.index,
@@ -40,7 +40,7 @@ export function recordStep(
     result.status === "retrying" ? null : now,
   ) > 0;
   if (isRecorded) {
-    if (told === Told.no) {
+    if (factInRow === FactInRow.none) {
       db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
     }
     return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
@@ -64,7 +64,7 @@ const INSERT_WITH_NEXT_NUMBER = insertStep(NEXT_NUMBER);
 
 function insertStep(number: string): string {
   // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
-  return `INSERT INTO holdfast_steps (seq, told, run_seq, name, position, status, output, failure, attempts,
+  return `INSERT INTO holdfast_steps (seq, fact_in_row, run_seq, name, position, status, output, failure, attempts,
      retry_at, recorded_no, started_at, completed_at)
    VALUES (${number}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
    ON CONFLICT (run_seq, name) DO UPDATE SET status = excluded.status, output = excluded.output,
@@ -74,17 +74,17 @@ function insertStep(number: string): string {
 }
 
 /**
- * Whether the row of a step is its fact. It is if the row is written once, no report comes with it but the start of
- * this step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
+ * Which fact the row of a step is. It is one if the row is written once, no report comes with it but the start of this
+ * step, and the open transaction has noted no fact of the run: that one would come after the row, not before it.
  */
-function toldOf(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
+function chooseFactInRow(db: SqliteDatabase, runSeq: number, step: StepWrite, reports: readonly Report[]): number {
   const { name, attempts, result } = step;
   // A step that was tried before has its row already.
-  if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return Told.no;
+  if (attempts > 1 || result.status === "retrying" || db.facts.hasFactOf(runSeq)) return FactInRow.none;
   const start = reports[0];
-  if (start === undefined) return Told.end;
+  if (start === undefined) return FactInRow.end;
   const isOwn = start.kind === "start" && start.stepName === name && start.attempt === attempts;
-  return isOwn && reports.length === 1 ? Told.whole : Told.no;
+  return isOwn && reports.length === 1 ? FactInRow.startAndEnd : FactInRow.none;
 }
 
 /** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */

@@ -1,0 +1,158 @@
+import { checkDuration } from "../duration.ts";
+import { ChangePoller } from "../events/change_poller.ts";
+import { JournalReader } from "../events/journal_reader.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+import { Worker } from "../execution/worker.ts";
+import type { WorkerSettings } from "../execution/worker_settings.ts";
+import { within } from "../host.ts";
+import type { Job } from "../job.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { Retention } from "../store.ts";
+import type { IdleOptions } from "./engine.ts";
+import { keepUp, purgeInSlices } from "./purge_loop.ts";
+
+// A container is often killed 10 s after it was asked to stop: leases are released before that.
+const DEFAULT_STOP_TIMEOUT_MS = 8_000;
+// How long a stop waits for log lines that the store has not stored.
+const LAST_LINES_MS = 500;
+// How long a stop waits for event streams to send what was committed before it.
+const LAST_EVENTS_MS = 500;
+const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: true };
+
+/** What a {@linkcode Lifecycle} starts. */
+export interface LifecycleOptions {
+  /** The jobs of the worker, by name. */
+  jobs: ReadonlyMap<string, Job>;
+  /** The settings of the worker. */
+  settings: WorkerSettings;
+  /** How long finished runs are kept. */
+  retention: Retention;
+}
+
+/** Starts and stops the parts of an engine: its worker, the deletion of old runs, event streams, background work. */
+export class Lifecycle {
+  /** Publishes the events of runs in all processes. */
+  readonly reader: JournalReader;
+  /** Notices writes of other processes. */
+  readonly changes: ChangePoller;
+  readonly #options: LifecycleOptions;
+  readonly #deps: ExecutionDeps;
+  readonly #pending = new Set<Promise<unknown>>();
+  readonly #stopListeners: (() => void)[] = [];
+  #migration: Promise<void> | null = null;
+  #worker: Worker;
+  /** Stops what `start()` has started; `null` while the engine is not started. */
+  #stopStarted: (() => Promise<void>) | null = null;
+  #stopping: Promise<unknown> = Promise.resolve();
+  #isStopped = false;
+  /** The number of stops: a `start()` that was pending during a stop starts nothing. */
+  #stopCount = 0;
+
+  constructor(options: LifecycleOptions, deps: ExecutionDeps) {
+    this.#options = options;
+    this.#deps = deps;
+    this.changes = new ChangePoller(deps.store, options.settings.pollingInterval, deps);
+    this.#worker = this.#newWorker();
+    this.reader = new JournalReader({ ...deps, migrate: () => this.migrate() });
+  }
+
+  /** The current worker: each stop ends one, and another takes its place. */
+  get worker(): Worker {
+    return this.#worker;
+  }
+
+  /** Whether event streams have ended, and new ones end at once. */
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
+  /** Calls back each time the engine has stopped. */
+  onStop(listener: () => void): void {
+    this.#stopListeners.push(listener);
+  }
+
+  /** Does `Engine.migrate()`. */
+  migrate(): Promise<void> {
+    this.#migration ??= this.#deps.store.migrate().catch((error) => {
+      this.#migration = null;
+      throw error;
+    });
+    return this.#migration;
+  }
+
+  /** Does `Engine.start()`. */
+  async start(): Promise<void> {
+    const stopCount = this.#stopCount;
+    await this.#stopping;
+    await this.migrate();
+    if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
+    this.#isStopped = false;
+    const worker = this.#worker;
+    const wake = () => worker.wake();
+    const upkeep = new AbortController();
+    const { store, hub } = this.#deps;
+    const keeping = keepUp(store, this.#options.retention, this.#deps, upkeep.signal);
+    const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
+    this.#stopStarted = async () => {
+      for (const stop of stops) stop();
+      await keeping;
+    };
+    worker.start();
+  }
+
+  /** Does `Engine.stop()`. */
+  async stop(options: { timeout?: number }): Promise<void> {
+    checkOptionNames(options, { timeout: true }, "stop()");
+    const { timeout = DEFAULT_STOP_TIMEOUT_MS } = options;
+    checkDuration(timeout, "The timeout of stop()");
+    this.#stopCount += 1;
+    const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
+    this.#stopStarted = null;
+    const worker = this.#worker;
+    const { host } = this.#deps;
+    this.#stopping = Promise.all([this.#stopping, worker.stop(timeout), within(host, timeout, stopStarted())]);
+    await this.#stopping;
+    if (this.#worker === worker) this.#worker = this.#newWorker();
+    this.#isStopped = this.#stopStarted === null; // unless it was started again
+    await within(host, LAST_EVENTS_MS, this.reader.publishAll());
+    this.reader.endAll();
+    for (const listener of this.#stopListeners) listener();
+    await within(host, LAST_LINES_MS, Promise.all(this.#pending));
+    // Node 22 never frees a used storage, and gets slower with each. After disable() it can be used again.
+    this.#deps.currentStep.disable();
+  }
+
+  /** Does `Engine.runUntilIdle()`. */
+  async runUntilIdle(options: IdleOptions): Promise<{ executed: number }> {
+    checkOptionNames(options, IDLE_OPTIONS, "runUntilIdle()");
+    const { maxRuns, timeout } = options;
+    if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
+      throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
+    }
+    if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
+    await this.migrate();
+    const enough = new AbortController();
+    const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
+    try {
+      const stopCount = this.#stopCount;
+      const executed = await this.#worker.drain(maxRuns, enough.signal);
+      const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
+      await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
+      return { executed };
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Lets work continue that nobody awaits but `stop()`; publishes its error. */
+  inBackground(work: Promise<unknown>): void {
+    const settled = work
+      .catch((error) => this.#deps.hub.publishError(error))
+      .finally(() => this.#pending.delete(settled));
+    this.#pending.add(settled);
+  }
+
+  #newWorker(): Worker {
+    return new Worker(this.#options.jobs, this.#options.settings, this.#deps, this.changes);
+  }
+}

@@ -1,0 +1,45 @@
+import type { Host } from "../host.ts";
+import type { SeenLease } from "../lease.ts";
+import type { Store } from "../store.ts";
+
+/**
+ * Finds leases of other workers that are not renewed although they have not expired by the wall clock: after the
+ * clock was set back, the lease of a dead worker would otherwise last longer by that amount.
+ */
+export class UnrenewedLeases {
+  readonly #store: Store;
+  readonly #host: Host;
+  readonly #leaseMs: number;
+  #firstSeen = new Map<string, { lease: SeenLease; at: number }>();
+  #nextLookAt = -Infinity;
+
+  /**
+   * @param leaseMs How long a lease may stay unchanged, in milliseconds; a worker with longer leases gets that length.
+   */
+  constructor(store: Store, leaseMs: number, host: Host) {
+    this.#store = store;
+    this.#host = host;
+    this.#leaseMs = leaseMs;
+  }
+
+  /** Checks a few times during the length of a lease, and revokes leases that were unchanged for all of it. */
+  async look(): Promise<void> {
+    const askedAt = this.#host.monotonic();
+    if (askedAt < this.#nextLookAt) return;
+    this.#nextLookAt = askedAt + this.#leaseMs / 3;
+    const leases = await this.#store.getLeases();
+    // An answer shows the state at some moment between the call and the answer. Only the time that certainly lies
+    // between two such moments counts.
+    const answeredAt = this.#host.monotonic();
+    const seen = new Map<string, { lease: SeenLease; at: number }>();
+    for (const lease of leases) {
+      const key = `${lease.runId} ${lease.generation} ${lease.expiresAt}`;
+      seen.set(key, this.#firstSeen.get(key) ?? { lease, at: answeredAt });
+    }
+    this.#firstSeen = seen;
+    const stale = [...seen.values()].filter(({ lease, at }) =>
+      askedAt - at >= Math.max(this.#leaseMs, lease.leaseMs ?? 0)
+    );
+    if (stale.length > 0) await this.#store.revoke(stale.map(({ lease }) => lease));
+  }
+}

@@ -1,0 +1,59 @@
+import { checkOptionNames } from "../option_names.ts";
+
+/** Settings of a worker. Durations are in milliseconds. */
+export interface WorkerOptions {
+  /** How often it polls for work when nothing wakes it. Default 1,000. */
+  pollingInterval?: number;
+  /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
+  heartbeatInterval?: number;
+  /** How long a lease lasts: after this time another worker can claim the run of a dead worker. Default 30,000. */
+  staleThreshold?: number;
+  /** The maximum number of runs that it executes at the same time. Default 10. */
+  concurrency?: number;
+  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
+  maxAbandonments?: number;
+}
+
+/** All settings of a worker, with the defaults filled in. */
+export type WorkerSettings = Required<WorkerOptions>;
+
+const DEFAULTS: WorkerSettings = {
+  pollingInterval: 1_000,
+  heartbeatInterval: 5_000,
+  staleThreshold: 30_000,
+  concurrency: 10,
+  maxAbandonments: 10,
+};
+
+const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
+  pollingInterval: true,
+  heartbeatInterval: true,
+  staleThreshold: true,
+  concurrency: true,
+  maxAbandonments: true,
+};
+
+const LONGEST_MS = 2 ** 30;
+
+/**
+ * Fills in the defaults.
+ *
+ * @throws {TypeError} A setting is unknown.
+ * @throws {RangeError} A setting is not a positive integer, or a lease has no time for two renewals.
+ */
+export function workerSettings(options: WorkerOptions = {}): WorkerSettings {
+  checkOptionNames(options, WORKER_OPTIONS, "worker");
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const settings: WorkerSettings = { ...DEFAULTS, ...Object.fromEntries(given) };
+  for (const [name, value] of Object.entries(settings)) {
+    if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
+      throw new RangeError(`worker.${name} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
+    }
+  }
+  if (settings.heartbeatInterval * 3 > settings.staleThreshold) {
+    throw new RangeError(
+      `worker.heartbeatInterval (${settings.heartbeatInterval}) must be at most a third of worker.staleThreshold (${settings.staleThreshold})`,
+    );
+  }
+  return settings;
+}

@@ -1,0 +1,140 @@
+import type { Json } from "../../json.ts";
+import { memberOf } from "../../member_of.ts";
+import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { Signal, Wait } from "../../wait.ts";
+
+/** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
+export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
+
+/** A trigger, in the form that is about to be stored. */
+export interface RequestedTrigger {
+  /** The name of an existing job. */
+  readonly jobName: string;
+  /** The input as given: what is stored and shown. It fits the job's schema. */
+  readonly input: Json;
+  /**
+   * What the job receives: the input as the schema parsed it. Check `parsed` when the rule is about what the job does
+   * (a schema may fill in, rename and leave out fields), and `input` when it is about what is stored and shown.
+   */
+  readonly parsed: Json;
+  /** The labels; empty if none were given. */
+  readonly labels: Labels;
+  /** The key as the client sent it, if it did. */
+  readonly idempotencyKey?: string;
+  /**
+   * The key as the client sent it, if it did. Without `tenant`, runs of all callers with one key wait for each other.
+   */
+  readonly concurrencyKey?: string;
+  /** The coalesce mode, if the client sent one. */
+  readonly coalesce?: Coalesce;
+}
+
+/**
+ * The authorization hooks of a handler. `Context` is what `authenticate` returns: the first argument of every other
+ * hook.
+ *
+ * A hook refuses by throwing a `Response`, a new one each time, which is sent unchanged. Any other thrown value leads
+ * to a 500, and so does taking more than 30 seconds, or returning what must be thrown (a `Response`, an `Error`, or
+ * `false`, also by `authenticate`); then nothing is done. Runs, waits, signals and triggers are passed frozen: what
+ * is stored is what the hook has checked.
+ */
+export interface HandlerAuth<Context> {
+  /**
+   * Called first, for every request with a valid URL, on any path. Write it before the other hooks: they get their
+   * types from it. To read the body, use `request.clone()`; the handler's limits do not apply to it.
+   */
+  readonly authenticate: (request: Request) => Context | Promise<Context>;
+  /**
+   * Names the tenant of the caller: 1 to 255 characters. Called before a run is triggered and before a stream is
+   * opened, when nothing else refuses it. The tenant's keys are its own then: `order-1` of the tenant `acme` is
+   * stored as `acme/order-1` (a `/` or `%` in the tenant's name as `%2F` or `%25`), and its streams are counted
+   * against `limits.maxStreamsPerTenant`. Without it, all callers share their keys, and streams are not counted.
+   */
+  readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
+  /**
+   * Called before a run is triggered, after all other checks of the request. Without it, every authenticated caller
+   * may trigger every job with any labels.
+   */
+  readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
+  /**
+   * Called before a run is shown or changed, and before a trigger returns an existing run (operation `read`). Without
+   * it, every authenticated caller may do all that; only `/waits`, `/wait` and `/signal` are refused.
+   */
+  readonly onRunAccess?: (
+    context: NoInfer<Context>,
+    run: Readonly<Run>,
+    access: { readonly operation: RunOperation },
+  ) => unknown;
+  /** Called after `onRunAccess` before a signal is stored, unless it was accepted before. */
+  readonly onSignal?: (
+    context: NoInfer<Context>,
+    run: Readonly<Run>,
+    wait: Readonly<Wait>,
+    signal: Readonly<Signal>,
+  ) => unknown;
+  /**
+   * Returns the filter of the runs that may be listed. It can only narrow what the client asks for: both filters
+   * apply. Its own labels come last: `{ ...filter, labels: { ...filter.labels, org } }`. Without it, all runs may be
+   * listed.
+   *
+   * Runs are looked up by what it adds, so that the time a list takes reveals nothing about other runs. If a client has
+   * asked for all of that already, it is called a second time, with neither labels nor jobs.
+   */
+  readonly scopeRuns?: (
+    context: NoInfer<Context>,
+    filter: Readonly<RunFilter>,
+  ) => Readonly<RunFilter> | Promise<Readonly<RunFilter>>;
+  /**
+   * Returns the filter of the runs that the stream of all runs shows. Default: `scopeRuns`, of whose result only jobs
+   * and labels count.
+   */
+  readonly scopeRunsSubscribe?: (
+    context: NoInfer<Context>,
+    filter: Readonly<ListFilter>,
+  ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
+}
+
+/** The names of all hooks. */
+export const HOOKS = [
+  "authenticate",
+  "tenant",
+  "onTrigger",
+  "onRunAccess",
+  "onSignal",
+  "scopeRuns",
+  "scopeRunsSubscribe",
+] as const satisfies readonly (keyof HandlerAuth<unknown>)[];
+
+/**
+ * Checks hooks, and copies them, so that none can be removed later.
+ *
+ * @throws {TypeError} There is no `authenticate`, or a hook is not a function.
+ */
+export function checkAuth(auth: unknown): HandlerAuth<unknown> {
+  if (typeof auth !== "object" || auth === null) throw new TypeError("auth must be an object of functions");
+  const given = HOOKS.flatMap((name) => {
+    const hook = memberOf(auth, name);
+    if (hook === undefined && name !== "authenticate") return [];
+    if (typeof hook !== "function") throw new TypeError(`auth.${name} must be a function`);
+    return [[name, hook.bind(auth)]];
+  });
+  return Object.fromEntries(given);
+}
+
+/** Describes what every authenticated caller may do because hooks are missing; `null` if nothing. */
+export function describeGaps(
+  { onTrigger, onRunAccess, scopeRuns, scopeRunsSubscribe }: HandlerAuth<unknown>,
+): string | null {
+  const gaps = [
+    onRunAccess === undefined &&
+    "onRunAccess (may read, follow, retrigger, cancel and delete every run; waits and signals are refused)",
+    scopeRuns === undefined && scopeRunsSubscribe === undefined &&
+    "scopeRuns (may list all runs, and follow all of them)",
+    scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",
+    onTrigger === undefined && "onTrigger (may trigger every job, with any labels)",
+  ].filter((gap) => gap !== false);
+  if (gaps.length === 0) return null;
+  return `createHandler(): hooks are missing in auth. Without them, every authenticated caller has access: ${
+    gaps.join("; ")
+  }`;
+}

@@ -1,0 +1,302 @@
+import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
+import { internalsOf } from "../../engine/engine_internals.ts";
+import type { TriggerOptions, TriggerResult } from "../../engine/trigger.ts";
+import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
+import { isName, NAME_RULE } from "../../name.ts";
+import type { ListFilter, Run, RunFilter, RunText } from "../../run.ts";
+import type { NewRun, RunQuery } from "../../store.ts";
+import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
+import { deepFreeze } from "../deep_freeze.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import { callHook } from "./hook.ts";
+import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/list_json.ts";
+import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
+import { noSuchRun } from "../response.ts";
+import type { Resume } from "../streams/resume.ts";
+import type { Streams } from "../streams/streams.ts";
+
+/** The dependencies of {@linkcode AuthorizedEngine}. */
+export interface CallerDeps {
+  /** The engine that is served. */
+  engine: Engine;
+  /** The event streams of the handler. */
+  streams: Streams;
+  /** The hooks; `null`: every caller may do everything. */
+  auth: HandlerAuth<unknown> | null;
+  /** The timer for the time limits. */
+  host: Host;
+}
+
+/**
+ * The engine, restricted to what the sender of a request may do. Routes have no other access to an engine: each
+ * operation calls its hook here.
+ */
+export class AuthorizedEngine {
+  readonly #context: unknown;
+  readonly #deps: CallerDeps;
+
+  private constructor(context: unknown, deps: CallerDeps) {
+    this.#context = context;
+    this.#deps = deps;
+  }
+
+  /**
+   * Authenticates the sender of a request.
+   *
+   * @throws {Response} `authenticate` refuses the request.
+   */
+  static async of(request: Request, deps: CallerDeps): Promise<AuthorizedEngine> {
+    const { auth, host } = deps;
+    if (auth === null) return new AuthorizedEngine(null, deps);
+    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
+    return new AuthorizedEngine(context, deps);
+  }
+
+  /**
+   * Asks for a run.
+   *
+   * @throws {ConflictError} A key leads to a run that the caller may not read (`key_in_use`).
+   */
+  async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
+    return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
+      beforeAdding: async (run) => {
+        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
+        const tenant = await this.#tenant();
+        return tenant === null ? run : withKeysOf(tenant, run);
+      },
+      beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : (found) => this.#checkFound(found),
+    });
+  }
+
+  /** A run. */
+  getRun(runId: string): Promise<Run> {
+    return this.#findRun("read", runId);
+  }
+
+  /** The recorded steps of a run. */
+  async listSteps(runId: string): Promise<JsonPieces> {
+    return stepsJson(await this.#checkList("steps", runId), runId);
+  }
+
+  /** The log lines of a run. */
+  async listLogs(runId: string): Promise<JsonPieces> {
+    return logsJson(await this.#checkList("read", runId), runId);
+  }
+
+  /** The waits of a run. */
+  async listWaits(runId: string): Promise<JsonPieces> {
+    return waitsJson(await this.#checkList("waits", runId), runId);
+  }
+
+  /** A wait of a run. */
+  async getWait(runId: string, waitId: string): Promise<Wait> {
+    return await this.#findWait(await this.#findRun("waits", runId), waitId);
+  }
+
+  /** Ends a wait by a signal. */
+  async signal(runId: string, waitId: string, signal: Signal): Promise<SignalReceipt> {
+    const run = await this.#findRun("signal", runId);
+    const wait = await this.#findWait(run, waitId);
+    if (!isEndedBy(wait, signal)) {
+      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
+    }
+    return await this.#deps.engine.signal(waitId, signal);
+  }
+
+  /** Retriggers a run that has ended. */
+  async retrigger(runId: string, options: RetriggerOptions): Promise<TriggerResult> {
+    const { id } = await this.#findRun("retrigger", runId);
+    return await this.#deps.engine.retrigger(id, options);
+  }
+
+  /** Cancels a run. */
+  async cancel(runId: string): Promise<void> {
+    const { id } = await this.#findRun("cancel", runId);
+    await this.#deps.engine.cancel(id);
+  }
+
+  /** Deletes a run. */
+  async deleteRun(runId: string): Promise<void> {
+    const { id } = await this.#findRun("delete", runId);
+    await this.#deps.engine.deleteRun(id);
+  }
+
+  /** Streams the events of a run. */
+  async followRun(runId: string, resume: Resume): Promise<Response> {
+    return await this.#deps.streams.open(resume, async () => {
+      const { id } = await this.#findRun("subscribe", runId);
+      return { context: this.#context, tenant: await this.#tenant(), runId: id, filter: null };
+    });
+  }
+
+  /** Lists the runs that match a filter and that the caller may see. */
+  async listRuns(filter: RunFilter): Promise<JsonPieces> {
+    const scope = await this.#scope("scopeRuns", filter);
+    const query = scope === null ? filter : await this.#toQuery(filter, scope);
+    const lists = await this.#lists();
+    return runsJson(lists, await lists.store.findRuns(query), query.status);
+  }
+
+  /** Streams the events of the runs that match a filter and that the caller may see. */
+  async followRuns(filter: ListFilter, resume: Resume): Promise<Response> {
+    const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
+    return await this.#deps.streams.open(resume, async () => {
+      const scope = await this.#scope(name, filter);
+      const narrowed = scope === null ? filter : narrowList(filter, scope);
+      return { context: this.#context, tenant: await this.#tenant(), runId: null, filter: narrowed };
+    });
+  }
+
+  /** The run, if it exists and the caller may perform the operation on it. */
+  async #findRun(operation: RunOperation, runId: string): Promise<Run> {
+    this.#checkServed(operation);
+    const run = await this.#deps.engine.getRun(runId);
+    if (run === null) throw noSuchRun();
+    await this.#checkAccess(() => deepFreeze(run), operation);
+    return run;
+  }
+
+  /** The same for lists that belong to a run: the run's own values may be large and are not read. */
+  async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
+    this.#checkServed(operation);
+    const lists = await this.#lists();
+    const [run] = await lists.store.readRuns([runId], this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity);
+    if (run === undefined || run === null) throw noSuchRun();
+    await this.#checkAccess(() => toSeenRun(run), operation);
+    return lists;
+  }
+
+  #checkServed(operation: RunOperation): void {
+    const { auth } = this.#deps;
+    if (auth !== null && auth.onRunAccess === undefined && (operation === "waits" || operation === "signal")) {
+      throw new HoldfastError("forbidden", "Waits are not served: the handler has no onRunAccess hook");
+    }
+  }
+
+  /** A wait of this run; a wait of another run counts as not found. */
+  async #findWait(run: Run, waitId: string): Promise<Wait> {
+    const wait = await this.#deps.engine.getWait(waitId);
+    if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
+    return wait;
+  }
+
+  /**
+   * The filter that matches both filters, with what the hook has added for the lookup. If it added nothing, the
+   * client may have asked for the labels that the hook adds: the hook is called once more, without the client's
+   * labels and jobs. It has already allowed this list, so a refusal of the second call is ignored.
+   */
+  async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
+    const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);
+    const added = addedBy(scope, filter) ?? (canBeLookedUp(scope) ? addedBy(await alone() ?? {}, {}) : null);
+    return { ...narrow(filter, scope), ...withoutUndefined({ scope: added ?? undefined }) };
+  }
+
+  async #lists(): Promise<ListSource> {
+    const { engine, host } = this.#deps;
+    const nextTurn = () => new Promise<void>((resolve) => host.defer(resolve));
+    return { store: await internalsOf(engine).store(), nextTurn };
+  }
+
+  /** Calls the hook for an operation on a run, with the run frozen. */
+  async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
+    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })), nothing);
+  }
+
+  /**
+   * Refuses a trigger whose key belongs to a run that the caller may not read.
+   */
+  async #checkFound(found: Run): Promise<void> {
+    try {
+      await this.#checkAccess(() => deepFreeze(found), "read");
+    } catch (thrown) {
+      if (!isInstance(thrown, Response)) throw thrown;
+      throw new ConflictError("The key is in use", { code: "key_in_use" });
+    }
+  }
+
+  /** The tenant of the caller; `null` without the `tenant` hook. */
+  async #tenant(): Promise<string | null> {
+    return await this.#ask("tenant", (hook) => hook(this.#context), readTenant);
+  }
+
+  async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
+    const copy = copyFilter(filter);
+    const isUnchanged = (answer: unknown) =>
+      answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
+    return await this.#ask(
+      name,
+      (hook) => hook(this.#context, copy),
+      (answer) => isUnchanged(answer) ? null : readScope(answer),
+    );
+  }
+
+  /** Calls a hook, and parses its result; `null` without the hook. */
+  async #ask<Name extends Exclude<keyof HandlerAuth<unknown>, "authenticate">, T>(
+    name: Name,
+    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => unknown,
+    read: (returned: unknown) => T,
+  ): Promise<T | null> {
+    const hook = this.#deps.auth?.[name] ?? null;
+    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#deps.host);
+  }
+}
+
+/** Ignores the result of a hook that can only refuse. */
+function nothing(): void {}
+
+/**
+ * Calls a hook that may refuse. Returning a refusal instead of throwing it is an error: it would allow every caller.
+ */
+async function callAuthHook<T>(
+  name: string,
+  hook: () => unknown,
+  read: (returned: unknown) => T,
+  host: Host,
+): Promise<T> {
+  return await callHook(name, async () => {
+    const returned = await hook();
+    // A hook that returns `false` instead of throwing would allow all callers.
+    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it must throw a Response`);
+    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
+    throw new TypeError(`auth.${name} returned a value that it must throw`, { cause: returned });
+  }, host);
+}
+
+/** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
+function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+  const lazily = (value: StoredValue): PropertyDescriptor => {
+    let parsed: { value: Json } | null = null;
+    return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
+  };
+  const values = { payload: lazily(payload), output: lazily(output) };
+  // A Run: these two values complete its fields.
+  return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
+}
+
+function readTenant(name: unknown): string {
+  if (isName(name)) return name;
+  throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
+}
+
+/** Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". */
+function withKeysOf(tenant: string, run: NewRun): NewRun {
+  const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  const own = (key: string | null) => key === null ? null : prefix + key;
+  return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
+}
+
+function toRequested(run: NewRun): RequestedTrigger {
+  const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
+  return {
+    jobName,
+    input: decode(run.payload) ?? null,
+    parsed: decode(run.input) ?? null,
+    labels,
+    ...(idempotencyKey === null ? {} : { idempotencyKey }),
+    ...(concurrencyKey === null ? {} : { concurrencyKey }),
+    ...(coalesce === null ? {} : { coalesce }),
+  };
+}

@@ -1,0 +1,100 @@
+import { checkFields, MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
+import { copyLabels, MAX_LABELS } from "../../name.ts";
+import { isSameJson } from "../../json.ts";
+import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import type { RunQuery } from "../../store.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+
+/** A copy of a filter for a hook, which may modify it. */
+export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): RunFilter {
+  return {
+    ...rest,
+    ...withoutUndefined({ jobName: copyList(jobName), status: copyList(status), labels: labels && { ...labels } }),
+  };
+}
+
+/**
+ * Checks the filter that a scope hook returned, and copies it.
+ *
+ * @throws {TypeError} It is not an object, or has an unknown field: a missing `return`, or `label` for `labels`, must
+ * not give access to all runs.
+ * @throws {ValidationError} A field is not valid.
+ */
+export function readScope(answer: unknown): RunFilter {
+  if (Object.prototype.toString.call(answer) !== "[object Object]") {
+    throw new TypeError("A hook that scopes runs must return a filter: an object");
+  }
+  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter; // its fields are checked now
+  const [typo] = Object.keys(unknown);
+  if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
+  const scope = checkFields({
+    jobName: copyList(jobName),
+    status: copyList(status),
+    // A limit above the maximum does not restrict.
+    limit: typeof limit === "number" ? Math.min(limit, MAX_RUN_LIMIT) : limit,
+  });
+  // Any number of labels: the client's own labels may be among them.
+  return labels === undefined ? scope : { ...scope, labels: copyLabels(labels) };
+}
+
+function copyList<T extends string>(values: T | readonly T[] | undefined): T | readonly T[] | undefined {
+  if (values === undefined || typeof values === "string") return values;
+  if (Array.isArray(values)) return [...values];
+  throw new TypeError("The field of a filter must be a string, or an array of strings");
+}
+
+/**
+ * What a hook has added to a filter. The store looks runs up by this first, so that the time reveals nothing about
+ * other runs. `null`: nothing, or nothing beyond what the client asked for.
+ */
+export function addedBy(scope: RunFilter, filter: RunFilter): RunQuery["scope"] | null {
+  const labels = Object.keys(scope.labels ?? {}).filter((key) => !Object.hasOwn(filter.labels ?? {}, key));
+  const jobs = scope.jobName !== undefined && !isSameList(scope.jobName, filter.jobName);
+  return labels.length > 0 || jobs ? { labels, jobs } : null;
+}
+
+/** Whether runs could be looked up by a filter. */
+export function canBeLookedUp({ jobName, labels }: RunFilter): boolean {
+  return jobName !== undefined || Object.keys(labels ?? {}).length > 0;
+}
+
+/** A client's filter without the fields by which runs could be looked up. */
+export function withoutLookUps({ jobName: _, labels: __, ...filter }: RunFilter): RunFilter {
+  return filter;
+}
+
+function isSameList(one: string | readonly string[], other: string | readonly string[] | undefined): boolean {
+  return other !== undefined && isSameJson([...listOf(one)], [...listOf(other)]);
+}
+
+/** The runs that match both filters. The smaller limit applies; the offset is the client's. */
+export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
+  const limit = Math.min(filter.limit ?? DEFAULT_RUN_LIMIT, scope.limit ?? Infinity);
+  return {
+    ...filter,
+    status: inBoth(filter.status, scope.status),
+    limit,
+    ...narrowList(filter, scope),
+  };
+}
+
+/** The same for a stream of events. */
+export function narrowList(filter: ListFilter, scope: ListFilter): ListFilter {
+  const labels = { ...filter.labels, ...scope.labels };
+  const isContradiction = Object.entries(filter.labels ?? {}).some(([key, value]) => labels[key] !== value);
+  if (isContradiction || Object.keys(labels).length > MAX_LABELS) return NO_RUN;
+  return { jobName: inBoth(filter.jobName, scope.jobName), labels };
+}
+
+function inBoth<T extends string>(
+  one: T | readonly T[] | undefined,
+  other: T | readonly T[] | undefined,
+): T | readonly T[] | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  const others = new Set(listOf(other));
+  return listOf(one).filter((value) => others.has(value));
+}
+
+function listOf<T extends string>(values: T | readonly T[]): readonly T[] {
+  return typeof values === "string" ? [values] : values;
+}

@@ -1,0 +1,192 @@
+import { NotFoundError } from "../../error.ts";
+import type { JsonText, StoredValue } from "../../json.ts";
+import type { LogText } from "../../log.ts";
+import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
+import { type StepText, toClientStep } from "../../step.ts";
+import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../../store.ts";
+import type { WaitText } from "../../wait.ts";
+import { noSuchRun } from "../response.ts";
+
+/**
+ * A JSON document in pieces: strings, or bytes of UTF-8. Each piece is read from the store when it is requested.
+ */
+export type JsonPieces = AsyncGenerator<JsonText | Uint8Array<ArrayBuffer>, void>;
+
+/**
+ * How many characters of records are read at once. It is small, so that V8 collects them soon: strings of more than
+ * 128 KiB live longer.
+ */
+const PART_LENGTH = 32_768;
+
+/** Where lists are read from. */
+export interface ListSource {
+  /** The store with the records. */
+  store: Store;
+  /** Yields to the event loop before the next read. */
+  nextTurn: () => Promise<void>;
+}
+
+/**
+ * The runs that were found for a filter, as `/runs` shows them. Runs that were deleted or no longer match are left
+ * out.
+ */
+export async function* runsJson(
+  source: ListSource,
+  { ids, total, hasMore }: FoundRuns,
+  status: RunFilter["status"],
+): JsonPieces {
+  yield '{"runs":';
+  yield* arrayJson(source, runParts(source, ids, status), writeRun);
+  yield `,"total":${total},"hasMore":${hasMore}}`;
+}
+
+/** The steps of a run, as `/steps` shows them. */
+export function stepsJson(source: ListSource, runId: string): JsonPieces {
+  const read = (after: string | null) => source.store.readSteps(runId, after, PART_LENGTH);
+  return arrayJson(source, listParts(source, read, ({ name }) => name), writeStep);
+}
+
+/** The waits of a run, as `/waits` shows them. */
+export function waitsJson(source: ListSource, runId: string): JsonPieces {
+  const read = (after: string | null) => source.store.readWaits(runId, after, PART_LENGTH);
+  return arrayJson(source, listParts(source, read, ({ id }) => id), writeWait);
+}
+
+/** The log lines of a run, as `/logs` shows them. */
+export function logsJson(source: ListSource, runId: string): JsonPieces {
+  const read = (after: string | null) => source.store.readLogs(runId, after, PART_LENGTH);
+  return arrayJson(source, listParts(source, read, ({ id }) => id), writeLog);
+}
+
+/** A record in JSON: strings, and between them references to large values. */
+type Written = (JsonText | ValuePlace)[];
+
+async function* arrayJson<T>(
+  source: ListSource,
+  parts: AsyncIterable<readonly T[]>,
+  write: (record: T) => Written,
+): JsonPieces {
+  let separator = "[";
+  for await (const records of parts) {
+    let text = "";
+    for (const record of records) {
+      const begun = await begin(source, write(record));
+      if (begun === null) continue;
+      text += separator;
+      separator = ",";
+      for (const piece of begun) {
+        if (typeof piece === "string") text += piece;
+        else {
+          yield text;
+          text = "";
+          yield piece.bytes;
+          yield* readRest(source, piece);
+        }
+      }
+    }
+    if (text !== "") yield text;
+  }
+  yield separator === "[" ? "[]" : "]";
+}
+
+/** A large value with its first part. */
+interface BegunValue extends ValuePart {
+  place: ValuePlace;
+}
+
+/**
+ * Reads the first parts of large values; `null` if one was deleted with its record, of which nothing is sent yet.
+ */
+async function begin({ store }: ListSource, written: Written): Promise<(JsonText | BegunValue)[] | null> {
+  const begun: (JsonText | BegunValue)[] = [];
+  for (const piece of written) {
+    if (typeof piece === "string") {
+      begun.push(piece);
+      continue;
+    }
+    const part = await store.readValue(piece, 0);
+    if (part === null) return null;
+    begun.push({ ...part, place: piece });
+  }
+  return begun;
+}
+
+async function* readRest({ store, nextTurn }: ListSource, { place, next }: BegunValue): JsonPieces {
+  for (let from = next; from !== null;) {
+    await nextTurn();
+    const part: ValuePart | null = await store.readValue(place, from);
+    if (part === null) throw new NotFoundError("The value has been deleted");
+    yield part.bytes;
+    from = part.next;
+  }
+}
+
+async function* runParts(
+  { store, nextTurn }: ListSource,
+  ids: readonly string[],
+  status: RunFilter["status"],
+): AsyncGenerator<RunText[], void> {
+  for (let read = 0; read < ids.length;) {
+    if (read > 0) await nextTurn();
+    const runs = await store.readRuns(ids.slice(read), PART_LENGTH);
+    read += runs.length;
+    yield runs.filter((run) => run !== null).filter((run) => isOneOf(run.status, status));
+  }
+}
+
+async function* listParts<T>(
+  { nextTurn }: ListSource,
+  read: (after: string | null) => Promise<Part<T> | null>,
+  nameOf: (item: T) => string,
+): AsyncGenerator<T[], void> {
+  for (let after: string | null = null;;) {
+    const part: Part<T> | null = await read(after);
+    // A partial list would look complete.
+    if (part === null) throw noSuchRun();
+    yield part.items;
+    if (!part.hasMore) return;
+    after = nameOf(part.items.at(-1)!); // only the last part may be empty
+    await nextTurn();
+  }
+}
+
+function writeRun({ payload, output, ...run }: RunText): Written {
+  const placeOf = (value: "payload" | "output"): ValuePlace => ({ of: "run", runId: run.id, value });
+  return writeRecord(toClientRun({ ...run, payload: null, output: null }), {
+    input: toWritten(payload, placeOf("payload")),
+    output: toWritten(output, placeOf("output")),
+  });
+}
+
+function writeStep(step: StepText): Written {
+  const place: ValuePlace = { of: "step", runId: step.runId, stepName: step.name, value: "output" };
+  return writeRecord(toClientStep({ ...step, output: null }), { output: toWritten(step.output, place) });
+}
+
+function writeWait(wait: WaitText): Written {
+  const placeOf = (value: "metadata" | "payload"): ValuePlace => ({ of: "wait", waitId: wait.id, value });
+  return writeRecord(wait, {
+    metadata: toWritten(wait.metadata, placeOf("metadata")),
+    payload: toWritten(wait.payload, placeOf("payload")),
+  });
+}
+
+function writeLog(line: LogText): Written {
+  return writeRecord(line, { data: line.data ?? "null" });
+}
+
+function toWritten(value: StoredValue, place: ValuePlace): JsonText | ValuePlace {
+  if (value === null) return "null";
+  return typeof value === "string" ? value : place;
+}
+
+/** Writes a record with values that are JSON already. */
+function writeRecord(record: object, values: { readonly [name: string]: JsonText | ValuePlace }): Written {
+  let separator = "{";
+  const written = Object.entries(record).flatMap(([name, member]) => {
+    const before = `${separator}${JSON.stringify(name)}:`;
+    separator = ",";
+    return [before, (Object.hasOwn(values, name) ? values[name] : undefined) ?? JSON.stringify(member)];
+  });
+  return [...written, "}"];
+}

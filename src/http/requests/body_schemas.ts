@@ -1,0 +1,49 @@
+import { z } from "zod";
+import { ValidationError } from "../../error.ts";
+import type { Json } from "../../json.ts";
+import { checkLabels, isName, NAME_RULE } from "../../name.ts";
+import { COALESCE_MODES, type Labels } from "../../run.ts";
+
+const name = z.custom<string>(isName, NAME_RULE);
+
+// Not z.record(): that would leave out a key `__proto__`.
+const labels = z.unknown().transform((value, context): Labels => {
+  try {
+    return checkLabels(value);
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error;
+    context.addIssue({ code: "custom", message: error.message });
+    return z.NEVER;
+  }
+});
+
+const triggerFields = z.object({
+  jobName: name,
+  input: z.custom<Json>(isObject, "must be an object"),
+  idempotencyKey: name.optional(),
+  concurrencyKey: name.optional(),
+  coalesce: z.enum(COALESCE_MODES).optional(),
+  labels: labels.optional(),
+});
+
+/** The fields of the body of `POST /trigger`. */
+export const TRIGGER_FIELDS: readonly string[] = Object.keys(triggerFields.shape);
+
+/** The body of `POST /trigger`. Other fields are left out. */
+export const triggerBody = triggerFields.refine(
+  ({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined,
+  {
+    path: ["coalesce"],
+    message: "needs a concurrencyKey",
+  },
+);
+
+/** The body of `POST /signal`. Other fields are left out. */
+export const signalBody = z.object({
+  signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space"),
+  payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
+});
+
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

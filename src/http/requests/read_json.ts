@@ -1,0 +1,105 @@
+import { HoldfastError, isInstance, ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
+
+/** Options of {@linkcode readJson}. */
+export interface ReadJsonOptions {
+  /** The size and depth limits. */
+  limits: { maxBodyBytes: number; maxJsonDepth: number };
+  /** The timer for the time limit. */
+  host: Host;
+}
+
+const MAX_BODY_MS = 10_000;
+
+/**
+ * Reads the body of a request as JSON in UTF-8, regardless of its Content-Type: `curl -d` sends that of a form.
+ *
+ * @throws {ValidationError} It is not JSON, is nested too deeply, or has a number that is too large.
+ * @throws {HoldfastError} `unsupported_encoding`, `body_too_large` or `body_timeout`.
+ */
+export async function readJson(request: Request, { limits, host }: ReadJsonOptions): Promise<Json> {
+  checkEncoding(request.headers.get("content-encoding"));
+  const value = parseJson(await readText(request, limits.maxBodyBytes, host));
+  checkJson(value, limits.maxJsonDepth);
+  return value;
+}
+
+function checkEncoding(encoding: string | null): void {
+  if (encoding === null || encoding.trim().toLowerCase() === "identity") return;
+  throw new HoldfastError("unsupported_encoding", "The body must have no Content-Encoding");
+}
+
+async function readText(request: Request, maxBytes: number, host: Host): Promise<string> {
+  if (request.bodyUsed) throw new TypeError("The body of the request was read before the handler was called");
+  if (request.body === null) return "";
+  if (Number(request.headers.get("content-length")) > maxBytes) {
+    giveUp(request.body);
+    throw tooLarge(maxBytes);
+  }
+  const reader = request.body.getReader();
+  let isLate = false;
+  const cancelTimer = host.schedule(MAX_BODY_MS, () => {
+    isLate = true;
+    giveUp(reader); // ends a read that is waiting
+  });
+  try {
+    const text = await decodeAll(reader, maxBytes);
+    if (!isLate) return text;
+  } catch (error) {
+    giveUp(reader);
+    if (!isLate) throw isInstance(error, HoldfastError) ? error : unreadable(error);
+  } finally {
+    cancelTimer();
+  }
+  throw new HoldfastError("body_timeout", `The body took more than ${MAX_BODY_MS} ms`);
+}
+
+async function decodeAll(reader: ReadableStreamDefaultReader<Uint8Array>, maxBytes: number): Promise<string> {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a BOM is kept, and is refused as JSON
+  let text = "";
+  let bytes = 0;
+  while (true) {
+    const { done, value } = await reader.read();
+    if (done) return text + decoder.decode();
+    bytes += value.byteLength;
+    if (bytes > maxBytes) throw tooLarge(maxBytes);
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+function giveUp(body: { cancel(): Promise<void> }): void {
+  body.cancel().catch(() => {}); // the sender may have disconnected
+}
+
+function tooLarge(maxBytes: number): HoldfastError {
+  return new HoldfastError("body_too_large", `The body must have at most ${maxBytes} bytes`);
+}
+
+function unreadable(cause: unknown): ValidationError {
+  return new ValidationError("The body was cut off, or is not UTF-8", { cause });
+}
+
+function parseJson(text: string): Json {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new ValidationError("The body is not JSON", { cause });
+  }
+}
+
+/** Checks a value level by level, so that no depth overflows the stack. */
+function checkJson(value: Json, maxDepth: number): void {
+  let level: Json[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    // JSON has no Infinity, but `1e999` is parsed as one.
+    if (level.some((item) => typeof item === "number" && !Number.isFinite(item))) {
+      throw new ValidationError("The body has a number that is too large");
+    }
+    const containers = level.filter((item) => typeof item === "object" && item !== null);
+    if (containers.length > 0 && depth === maxDepth) {
+      throw new ValidationError(`The body must be nested at most ${maxDepth} levels deep`);
+    }
+    level = containers.flatMap((container) => Object.values(container));
+  }
+}

@@ -1,0 +1,166 @@
+import { checkRunFilter, checkSize } from "../../engine/run_filter.ts";
+import type { TriggerOptions } from "../../engine/trigger.ts";
+import type { RetriggerOptions } from "../../engine/engine.ts";
+import { ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { Json } from "../../json.ts";
+import { type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { parse, type Schema } from "../../schema.ts";
+import { tidyText } from "../../text.ts";
+import type { Signal } from "../../wait.ts";
+import type { Call } from "../route_call.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import { readJson } from "./read_json.ts";
+import { similarNameFinder } from "../similar_name.ts";
+
+/** The parsed body of `POST /trigger`. */
+export interface TriggerRequest extends TriggerOptions {
+  /** The name of the job. */
+  jobName: string;
+  /** The input: an object. */
+  input: Json;
+}
+
+/**
+ * Reads the URL of a request.
+ *
+ * @throws {ValidationError} It cannot be parsed: a server may build it from untrusted data, such as the Host header.
+ */
+export function readUrl(request: Request): URL {
+  const url = URL.parse(request.url);
+  if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
+  // A server that builds the URL from an unchecked Host would let it set the path (RFC 9112, section 3.2).
+  if (/[/\\?#]/.test(request.headers.get("host") ?? "")) {
+    throw new ValidationError("The Host header of the request is not valid");
+  }
+  return url;
+}
+
+/**
+ * Reads the id of the run.
+ *
+ * @throws {ValidationError} The parameter is missing, empty or given twice.
+ */
+export function readRunId(query: URLSearchParams): string {
+  return readParameter(query, "runId");
+}
+
+/** Reads the id of the wait, as {@linkcode readRunId} does. */
+export function readWaitId(query: URLSearchParams): string {
+  return readParameter(query, "waitId");
+}
+
+function readParameter(query: URLSearchParams, name: string): string {
+  const value = readOptional(query, name);
+  if (value === undefined || value === "") throw new ValidationError(`The parameter ${name} is missing`);
+  return value;
+}
+
+/**
+ * Reads where a retrigger begins.
+ *
+ * @throws {ValidationError} The parameter is neither `start` nor `failure`.
+ */
+export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
+  const from = readOptional(query, "from");
+  if (from === undefined || from === "start" || from === "failure") return from;
+  throw new ValidationError('The parameter from must be "start" or "failure"');
+}
+
+/**
+ * Reads the filter of a list. Two different values for one label match nothing.
+ *
+ * @throws {ValidationError} A parameter is not valid.
+ */
+export function readRunFilter(query: URLSearchParams): RunFilter {
+  return readFilter(query, {
+    status: readList(query, "status") as RunFilter["status"], // checked below
+    limit: readInteger(query, "limit"),
+    offset: readInteger(query, "offset"),
+  });
+}
+
+/** Reads the filter of a stream, as {@linkcode readRunFilter} does. */
+export function readListFilter(query: URLSearchParams): ListFilter {
+  return readFilter(query, {});
+}
+
+/**
+ * Reads the body of `POST /trigger`.
+ *
+ * @throws {ValidationError} It is not valid.
+ */
+export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
+  const body = await readJson(request, settings);
+  const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
+  checkFieldNames(body, TRIGGER_FIELDS);
+  return await check(body, triggerBody, settings.host);
+}
+
+/**
+ * Reads the body of `POST /signal`.
+ *
+ * @throws {ValidationError} It is not valid.
+ */
+export async function readSignal({ request, settings }: Call): Promise<Signal> {
+  const body = await readJson(request, settings);
+  const { signalBody } = await import("./body_schemas.ts");
+  return await check(body, signalBody, settings.host);
+}
+
+/** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */
+function checkFieldNames(body: Json, known: readonly string[]): void {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return;
+  const findSimilar = similarNameFinder(known);
+  for (const name of Object.keys(body)) {
+    const similar = findSimilar(name);
+    if (similar === null) continue;
+    const shown = tidyText(name, MAX_SHOWN_LENGTH);
+    throw new ValidationError(`The body has a field "${shown}": did you mean "${similar}"?`);
+  }
+}
+
+const MAX_SHOWN_LENGTH = 64;
+
+async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
+  const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
+  if (parsed.ok) return parsed.value;
+  const { issues, issuesLeftOut } = parsed;
+  throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
+}
+
+function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
+  const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
+    [name.slice(LABEL.length), value] as const
+  );
+  checkSize(query.getAll("jobName").length, labels.length);
+  // fromEntries() makes own properties of all keys, `__proto__` included.
+  const byKey = Object.fromEntries(labels);
+  const filter = checkRunFilter(withoutUndefined({
+    ...more,
+    jobName: readList(query, "jobName"),
+    labels: labels.length === 0 ? undefined : byKey,
+  }));
+  const isContradiction = labels.some(([key, value]) => byKey[key] !== value);
+  return isContradiction ? { ...filter, ...NO_RUN } : filter;
+}
+
+const LABEL = "label.";
+
+function readList(query: URLSearchParams, name: string): string | string[] | undefined {
+  const values = query.getAll(name);
+  return values.length > 1 ? values : values[0];
+}
+
+function readInteger(query: URLSearchParams, name: string): number | undefined {
+  const text = readOptional(query, name);
+  if (text === undefined) return undefined;
+  if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
+  return Number(text);
+}
+
+function readOptional(query: URLSearchParams, name: string): string | undefined {
+  const values = query.getAll(name);
+  if (values.length > 1) throw new ValidationError(`The parameter ${name} may be given only once`);
+  return values[0];
+}
