@@ -544,16 +544,12 @@ forEachStore("a run parks at once though a signal was recorded right after its l
       };
     },
   });
-  const job = defineJob({
-    name: "import",
-    input: anything,
-    run: async (step) =>
-      void await Promise.all([
-        step.sleep("long", 3_600_000),
-        step.wait("review"),
-        step.run("last", () => lastStep.promise),
-      ]),
-  });
+  const job = aJob(async (step) =>
+    void await Promise.all([
+      step.sleep("long", 3_600_000),
+      step.wait("review"),
+      step.run("last", () => lastStep.promise),
+    ]), "import");
   await using engine = createEngine({ store: signalling, jobs: { job }, host });
   await engine.start();
   const { id } = await engine.jobs.job.trigger({});
