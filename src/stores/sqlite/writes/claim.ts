@@ -209,7 +209,7 @@ function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: nu
   return db.all(
     // The planner would take the index of all runs of the job, most of which have ended.
     `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs INDEXED BY holdfast_runs_ready
-     WHERE place = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
+     WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
     job,
     afterSeq,
     limit,
@@ -220,7 +220,7 @@ function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: nu
 function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
   if (otherJobs.size === 0) return false;
   const elders = db.all(
-    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND place = 'R' AND seq < ?",
+    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state = 'R' AND seq < ?",
     key,
     seq,
   );
@@ -255,7 +255,7 @@ function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[
 function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: ClaimRequest, now: number): SqliteRow[] {
   if (candidates.length === 0) return [];
   const rows = db.all(
-    `UPDATE holdfast_runs SET status = 'running', place = NULL, timer_at = NULL, lease_owner = ?,
+    `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
        started_at = coalesce(started_at, ?), updated_at = ?
      WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,

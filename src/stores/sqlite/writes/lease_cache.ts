@@ -4,7 +4,7 @@ import type { Lease } from "../../../lease.ts";
 export interface HeldRun {
   /** Of the lease. */
   generation: number;
-  /** The place of the run. */
+  /** The number of the row of the run. */
   seq: number;
   /** Its job. */
   job: string;
