@@ -10,10 +10,10 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // `last_report_no` is the number of the last report that was stored under the current lease.
 // `no` counts the log lines of a run, from 1.
 //
-// Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of the
-// journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that
-// the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step began
-// and ended (1), that it ended (2), or none (0): then the journal has one.
+// Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of
+// the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts
+// that the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step
+// began and ended (1), that it ended (2), or none (0): then the journal has one.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY,
