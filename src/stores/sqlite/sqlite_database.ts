@@ -83,24 +83,36 @@ export class SqliteDatabase {
   /** Runs a statement and returns the number of rows that it changed. */
   run(sql: string, ...parameters: SqliteValue[]): number {
     const result = this.#statement(sql).run(...parameters);
-    return Number(typeof result === "object" ? (result as { changes: number | bigint }).changes : result);
+    return Number(typeof result === "object" && result !== null && "changes" in result ? result.changes : result);
   }
 
   /** Runs a statement and returns its first row. */
   get(sql: string, ...parameters: SqliteValue[]): SqliteRow | undefined {
-    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined; // `bun:sqlite` answers null
+    // A driver returns a row as an object of the column names; `bun:sqlite` returns `null` for none.
+    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined;
+  }
+
+  /**
+   * Runs a statement that always returns a row, and returns that row.
+   *
+   * @throws {StoreError} It returned none: the file is damaged.
+   */
+  one(sql: string, ...parameters: SqliteValue[]): SqliteRow {
+    const row = this.get(sql, ...parameters);
+    if (row === undefined) throw new StoreError(`The database returned no row for: ${sql}`, { code: "internal" });
+    return row;
   }
 
   /** Runs a statement and returns all its rows. */
   all(sql: string, ...parameters: SqliteValue[]): SqliteRow[] {
-    return this.#statement(sql).all(...parameters) as SqliteRow[];
+    return this.#statement(sql).all(...parameters) as SqliteRow[]; // as in get()
   }
 
   /** The names of the columns of a table. */
   columnsOf(table: string): readonly string[] {
     let columns = this.#columns.get(table);
     if (columns === undefined) {
-      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => name as string);
+      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => String(name));
       this.#columns.set(table, columns);
     }
     return columns;
@@ -203,15 +215,15 @@ const ADVICE = new Map([
  */
 function resultCode(error: unknown): number | null {
   if (typeof error !== "object" || error === null) return null;
-  const { errcode, code, message } = error as { errcode?: unknown; code?: unknown; message?: unknown };
+  const { errcode, code, message }: { errcode?: unknown; code?: unknown; message?: unknown } = error;
   if (typeof errcode === "number") return errcode & 0xff;
-  const text = `${code} ${message}`;
-  if (/SQLITE_BUSY|database is locked/.test(text)) return BUSY;
-  if (/SQLITE_LOCKED|table is locked/.test(text)) return LOCKED;
-  if (/SQLITE_READONLY|readonly database/.test(text)) return READ_ONLY;
-  if (/SQLITE_IOERR|disk I\/O error/.test(text)) return IO_ERROR;
-  if (/SQLITE_FULL|disk is full/.test(text)) return FULL;
-  if (/SQLITE_CANTOPEN|unable to open/.test(text)) return CANNOT_OPEN;
-  if (/SQLITE_NOTADB|not a database/.test(text)) return NOT_A_DATABASE;
+  const description = `${code} ${message}`;
+  if (/SQLITE_BUSY|database is locked/.test(description)) return BUSY;
+  if (/SQLITE_LOCKED|table is locked/.test(description)) return LOCKED;
+  if (/SQLITE_READONLY|readonly database/.test(description)) return READ_ONLY;
+  if (/SQLITE_IOERR|disk I\/O error/.test(description)) return IO_ERROR;
+  if (/SQLITE_FULL|disk is full/.test(description)) return FULL;
+  if (/SQLITE_CANTOPEN|unable to open/.test(description)) return CANNOT_OPEN;
+  if (/SQLITE_NOTADB|not a database/.test(description)) return NOT_A_DATABASE;
   return null;
 }
