@@ -63,12 +63,11 @@ export interface SqliteStoreOptions {
    * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
    * to the file; what was deleted without it stays until its space is used again.
    *
-   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that
-   * the run was deleted.
+   * The facts of a deleted run are erased from the journal within that second, too: an event stream that resumes later
+   * does not show the delete.
    *
-   * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
-   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at
-   * random).
+   * This is not complete: when SQLite moves rows between pages, it can leave parts of them in unused bytes of a page.
+   * Only `VACUUM` removes those. If runs of all sizes are deleted at random, up to one value in a hundred stays.
    */
   secureDelete?: boolean;
   /** Time, timers, randomness and ids. Default: those of the system. */
@@ -85,7 +84,7 @@ interface Connection {
   file: DatabaseFile | null;
 }
 
-// SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
+// SQLite waits by blocking the event loop, so it waits only briefly. `WriteBatch` and `#read` wait instead.
 const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
 const MEMORY = ":memory:";

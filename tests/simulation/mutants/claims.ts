@@ -124,7 +124,7 @@ export const CLAIM_MUTANTS: readonly Mutant[] = [
       double(store, {
         enqueue: async (runs) => {
           const enqueued = await store.enqueue(runs);
-          database.exec("UPDATE holdfast_runs SET place = 'R' WHERE place = 'B'");
+          database.exec("UPDATE holdfast_runs SET queue_state = 'R' WHERE queue_state = 'B'");
           return enqueued;
         },
       }),
@@ -137,7 +137,8 @@ export const CLAIM_MUTANTS: readonly Mutant[] = [
         finish: async (lease, ending, reports) => {
           await store.finish(lease, ending, reports);
           const key = lease.concurrencyKey;
-          database.prepare("UPDATE holdfast_runs SET place = 'B' WHERE place = 'R' AND concurrency_key = ?").run(key);
+          database.prepare("UPDATE holdfast_runs SET queue_state = 'B' WHERE queue_state = 'R' AND concurrency_key = ?")
+            .run(key);
         },
       }),
   },

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { ConflictError } from "../../../src/error.ts";
+import { ConflictError, StoreError } from "../../../src/error.ts";
 import type { Lease } from "../../../src/lease.ts";
 import type { Store } from "../../../src/store.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
@@ -203,6 +203,23 @@ for (
     assert.deepEqual(facts, [[1, "failed"], [1, "cancelled"], [3, "failed"], [3, "cancelled"]]);
   });
 }
+
+Deno.test("WriteBatch rolls back a write that throws a StoreError, and keeps the others", async () => {
+  const database = new SqliteDatabase(new DatabaseSync(":memory:") as SqliteDriver);
+  migrateTables(database);
+  const batch = new WriteBatch(database, new FakeHost());
+  const write = (id: string, error?: Error) =>
+    batch.submit(() => {
+      database.run("INSERT INTO holdfast_deleted (id, deleted_at) VALUES (?, 0)", id);
+      if (error !== undefined) throw error;
+    });
+
+  const results = await Promise.allSettled([write("a"), write("b", new StoreError("damaged")), write("c")]);
+  await batch.close();
+
+  assert.deepEqual(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.deepEqual(database.all("SELECT id FROM holdfast_deleted").map(({ id }) => id), ["a", "c"]);
+});
 
 Deno.test("SqliteStore: facts of a transaction that was rolled back are written once, when it is tried again", async () => {
   const database = new DatabaseSync(":memory:");

@@ -91,7 +91,7 @@ export function cancelRun(
     ? newReports(execution.reports, Number(before.last_report_no))
     : NO_REPORTS;
   const row = db.get(
-    `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
+    `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
        lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
      WHERE seq = ? RETURNING *`,
     requestId,

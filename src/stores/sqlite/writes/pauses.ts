@@ -144,7 +144,7 @@ export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
   const run = db.get(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND place IS NULL RETURNING concurrency_key`,
+     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING concurrency_key`,
     now,
     runSeq,
   );
