@@ -62,7 +62,8 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const plan = makePlan(options.seed);
+  const planned = makePlan(options.seed);
+  const plan = options.mutant?.plan?.(planned) ?? planned;
   const restore = options.mutant?.code?.() ?? (() => {});
   const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
   const simulation = new Simulation(options, plan, world, store);

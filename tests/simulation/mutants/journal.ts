@@ -210,8 +210,19 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "streams that share a channel begin where its first one did",
-    from: 2_805, // about one seed in 2,000 notices it; tests/http/streams/channel_test.ts has the case itself
     rule: "J4: a stream leaves nothing out",
+    // Many clients follow the same runs, and begin while the events of the runs are being read.
+    plan: (plan) => ({
+      ...plan,
+      reliability: { ...plan.reliability, latency: 2, slowAnswer: 0.1 },
+      maxStreamMs: 100,
+      pageLength: 500,
+      requests: plan.requests.flatMap((request) => {
+        if (request.request.ask !== "watch" && request.request.ask !== "feed") return [request];
+        const manner = { isStranger: false, readMs: 0, resumesBy: "header" as const, foreignId: null };
+        return Array.from({ length: 6 }, (_, i) => ({ ...request, at: request.at + i * 20, manner }));
+      }),
+    }),
     code: () =>
       replace(JournalReader.prototype, () => ({
         get readPlace() {

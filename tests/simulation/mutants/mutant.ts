@@ -3,6 +3,7 @@ import type { Host } from "../../../src/host.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth.ts";
 import type { Respond } from "../../../src/http/routes.ts";
 import type { Store } from "../../../src/store.ts";
+import type { Plan } from "../plan.ts";
 
 /** A bug that a simulation has to find: mostly a double that stands before a store or a host. */
 export interface Mutant {
@@ -12,6 +13,8 @@ export interface Mutant {
   rule: string;
   /** The first seed to try: one that is known to catch it, if that takes long to find. Default 1. */
   from?: number;
+  /** Changes the plan of each seed, so that the rare situation in which the bug shows occurs often. */
+  plan?: (plan: Plan) => Plan;
   /** The store that all processes share, made wrong. `make` makes a right one that takes its time from a host. */
   store?: (make: (host: Host) => Store, host: Host) => Store;
   /** The store as one process sees it, made wrong. */
