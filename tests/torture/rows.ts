@@ -115,7 +115,7 @@ function toStepRow(row: Row, run: Row): StepRow {
     attempts: Number(row.attempts),
     value,
     recordedNo: Number(row.recorded_no),
-    isCopied: run.retrigger_of !== null && row.told === 0 && row.status === "completed" &&
+    isCopied: run.retrigger_of !== null && row.fact_in_row === 0 && row.status === "completed" &&
       Number(row.completed_at) <= Number(run.created_at),
   };
 }
