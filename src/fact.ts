@@ -2,10 +2,10 @@ import type { RunEvent, RunHappening } from "./event.ts";
 import type { Json, JsonText } from "./json.ts";
 import { parseValue } from "./json.ts";
 import type { LogLevel } from "./log.ts";
-import type { Report } from "./report.ts";
+import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
 import type { StepWrite } from "./step.ts";
-import { isoTime } from "./time.ts";
+import { isoTime } from "./iso_time.ts";
 
 /**
  * What one commit made true of one run, as the journal of a store keeps it: the run by its row number, then the kind.

@@ -10,7 +10,7 @@ import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
-import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
 import type { WorkerOptions } from "../execution/worker_settings.ts";
 

@@ -1,4 +1,4 @@
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
 import { describeFailure } from "../describe_failure.ts";
 import { failureReport } from "../failure.ts";

@@ -1,4 +1,4 @@
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import { describeFailure } from "../describe_failure.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
@@ -9,7 +9,7 @@ import { decode, type Json, type JsonText } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../retry.ts";
 import { stepId, type StepRecord } from "../step.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
 import { StepNames } from "./step_names.ts";

@@ -1,6 +1,6 @@
 import { type Host, systemHost } from "../host.ts";
 import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
-import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth.ts";
+import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Host, systemHost } from "../../src/host.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { Report } from "../../src/report.ts";
+import type { Report } from "../../src/execution_report.ts";
 import type { ClaimResult, Store } from "../../src/store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

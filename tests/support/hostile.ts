@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { HandlerAuth } from "../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { type RouteFunctions, routes } from "../../src/http/routes.ts";
 import type { StoreTest } from "./for_each_store.ts";

@@ -1,14 +1,14 @@
 import { LeaseLostError } from "../../error.ts";
 import type { Lease } from "../../lease.ts";
 import { type Fact, toFact } from "../../fact.ts";
-import { latestProgress, type Report } from "../../report.ts";
+import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { MemoryJournal } from "./journal.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
-import { copyHistory } from "./retrigger.ts";
+import { copyHistory } from "./copy_history.ts";
 
 /** The holder of a concurrency key. */
 export interface KeyHolder {

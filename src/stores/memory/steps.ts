@@ -1,5 +1,5 @@
 import { stepFacts, toFact } from "../../fact.ts";
-import type { Report } from "../../report.ts";
+import type { Report } from "../../execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../step.ts";
 import type { MemoryJournal } from "./journal.ts";
 import { type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";

@@ -12,7 +12,7 @@ import {
   type StepText,
 } from "../../step.ts";
 import type { AwaitedPause } from "../../store.ts";
-import { isoTime } from "../../time.ts";
+import { isoTime } from "../../iso_time.ts";
 import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../../wait.ts";
 import type { SqliteRow } from "./sqlite_database.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";

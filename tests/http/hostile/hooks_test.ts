@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Run } from "../../../src/run.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
 import { aGuardedService, aStreamedRequest, bytesOf, provoke, SIGNAL } from "../../support/hostile.ts";

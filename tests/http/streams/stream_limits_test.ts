@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { OpenStream } from "../../../src/http/streams/streams.ts";

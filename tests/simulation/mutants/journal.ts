@@ -1,6 +1,6 @@
 import { JournalReader } from "../../../src/events/journal_reader.ts";
 import { type Fact, toFact } from "../../../src/fact.ts";
-import { latestProgress } from "../../../src/report.ts";
+import { latestProgress } from "../../../src/execution_report.ts";
 import { MemoryJournal } from "../../../src/stores/memory/journal.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
@@ -231,12 +231,12 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
       })),
   },
   {
-    name: "a follower is attached too late",
+    name: "a consumer is attached too late",
     rule: "J4: a stream leaves nothing out",
     code: () => attachingAt(3),
   },
   {
-    name: "a follower is attached too early",
+    name: "a consumer is attached too early",
     rule: "J4: a stream tells each fact once",
     code: () => attachingAt(-3),
   },
@@ -254,11 +254,11 @@ function replace<T extends object>(prototype: T, methods: (original: T) => Parti
   };
 }
 
-/** Followers are attached so many facts after their place. */
+/** Consumers are attached so many facts after their place. */
 function attachingAt(facts: number): () => void {
   return replace(JournalReader.prototype, (original) => ({
-    attach(follower, { position, at }) {
-      return original.attach.call(this, follower, { position: Math.max(0, position + facts), at });
+    attach(consumer, { position, at }) {
+      return original.attach.call(this, consumer, { position: Math.max(0, position + facts), at });
     },
   }));
 }

@@ -2,7 +2,7 @@ import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } fr
 import type { FoundRuns, RunQuery } from "../../../store.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
-import { readRuns } from "./list_parts.ts";
+import { readRuns } from "./bounded_reads.ts";
 
 // How many entries of an index are examined without a break.
 const SLICE = 5_000;

@@ -7,7 +7,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
 import { updateQueue } from "./concurrency_keys.ts";
-import { findRetry, linkRetry } from "./retrigger.ts";
+import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */

@@ -7,7 +7,7 @@ import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "./concurrency_keys.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */

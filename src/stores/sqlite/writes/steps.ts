@@ -1,12 +1,12 @@
 import { LeaseLostError } from "../../../error.ts";
 import { stepFacts, toFact } from "../../../fact.ts";
 import type { Lease } from "../../../lease.ts";
-import type { Report } from "../../../report.ts";
+import type { Report } from "../../../execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
-import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { toHeldRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */

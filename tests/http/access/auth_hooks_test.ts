@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { ListFilter, Run, RunFilter } from "../../../src/run.ts";

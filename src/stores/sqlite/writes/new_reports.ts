@@ -1,7 +1,7 @@
 import { toFact } from "../../../fact.ts";
 import type { JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
-import { latestProgress, type Report } from "../../../report.ts";
+import { latestProgress, type Report } from "../../../execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The reports of a write that are new under its lease. */

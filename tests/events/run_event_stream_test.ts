@@ -221,13 +221,13 @@ forEachStore("subscribe() of a run that was deleted meanwhile ends with run:dele
   assert.deepEqual(typesOf(await reading), ["run:delete"]);
 });
 
-forEachStore("subscribe() joins followers who are up to date without a gap or a repetition", async (context) => {
+forEachStore("subscribe() joins streams that are up to date without a gap or a repetition", async (context) => {
   await using engine = anEngine(context);
   await using other = anEngine(context);
   const { id } = await engine.trigger("approval", 1);
   const readings: Promise<RunEvent[]>[] = [];
 
-  // Followers come while other runs fill the journal.
+  // Streams begin while other runs fill the journal.
   for (let n = 0; n < 40; n++) {
     for (let m = 0; m < 5; m++) await other.trigger("echo", n);
     readings.push(Array.fromAsync(engine.subscribe(id)));

@@ -8,7 +8,7 @@ type StatSync = typeof import("node:fs").statSync;
  * The file that a database was opened from. If it is deleted or replaced, SQLite continues to write to the old file
  * without an error, and everything is lost when the process ends. Therefore the file is checked every second.
  */
-export class DatabaseFile {
+export class DatabaseFileGuard {
   readonly #path: string;
   readonly #stat: StatSync;
   readonly #identity: string;
@@ -21,9 +21,9 @@ export class DatabaseFile {
   }
 
   /** Watches the file that is at a path now. */
-  static async watch(path: string): Promise<DatabaseFile> {
+  static async watch(path: string): Promise<DatabaseFileGuard> {
     const { statSync } = await import("node:fs");
-    return new DatabaseFile(path, statSync);
+    return new DatabaseFileGuard(path, statSync);
   }
 
   /**

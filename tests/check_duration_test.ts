@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { checkDuration } from "../src/duration.ts";
+import { checkDuration } from "../src/check_duration.ts";
 import type { StepContext } from "../src/job.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
 import { aJob } from "./support/jobs.ts";
