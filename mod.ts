@@ -45,7 +45,7 @@ export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
-export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/trigger.ts";
+export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/new_run.ts";
 export type { PurgeOptions } from "./src/engine/purge_loop.ts";
 export type { WorkerOptions } from "./src/execution/worker_settings.ts";
 export * from "./src/error.ts";
@@ -61,7 +61,7 @@ export type {
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
-export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth.ts";
+export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
@@ -79,7 +79,7 @@ export {
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
-export type { Report } from "./src/report.ts";
+export type { Report } from "./src/execution_report.ts";
 export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";

@@ -82,11 +82,11 @@ const RUNS: Record<Stock, string> = {
       :now - 60000 FROM numbers;
   `,
   behind: `
-    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, place, created_at, updated_at)
+    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, queue_state, created_at, updated_at)
     SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 'busy', 'B', :now - 60000, :now - 60000 FROM numbers;
   `,
   "in line": `
-    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, place, created_at, updated_at)
+    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, queue_state, created_at, updated_at)
     SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 'line', iif(n = 1, 'R', 'B'), :now - 60000, :now - 60000
     FROM numbers;
   `,
@@ -110,7 +110,7 @@ const REST: Record<Stock, string> = {
     SELECT 'w' || id, seq, 'wait', 'answer', 'pending', 1, 1, :now - 60000, timer_at, :now - 59000 FROM holdfast_runs;
   `,
   behind: `
-    UPDATE holdfast_runs SET status = 'running', place = NULL, lease_owner = 'elsewhere', lease_generation = 1,
+    UPDATE holdfast_runs SET status = 'running', queue_state = NULL, lease_owner = 'elsewhere', lease_generation = 1,
       lease_expires_at = :now + ${DAY_MS}, started_at = :now WHERE seq = 1;
     INSERT INTO holdfast_keys (concurrency_key, run_id, generation)
     SELECT concurrency_key, id, lease_generation FROM holdfast_runs WHERE seq = 1;

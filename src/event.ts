@@ -44,7 +44,10 @@ export interface RunEventBase {
   labels: Labels;
   /** When it happened: ISO 8601 in UTC. */
   timestamp: string;
-  /** Increases within one engine; it is not a cursor. */
+  /**
+   * Increases from one event to the next, in each stream and in what `engine.on()` publishes. The numbers of the two
+   * differ, and neither is a cursor.
+   */
   sequence: number;
 }
 
@@ -55,11 +58,11 @@ export type RunEvent = RunEventBase & RunHappening;
 export interface WorkerErrorEvent {
   /** The event's name. */
   type: "worker:error";
-  /** The error's message. */
+  /** What was thrown. */
   error: unknown;
   /** When it happened: ISO 8601 in UTC. */
   timestamp: string;
-  /** Increases within one engine. */
+  /** Increases from one event of the engine to the next. */
   sequence: number;
 }
 

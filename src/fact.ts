@@ -2,10 +2,10 @@ import type { RunEvent, RunHappening } from "./event.ts";
 import type { Json, JsonText } from "./json.ts";
 import { parseValue } from "./json.ts";
 import type { LogLevel } from "./log.ts";
-import type { Report } from "./report.ts";
+import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
 import type { StepWrite } from "./step.ts";
-import { isoTime } from "./time.ts";
+import { isoTime } from "./iso_time.ts";
 
 /**
  * What one commit made true of one run, as the journal of a store keeps it: the run by its row number, then the kind.
@@ -101,11 +101,11 @@ const MAX_SKIPPED_LENGTH = 16_384;
 export function coalescedFacts(
   run: number,
   { id, status }: Run,
-  { payload, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
+  { payload: given, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
 ): Fact[] {
   if (joinOnly !== undefined && joinOnly !== id) return [];
-  const isLong = payload !== null && payload.length > MAX_SKIPPED_LENGTH;
-  const input = isLong ? { cut: true, length: payload.length } : parseValue(payload);
+  const isLong = given !== null && given.length > MAX_SKIPPED_LENGTH;
+  const input = isLong ? { cut: true, length: given.length } : parseValue(given);
   return [[run, "coalesced", status, input, labels]];
 }
 

@@ -1,6 +1,7 @@
 /**
  * Why a run or a step failed: `error`: its function threw; `timeout`: the `timeout` of a step ended the attempt;
- * `expired`: a deadline passed; `abandoned`: workers claimed the run too often without recording anything.
+ * `abandoned`: workers claimed the run too often without recording anything. `expired` is reserved for runs whose own
+ * deadline has passed, and not used yet.
  */
 export type FailureKind = "error" | "timeout" | "expired" | "abandoned";
 

@@ -106,8 +106,8 @@ export interface StepContext {
   ): Promise<WaitResult<Payload>>;
   /**
    * Reports the run's progress and publishes one event for each call. The latest report is stored with the run's next
-   * write, or 100 ms after the call; a crash may lose one that was not yet written. Does nothing while a replay
-   * repeats earlier code.
+   * write, or by a write of its own some 100 ms after the call; a crash may lose one that was not yet written. Does
+   * nothing while a replay repeats earlier code.
    */
   progress(current: number, total?: number, message?: string): void;
   /** Writes log lines. They write nothing while a replay repeats earlier code. */

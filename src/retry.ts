@@ -1,4 +1,5 @@
-import { isInstance, RetryAfterError } from "./error.ts";
+import { RetryAfterError } from "./error.ts";
+import { isInstance } from "./is_instance.ts";
 import type { Host } from "./host.ts";
 import { memberOf } from "./member_of.ts";
 import { checkOptionNames } from "./option_names.ts";

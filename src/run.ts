@@ -47,7 +47,7 @@ export interface Run {
   jobName: string;
   /** Its status. */
   status: RunStatus;
-  /** The input that was given to the trigger. */
+  /** The input that was given to the trigger; {@linkcode ClientRun} has it as `input`. */
   payload: Json;
   /** What the job's function returned; `null` until the run has completed. */
   output: Json;
@@ -179,8 +179,9 @@ export interface RunPage {
 export type Disposition = "created" | "idempotent" | "coalesced";
 
 /**
- * What a trigger does when its concurrency key has runs of the job already. `active` joins one that is pending,
- * running or waiting; `skip` and `queue` join one that is pending, and otherwise queue a new run behind the others.
+ * What a trigger does when its concurrency key has runs of the job already. `skip` and `queue` join the oldest pending
+ * one. `active` does so too; if none is pending, it joins the run that a worker holds (`leased` or `running`, unless
+ * the lease has expired), and otherwise the oldest waiting one. A trigger that joins none adds a run.
  */
 export type Coalesce = "skip" | "queue" | "active";
 

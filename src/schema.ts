@@ -1,4 +1,5 @@
-import { describeFailure, type Issue, TimeoutError } from "./error.ts";
+import { describeFailure } from "./describe_failure.ts";
+import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
 import { kindOf } from "./kind_of.ts";
 import { memberOf } from "./member_of.ts";

@@ -5,7 +5,7 @@ import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
-import type { Report } from "./report.ts";
+import type { Report } from "./execution_report.ts";
 import type {
   Coalesce,
   Disposition,

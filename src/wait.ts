@@ -55,7 +55,7 @@ export type WaitResult<Payload = Json> =
 export interface Signal {
   /** Identifies a repeated signal: 1 to 255 characters. */
   signalId: string;
-  /** What the job receives. */
+  /** The body of the signal, which the job receives; `null` is a valid one. */
   payload: Json;
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import { describeFailure } from "../src/describe_failure.ts";
 import {
   ConflictError,
-  describeFailure,
   HoldfastError,
   LeaseLostError,
   NonRetryableError,

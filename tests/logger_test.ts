@@ -2,14 +2,10 @@ import assert from "node:assert/strict";
 import { createEngine } from "../src/engine/create_engine.ts";
 import type { Logger } from "../src/logger.ts";
 import { StoreError } from "../src/error.ts";
-import { defineJob, type StepContext } from "../src/job.ts";
 import type { Store } from "../src/store.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
-import { anything, claimOne, forEachStore, LEASE_MS } from "./support/for_each_store.ts";
-
-function aJob(run: (step: StepContext) => unknown) {
-  return defineJob({ name: "import", input: anything, run });
-}
+import { claimOne, forEachStore, LEASE_MS } from "./support/for_each_store.ts";
+import { aJob } from "./support/jobs.ts";
 
 /** A logger that keeps what it gets. */
 function aLogger(): { logger: Logger; lines: string[] } {
@@ -33,7 +29,7 @@ function openFile(): never {
 
 forEachStore("a logger gets a failed run with its job, its step and the stack", async ({ store, host }) => {
   const { logger, lines } = aLogger();
-  const job = aJob((step) => step.run("read", openFile));
+  const job = aJob((step) => step.run("read", openFile), "import");
   await using engine = createEngine({ store, host, jobs: { job }, logger });
   const { id } = await engine.trigger(job, null);
 
@@ -48,7 +44,7 @@ forEachStore("a logger gets a failed run with its job, its step and the stack", 
 
 forEachStore("a logger gets what a run threw that is no error, and that one was abandoned", async ({ store, host }) => {
   const { logger, lines } = aLogger();
-  const job = aJob(() => Promise.reject("boom"));
+  const job = aJob(() => Promise.reject("boom"), "import");
   await using engine = createEngine({ store, host, jobs: { job }, logger, worker: { maxAbandonments: 1 } });
   const { id: abandoned } = await engine.trigger(job, null);
   await claimOne(store, "import");
@@ -89,7 +85,7 @@ forEachStore(
 
 forEachStore("a logger gets what listeners and plugins throw", async ({ store, host }) => {
   const { logger, lines } = aLogger();
-  const job = aJob((step) => step.log.info("hello"));
+  const job = aJob((step) => step.log.info("hello"), "import");
   await using engine = createEngine({ store, host, jobs: { job }, logger });
   engine.on("run:start", () => {
     throw new TypeError("broken listener");
@@ -117,7 +113,7 @@ forEachStore("a logger gets worker:error, also of what a plugin could not keep",
       return typeof member === "function" ? member.bind(target) : member;
     },
   });
-  const job = aJob(() => {});
+  const job = aJob(() => {}, "import");
   await using engine = createEngine({ store: refusing, host, jobs: { job }, logger });
   engine.use({ name: "keeper", install: ({ on, appendLogs }) => void on("run:start", () => appendLogs([])) });
   await engine.trigger(job, null);
@@ -130,7 +126,7 @@ forEachStore("a logger gets worker:error, also of what a plugin could not keep",
 });
 
 forEachStore("a logger that throws, at once or later, harms nothing", async ({ store, host }) => {
-  const job = aJob(openFile);
+  const job = aJob(openFile, "import");
   const failures = [() => openFile(), () => Promise.reject(new Error("later")) as unknown as void];
   for (const error of failures) {
     await using engine = createEngine({ store, host, jobs: { job }, logger: { info() {}, warn() {}, error } });
@@ -144,7 +140,7 @@ forEachStore("a logger that throws, at once or later, harms nothing", async ({ s
 });
 
 forEachStore("without a logger failures go to the console, and null keeps it quiet", async ({ store, host }) => {
-  const job = aJob(openFile);
+  const job = aJob(openFile, "import");
   await using loud = createEngine({ store, host, jobs: { job } });
   await using quiet = createEngine({ store, host, jobs: { job }, logger: null });
   using printed = aConsole();

@@ -5,7 +5,6 @@ import {
   defineJob,
   type Engine,
   type Host,
-  type NewRun,
   type RunEvent,
   SqliteStore,
   StoreError,
@@ -16,6 +15,7 @@ import { anything } from "./processes/anything.ts";
 import { Child } from "./processes/child.ts";
 import { inTime, until } from "./processes/deadline.ts";
 import { Ledger } from "./processes/ledger.ts";
+import { aRun } from "./support/fixtures.ts";
 
 Deno.test("a run survives 15 kills", async () => {
   await using place = await aPlace();
@@ -162,7 +162,7 @@ Deno.test("a large file can be copied while another process commits all the time
   await using store = await SqliteStore.open(place.database);
   await store.migrate();
   const megabyte = JSON.stringify("x".repeat(2 ** 20));
-  for (let i = 0; i < 40; i++) await store.enqueue([{ ...aRun(), payload: megabyte, input: megabyte }]);
+  for (let i = 0; i < 40; i++) await store.enqueue([aRun({ payload: megabyte, input: megabyte })]);
   await using other = new Child("committing.ts", place.database);
   await other.hear("ready");
   const before = (await store.getRuns({ limit: 0 })).total;
@@ -420,20 +420,5 @@ function movableHost(): { host: Host; advance(ms: number): void } {
   return {
     host: { ...systemHost, monotonic: () => systemHost.monotonic() + offset },
     advance: (ms) => void (offset += ms),
-  };
-}
-
-function aRun(): NewRun {
-  return {
-    id: systemHost.newId(),
-    jobName: "greet",
-    payload: null,
-    input: null,
-    labels: {},
-    idempotencyKey: null,
-    concurrencyKey: null,
-    coalesce: null,
-    retriggerOf: null,
-    flow: PLAIN_FLOW,
   };
 }

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import {
   ConflictError,
   NotFoundError,
@@ -30,7 +30,7 @@ import type {
   RetriggerOptions,
   WaitOptions,
 } from "./engine.ts";
-import { checkEngineOptions } from "./engine_options.ts";
+import { checkEngineOptions } from "./check_engine_options.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
@@ -39,7 +39,7 @@ import { logFailures } from "./log_failures.ts";
 import { toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { checkRunFilter } from "./run_filter.ts";
-import { endedStream, subscribe } from "../events/subscribe.ts";
+import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import {
   newRun,
   parseLabels,
@@ -47,7 +47,7 @@ import {
   type TriggerGuard,
   type TriggerOptions,
   type TriggerResult,
-} from "./trigger.ts";
+} from "./new_run.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { workerSettings } from "../execution/worker_settings.ts";

@@ -10,7 +10,7 @@ import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
-import type { SchemaLabels, TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
 import type { WorkerOptions } from "../execution/worker_settings.ts";
 
@@ -32,7 +32,7 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
    * output is stored, and must be labels. Default: any labels.
    */
   labels?: Schema<L, SchemaLabels>;
-  /** The maximum size of an input, a step's result, an output or a payload, in bytes of JSON. Default 1 MiB. */
+  /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
   /**
    * Receives the failures of runs in this process, with their stack, errors of listeners and plugins, and
@@ -199,11 +199,14 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {TimeoutError} It took longer than `timeout`.
    */
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
-  /** Subscribes to events of one type, or to all (`"*"`), until the returned function is called. */
+  /**
+   * Subscribes to events of one type, or to all (`"*"`), until the returned function is called. It publishes what this
+   * engine does, not what other processes do; {@linkcode Engine.subscribe} shows both.
+   */
   readonly on: Listen;
   /**
-   * Follows a run: first its state, then its events, up to the last one. The stream fails with a
-   * {@linkcode NotFoundError} if there is no such run.
+   * Follows a run, whichever process executes it: first its state, then its events, up to the last one. The stream
+   * fails with a {@linkcode NotFoundError} if there is no such run.
    */
   subscribe(runId: string): ReadableStream<RunEvent>;
   /** Adds a plugin, such as `persistLogs()`. */

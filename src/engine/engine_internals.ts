@@ -1,6 +1,6 @@
 import type { Store } from "../store.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
-import type { TriggerGuard, TriggerOptions, TriggerResult } from "./trigger.ts";
+import type { TriggerGuard, TriggerOptions, TriggerResult } from "./new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {

@@ -1,4 +1,4 @@
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
 import { JournalReader } from "../events/journal_reader.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
@@ -9,7 +9,7 @@ import type { Job } from "../job.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Retention } from "../store.ts";
 import type { IdleOptions } from "./engine.ts";
-import { keepUp, purgeInSlices } from "./purge_loop.ts";
+import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
@@ -91,7 +91,7 @@ export class Lifecycle {
     const wake = () => worker.wake();
     const upkeep = new AbortController();
     const { store, hub } = this.#deps;
-    const keeping = keepUp(store, this.#options.retention, this.#deps, upkeep.signal);
+    const keeping = runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal);
     const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
     this.#stopStarted = async () => {
       for (const stop of stops) stop();

@@ -1,4 +1,4 @@
-import { describeFailure } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
 import { describeFailedRun, failureReport } from "../failure.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";

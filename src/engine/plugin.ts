@@ -13,7 +13,10 @@ export interface Plugin {
 export interface PluginContext {
   /** Subscribes to events, as `engine.on()` does. */
   on: Listen;
-  /** Stores log lines. The engine waits for it when it stops, and publishes an error as `worker:error`. */
+  /**
+   * Stores log lines. An error is published as `worker:error`. When the engine stops, it waits half a second at most
+   * for lines that are not stored yet.
+   */
   appendLogs(entries: readonly NewLogEntry[]): void;
   /** A new UUIDv7. */
   newId(): string;

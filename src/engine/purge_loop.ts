@@ -1,4 +1,4 @@
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import { pause } from "../host.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { TerminalStatus } from "../run.ts";
@@ -81,7 +81,7 @@ export async function purgeInSlices(
  * Deletes runs that ended long enough ago, in small slices, until `abortSignal` fires. Does nothing if all runs are
  * kept permanently.
  */
-export async function keepUp(
+export async function runPurgeLoop(
   store: Store,
   retention: Retention,
   deps: Pick<ExecutionDeps, "host" | "hub">,

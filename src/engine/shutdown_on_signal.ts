@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import process from "node:process";
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import { kindOf } from "../kind_of.ts";
 import { memberOf } from "../member_of.ts";
 import { checkOptionNames } from "../option_names.ts";

@@ -12,21 +12,21 @@ import {
 import type { JournalRow } from "../journal.ts";
 import type { RunIdentity } from "../run.ts";
 import type { Store } from "../store.ts";
-import type { Follower } from "./follower.ts";
+import type { EventConsumer } from "./event_consumer.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
-/** The followers that receive the events of rows. */
+/** The consumers that receive the events of rows. */
 export interface Receivers {
-  /** Followers of single runs, by row number. */
+  /** Consumers of single runs, by row number. */
   ofRun(seq: number): Iterable<Receiver>;
-  /** Followers of lists. */
+  /** Consumers of lists. */
   ofLists: Iterable<Receiver>;
 }
 
-/** A follower, and the position from which on it receives events. */
+/** A consumer, and the position from which on it receives events. */
 export interface Receiver {
-  /** The follower. */
-  follower: Follower;
+  /** The consumer. */
+  consumer: EventConsumer;
   /** It receives events after this position. */
   after: number;
 }
@@ -37,7 +37,7 @@ interface Wanted {
   place: FactPlace;
   row: JournalRow;
   run: RunIdentity;
-  followers: Follower[];
+  consumers: EventConsumer[];
   /** The value that the events need; `null` if they need none. */
   valueRef: FactValueRef | null;
 }
@@ -50,7 +50,7 @@ const BREATHE_LENGTH = 16_384;
 // About how many characters the events of a fact have, without labels and values.
 const EVENT_LENGTH = 400;
 
-/** Builds the events of facts, each once; reads the values that facts leave out only if a follower needs them. */
+/** Builds the events of facts, each once; reads the values that facts leave out only if a consumer needs them. */
 export class FactEvents {
   readonly #deps: RetryDeps & { store: Store };
 
@@ -59,7 +59,7 @@ export class FactEvents {
   }
 
   /**
-   * Publishes the events of rows to their followers. Of deleted runs it publishes only the deletion.
+   * Publishes the events of rows to their consumers. Of deleted runs it publishes only the deletion.
    *
    * @param breathe Awaited whenever much has been published, also within a row: a row can have any number of facts.
    */
@@ -70,7 +70,7 @@ export class FactEvents {
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
-    const receiving = new Set<Follower>(); // the followers that received events of the current row
+    const receiving = new Set<EventConsumer>(); // the consumers that received events of the current row
     let length = 0;
     for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
       const values = await this.#readValues(wanted.slice(from), abortSignal);
@@ -79,7 +79,7 @@ export class FactEvents {
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
         if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
-        for (const follower of item.followers) receiving.add(follower);
+        for (const consumer of item.consumers) receiving.add(consumer);
         if (item.row !== wanted[from + 1]?.row) reach(receiving, item.row);
         length += lengthOf(item.run, value);
         if (length < BREATHE_LENGTH) continue;
@@ -104,13 +104,13 @@ export class FactEvents {
     return relevant.flatMap(({ fact, row, place, ofRun }) => {
       const run = deletedRunOf(fact) ?? identities.get(fact[0]);
       if (run === undefined) return [];
-      const isNew = ({ after, follower }: Receiver) => place.number > after && !follower.abortSignal.aborted;
-      const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ follower }) => follower.follows(run)) : [];
-      const followers = [...ofRun, ...ofLists].filter(isNew).map(({ follower }) => follower);
-      if (followers.length === 0) return [];
+      const isNew = ({ after, consumer }: Receiver) => place.number > after && !consumer.abortSignal.aborted;
+      const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ consumer }) => consumer.follows(run)) : [];
+      const consumers = [...ofRun, ...ofLists].filter(isNew).map(({ consumer }) => consumer);
+      if (consumers.length === 0) return [];
       // Lists do not show what a run was triggered with.
       const valueRef = fact[1] === "triggered" && ofRun.length === 0 ? null : valueRefOf(fact);
-      return [{ fact, row, place, run, followers, valueRef }];
+      return [{ fact, row, place, run, consumers, valueRef }];
     });
   }
 
@@ -138,14 +138,14 @@ function lengthOf({ labels }: RunIdentity, value: FactValue | null | undefined):
   return labelLengths.reduce((sum, length) => sum + length, EVENT_LENGTH + (value?.json?.length ?? 0));
 }
 
-function publishTo({ followers }: { followers: readonly Follower[] }, events: readonly RunEvent[]): void {
+function publishTo({ consumers }: { consumers: readonly EventConsumer[] }, events: readonly RunEvent[]): void {
   for (const event of events) {
-    for (const follower of followers) if (!follower.abortSignal.aborted) follower.next(event);
+    for (const consumer of consumers) if (!consumer.abortSignal.aborted) consumer.next(event);
   }
 }
 
-/** Informs the followers that received events of a row of its position, and forgets them. */
-function reach(followers: Set<Follower>, { position, at }: JournalRow): void {
-  for (const follower of followers) if (!follower.abortSignal.aborted) follower.reach({ position, at });
-  followers.clear();
+/** Informs the consumers that received events of a row of its position, and forgets them. */
+function reach(consumers: Set<EventConsumer>, { position, at }: JournalRow): void {
+  for (const consumer of consumers) if (!consumer.abortSignal.aborted) consumer.reach({ position, at });
+  consumers.clear();
 }

@@ -1,6 +1,6 @@
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
-import { describeFailure } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { RunIdentity } from "../run.ts";

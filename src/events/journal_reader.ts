@@ -2,7 +2,7 @@ import { StoreError } from "../error.ts";
 import type { Cursor, JournalRow } from "../journal.ts";
 import type { Store } from "../store.ts";
 import { FactEvents } from "./fact_events.ts";
-import type { Follower } from "./follower.ts";
+import type { EventConsumer } from "./event_consumer.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
 /** The dependencies of {@linkcode JournalReader}. */
@@ -13,9 +13,9 @@ export interface JournalReaderDeps extends RetryDeps {
   store: Store;
 }
 
-/** A follower that is up to date, and its position: earlier rows are not sent to it. */
+/** A consumer that is up to date, and its position: earlier rows are not sent to it. */
 interface Attached {
-  follower: Follower;
+  consumer: EventConsumer;
   after: number;
 }
 
@@ -25,17 +25,16 @@ const LOOK_EVERY_MS = 20;
 const PAGE_LENGTH = 262_144;
 
 /**
- * Reads the journal of the store once for all followers, while there are any: after each completed call of this
- * engine, and every 20 ms for commits of other processes. So all processes publish the same events in the same
- * order.
+ * Reads the journal of the store once for all consumers, while there are any: whenever this engine publishes an event,
+ * and every 20 ms for commits of other processes. So all processes send the same events in the same order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
   readonly #events: FactEvents;
   readonly #ofRuns = new Map<number, Set<Attached>>();
   readonly #ofLists = new Set<Attached>();
-  readonly #catchingUp = new Set<Follower>();
-  /** The current reading; `null` without followers. */
+  readonly #catchingUp = new Set<EventConsumer>();
+  /** The current reading; `null` without consumers. */
   #reading: Reading | null = null;
 
   constructor(deps: JournalReaderDeps) {
@@ -44,34 +43,34 @@ export class JournalReader {
   }
 
   /**
-   * The position that it has read up to: a follower that is attached now receives everything after it. `null` without
-   * followers.
+   * The position that it has read up to: a consumer that is attached now receives everything after it. `null` without
+   * consumers.
    */
   get readPlace(): Cursor | null {
     return this.#reading?.place ?? null;
   }
 
-  /** The position up to which its followers have received everything; `null` without followers. */
+  /** The position up to which its consumers have received everything; `null` without consumers. */
   get publishedPlace(): Cursor | null {
     return this.#reading?.publishedPlace ?? null;
   }
 
   /**
-   * Publishes everything after a position to a follower until it is up to date, and then calls `attach`: later
-   * commits are for {@linkcode JournalReader.attach}. Missing rows in the journal end the follower, and so does an
+   * Publishes everything after a position to a consumer until it is up to date, and then calls `attach`: later
+   * commits are for {@linkcode JournalReader.attach}. Missing rows in the journal end the consumer, and so does an
    * error.
    *
-   * @param begin Publishes the state with which the follower begins, and returns its position in the journal. It is
+   * @param begin Publishes the state with which the consumer begins, and returns its position in the journal. It is
    * called again if the store does not answer, so it must read first and then publish.
-   * @param attach Called with the follower's position when there is nothing after it.
+   * @param attach Called with the consumer's position when there is nothing after it.
    */
   async catchUp(
-    follower: Follower,
+    consumer: EventConsumer,
     begin: () => Promise<Cursor>,
     attach: (place: Cursor) => void,
   ): Promise<void> {
-    const { abortSignal } = follower;
-    this.#catchingUp.add(follower);
+    const { abortSignal } = consumer;
+    this.#catchingUp.add(consumer);
     try {
       await this.#deps.migrate();
       let place = await retryStoreCall(begin, this.#deps, abortSignal);
@@ -79,47 +78,47 @@ export class JournalReader {
         if (this.#reading !== null && place.position >= this.#reading.place.position) return attach(place);
         const page = await this.#read(place, abortSignal);
         if (abortSignal.aborted) return;
-        if (page === null) return follower.end(missingError());
+        if (page === null) return consumer.end(missingError());
         if (page.rows.length === 0 && this.#reading === null) return attach(place);
-        const receiver = { follower, after: place.position };
-        await this.#events.publish(page.rows, receiversOf([receiver]), () => follower.ready(), abortSignal);
+        const receiver = { consumer, after: place.position };
+        await this.#events.publish(page.rows, receiversOf([receiver]), () => consumer.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
-        // A long journal may have nothing for this follower. If there were no rows, another follower was attached
+        // A long journal may have nothing for this consumer. If there were no rows, another consumer was attached
         // meanwhile.
         if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
-      if (!abortSignal.aborted) follower.end(error);
+      if (!abortSignal.aborted) consumer.end(error);
     } finally {
-      this.#catchingUp.delete(follower);
+      this.#catchingUp.delete(consumer);
     }
   }
 
-  /** Publishes everything after a position to a follower, until the returned function is called. */
-  attach(follower: Follower, place: Cursor): () => void {
-    const attached = { follower, after: place.position };
-    const siblings = this.#siblingsOf(follower);
+  /** Publishes everything after a position to a consumer, until the returned function is called. */
+  attach(consumer: EventConsumer, place: Cursor): () => void {
+    const attached = { consumer, after: place.position };
+    const siblings = this.#siblingsOf(consumer);
     siblings.add(attached);
     if (this.#reading === null) this.#begin(place);
     return () => {
       if (!siblings.delete(attached)) return;
-      if (follower.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(follower.runSeq);
+      if (consumer.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(consumer.runSeq);
       if (this.#ofRuns.size + this.#ofLists.size === 0) this.#stop();
     };
   }
 
-  /** Publishes everything committed so far to the attached followers. */
+  /** Publishes everything committed so far to the attached consumers. */
   async publishAll(): Promise<void> {
-    await this.#reading?.lookOnce();
+    await this.#reading?.look();
   }
 
-  /** Ends all followers. */
+  /** Ends all consumers. */
   endAll(error?: unknown): void {
-    const attached = [...this.#attached()].map(({ follower }) => follower);
-    for (const follower of [...attached, ...this.#catchingUp]) follower.end(error);
+    const attached = [...this.#attached()].map(({ consumer }) => consumer);
+    for (const consumer of [...attached, ...this.#catchingUp]) consumer.end(error);
   }
 
-  #siblingsOf({ runSeq }: Follower): Set<Attached> {
+  #siblingsOf({ runSeq }: EventConsumer): Set<Attached> {
     if (runSeq === null) return this.#ofLists;
     const siblings = this.#ofRuns.get(runSeq) ?? new Set();
     this.#ofRuns.set(runSeq, siblings);
@@ -153,7 +152,7 @@ export class JournalReader {
       if (page === null) return this.endAll(missingError());
       const last = page.rows.at(-1);
       if (last === undefined) return;
-      // A follower that is catching up reads these rows, too, before it is attached.
+      // A consumer that is catching up reads these rows, too, before it is attached.
       reading.place = toPlace(last);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
       await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
@@ -173,20 +172,20 @@ export class JournalReader {
   }
 }
 
-/** Reads whenever there may be something new, one read at a time, while there are followers. */
+/** Reads whenever there may be something new, one read at a time, while there are consumers. */
 class Reading {
   /** The position up to which rows were read. */
   place: Cursor;
-  /** The position up to which the followers have received them. */
+  /** The position up to which the consumers have received them. */
   publishedPlace: Cursor;
   readonly #deps: JournalReaderDeps;
   readonly #look: (abortSignal: AbortSignal) => Promise<void>;
   readonly #onError: (error: unknown) => void;
   readonly #stopping = new AbortController();
-  #isDeferred = false;
-  #looking: Promise<void> | null = null;
-  #mustLookAgain = false;
-  #cancelTimer: (() => void) | null = null;
+  /** Whether a read has been asked for that has not begun. */
+  #isDue = false;
+  #reads: Promise<void> = Promise.resolve();
+  #cancelTimer: () => void = () => {};
   #stopListening: () => void = () => {};
 
   constructor(
@@ -209,51 +208,39 @@ class Reading {
   stop(): void {
     this.#stopping.abort();
     this.#stopListening();
-    this.#cancelTimer?.();
+    this.#cancelTimer();
   }
 
   /** Reads once for events that are published together. */
   #lookSoon(): void {
-    if (this.#isDeferred) return;
-    this.#isDeferred = true;
-    this.#deps.host.defer(() => {
-      this.#isDeferred = false;
-      this.#lookNow();
-    });
+    if (this.#isDue) return;
+    this.#isDue = true;
+    this.#deps.host.defer(() => this.look());
   }
 
-  #lookNow(): void {
-    this.#mustLookAgain = this.#looking !== null;
-    if (this.#looking !== null || this.#stopping.signal.aborted) return;
-    this.#cancelTimer?.();
-    this.#cancelTimer = null;
-    this.#looking = this.#lookAndSchedule().finally(() => this.#looking = null);
+  /** Reads after the reads that have begun. */
+  look(): Promise<void> {
+    return this.#reads = this.#reads.then(() => this.#lookNow());
   }
 
-  async #lookAndSchedule(): Promise<void> {
+  async #lookNow(): Promise<void> {
     const { signal } = this.#stopping;
+    if (signal.aborted) return;
+    this.#isDue = false;
+    this.#cancelTimer();
     try {
       await this.#look(signal);
     } catch (error) {
       if (!signal.aborted) this.#onError(error);
     }
-    if (signal.aborted) return;
-    if (this.#mustLookAgain) this.#lookSoon();
-    else this.#cancelTimer ??= this.#deps.host.schedule(LOOK_EVERY_MS, () => this.#lookNow());
-  }
-
-  /** Resolves after a read that begins now. */
-  async lookOnce(): Promise<void> {
-    await this.#looking;
-    this.#lookNow();
-    await this.#looking;
+    if (!signal.aborted) this.#cancelTimer = this.#deps.host.schedule(LOOK_EVERY_MS, () => this.look());
   }
 }
 
 function receiversOf(attached: Attached[]) {
   return {
-    ofRun: (seq: number) => attached.filter(({ follower }) => follower.runSeq === seq),
-    ofLists: attached.filter(({ follower }) => follower.runSeq === null),
+    ofRun: (seq: number) => attached.filter(({ consumer }) => consumer.runSeq === seq),
+    ofLists: attached.filter(({ consumer }) => consumer.runSeq === null),
   };
 }
 

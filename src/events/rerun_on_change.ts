@@ -3,7 +3,7 @@ import type { ChangePoller } from "./change_poller.ts";
 
 /** Runs a function again after each change in the store, one call at a time. */
 export class RerunOnChange {
-  readonly #pulse: ChangePoller;
+  readonly #poller: ChangePoller;
   readonly #hub: Hub;
   readonly #look: () => Promise<void>;
   #stop: (() => void) | null = null;
@@ -11,15 +11,15 @@ export class RerunOnChange {
   #hasChanged = false;
 
   /** @param look The function. If it fails, the error is published, and the next change runs it again. */
-  constructor(look: () => Promise<void>, { pulse, hub }: { pulse: ChangePoller; hub: Hub }) {
-    this.#pulse = pulse;
+  constructor(look: () => Promise<void>, { poller, hub }: { poller: ChangePoller; hub: Hub }) {
+    this.#poller = poller;
     this.#hub = hub;
     this.#look = look;
   }
 
   /** Starts, unless it is started. */
   start(): void {
-    this.#stop ??= this.#pulse.onThrottled(() => this.look());
+    this.#stop ??= this.#poller.onThrottled(() => this.look());
   }
 
   /** Stops: the function is not called again. */

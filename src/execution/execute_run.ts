@@ -1,4 +1,6 @@
-import { describeFailure, isInstance, StepError, ValidationError } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
+import { StepError, ValidationError } from "../error.ts";
+import { isInstance } from "../is_instance.ts";
 import { type Failure, failureText } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { decode, type JsonText } from "../json.ts";

@@ -5,7 +5,7 @@ import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
-import type { Report } from "../report.ts";
+import type { Report } from "../execution_report.ts";
 import type { RetryPolicy } from "../retry.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Claim, Store } from "../store.ts";

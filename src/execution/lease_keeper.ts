@@ -1,5 +1,5 @@
 import type { Renewal } from "../store.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
 import { RerunOnChange } from "../events/rerun_on_change.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
@@ -42,7 +42,7 @@ export class LeaseKeeper {
     this.#deps = deps;
     this.#timing = timing;
     this.#owner = owner;
-    this.#lostLeaseCheck = new RerunOnChange(() => this.#interruptLost(), { pulse: poller, hub: deps.hub });
+    this.#lostLeaseCheck = new RerunOnChange(() => this.#interruptLost(), { poller, hub: deps.hub });
   }
 
   /** Renews the lease of an execution until {@linkcode LeaseKeeper.drop}. */

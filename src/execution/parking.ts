@@ -1,5 +1,5 @@
 import type { PauseResult } from "../store.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";

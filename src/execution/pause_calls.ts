@@ -1,9 +1,9 @@
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import { ValidationError } from "../error.ts";
 import type { WaitForSignalOptions } from "../job.ts";
 import { decode } from "../json.ts";
 import { parse, type Schema } from "../schema.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";

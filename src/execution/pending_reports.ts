@@ -1,5 +1,5 @@
 import { byteLength } from "../log.ts";
-import type { Report } from "../report.ts";
+import type { Report } from "../execution_report.ts";
 
 // One write has at most this many progress reports of an execution (beyond that the latest replaces the one before
 // it), and at most this many bytes of log lines (beyond that they are only counted).

@@ -1,7 +1,7 @@
 import type { RunHappening } from "../event.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Host } from "../host.ts";
-import type { Report } from "../report.ts";
+import type { Report } from "../execution_report.ts";
 import type { RunIdentity } from "../run.ts";
 import { PendingReports, type Said } from "./pending_reports.ts";
 

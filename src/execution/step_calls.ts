@@ -1,5 +1,7 @@
-import { checkDuration } from "../duration.ts";
-import { describeFailure, isInstance, NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { checkDuration } from "../check_duration.ts";
+import { describeFailure } from "../describe_failure.ts";
+import { NonRetryableError, StepError, TimeoutError } from "../error.ts";
+import { isInstance } from "../is_instance.ts";
 import type { Failure } from "../failure.ts";
 import { pause } from "../host.ts";
 import type { StepOptions, StepTools } from "../job.ts";
@@ -7,7 +9,7 @@ import { decode, type Json, type JsonText } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../retry.ts";
 import { stepId, type StepRecord } from "../step.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
 import { StepNames } from "./step_names.ts";

@@ -1,4 +1,4 @@
-import { describeFailure } from "../error.ts";
+import { describeFailure } from "../describe_failure.ts";
 import type { StepContext } from "../job.ts";
 import { type JsonText, parseValue } from "../json.ts";
 import { fitLine, type LogLevel } from "../log.ts";

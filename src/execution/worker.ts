@@ -2,7 +2,7 @@ import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "..
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store.ts";
-import { isoTime } from "../time.ts";
+import { isoTime } from "../iso_time.ts";
 import { executeRun } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
 import { LeaseKeeper } from "./lease_keeper.ts";

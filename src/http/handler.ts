@@ -1,8 +1,8 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import { checkHost } from "./access/allowed_hosts.ts";
-import { describeGaps } from "./access/auth.ts";
-import { AuthorizedEngine, type CallerDeps } from "./access/authorized_engine.ts";
+import { describeGaps } from "./access/auth_hooks.ts";
+import { AuthorizedEngine, type AuthorizedEngineDeps } from "./access/authorized_engine.ts";
 import { checkCrossSite } from "./access/cross_site.ts";
 import { callHook } from "./access/hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
@@ -97,16 +97,16 @@ async function answer(
   request: Request,
   candidates: Candidates,
   settings: Settings,
-  deps: CallerDeps,
+  deps: AuthorizedEngineDeps,
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
-  const caller = await AuthorizedEngine.of(request, deps);
+  const engine = await AuthorizedEngine.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
-  return await route.answer({ request, query: url.searchParams, caller, report, settings });
+  return await route.answer({ request, query: url.searchParams, engine, report, settings });
 }
 
 /** Converts a thrown value to a response, and reports what the response hides. */

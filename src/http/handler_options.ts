@@ -1,6 +1,6 @@
 import { type Host, systemHost } from "../host.ts";
 import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
-import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth.ts";
+import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
@@ -9,8 +9,9 @@ export interface HandlerOptions<Context = unknown> {
   /** The prefix under which `fetch()` serves, such as `/api/jobs`. Default: none. */
   basePath?: string;
   /**
-   * Called before each request is handled, sync or async: for example to start the engine lazily. If it throws a
-   * `Response`, that is sent; any other thrown value leads to a 500, and so does taking more than 30 seconds.
+   * Called for each request that `authenticate` and the check of its origin have accepted, before its route is
+   * looked up, sync or async: for example to start the engine lazily. If it throws a `Response`, that is sent; any
+   * other thrown value leads to a 500, and so does taking more than 30 seconds.
    */
   onRequest?: () => unknown;
   /**
@@ -46,7 +47,7 @@ export interface HandlerLimits {
   maxBodyBytes?: number;
   /** How deep the JSON of a body may be nested, 1 to 1,000. Default 64. */
   maxJsonDepth?: number;
-  /** How many event streams may be open at once. Default 10,000. */
+  /** How many event streams may be open at once. Further ones get a 503. Default 10,000. */
   maxStreams?: number;
   /** How many of them one tenant may have; only with `auth.tenant`. Further ones get a 429. Default 1,000. */
   maxStreamsPerTenant?: number;

@@ -2,13 +2,13 @@ import type { AuthorizedEngine } from "./access/authorized_engine.ts";
 import type { Settings } from "./handler_options.ts";
 
 /** A request with a matched route, and the dependencies of the route. */
-export interface Call {
+export interface RouteCall {
   /** The request; its body has not been read. */
   request: Request;
   /** The parameters of its URL. */
   query: URLSearchParams;
   /** The engine, restricted to what the sender may do. */
-  caller: AuthorizedEngine;
+  engine: AuthorizedEngine;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings for reading requests. */

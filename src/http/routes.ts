@@ -1,6 +1,6 @@
 import { NotFoundError } from "../error.ts";
 import { toClientRun } from "../run.ts";
-import type { Call } from "./route_call.ts";
+import type { RouteCall } from "./route_call.ts";
 import { readResume } from "./streams/resume.ts";
 import { streamJson } from "./lists/json_stream.ts";
 import {
@@ -56,7 +56,7 @@ export interface Route {
   /** The path after the prefix. */
   path: string;
   /** Handles the request. */
-  answer(call: Call): Promise<Response>;
+  answer(call: RouteCall): Promise<Response>;
 }
 
 /** Every route. The paths, the methods and the functions of a handler are derived from this. */
@@ -95,61 +95,61 @@ export function pickRoute(candidates: readonly Route[], method: string): Route {
   return route;
 }
 
-async function trigger(call: Call): Promise<Response> {
+async function trigger(call: RouteCall): Promise<Response> {
   const { jobName, input, ...options } = await readTrigger(call);
-  const { id: runId, disposition, status } = await call.caller.trigger(jobName, input, options);
+  const { id: runId, disposition, status } = await call.engine.trigger(jobName, input, options);
   return jsonResponse({ runId, disposition, status });
 }
 
-async function subscribe({ caller, query, request }: Call): Promise<Response> {
-  return await caller.followRun(readRunId(query), readResume(request, query));
+async function subscribe({ engine, query, request }: RouteCall): Promise<Response> {
+  return await engine.followRun(readRunId(query), readResume(request, query));
 }
 
-async function subscribeRuns({ caller, query, request }: Call): Promise<Response> {
-  return await caller.followRuns(readListFilter(query), readResume(request, query));
+async function subscribeRuns({ engine, query, request }: RouteCall): Promise<Response> {
+  return await engine.followRuns(readListFilter(query), readResume(request, query));
 }
 
-async function listRuns({ caller, query, report }: Call): Promise<Response> {
-  return await streamJson(await caller.listRuns(readRunFilter(query)), report);
+async function listRuns({ engine, query, report }: RouteCall): Promise<Response> {
+  return await streamJson(await engine.listRuns(readRunFilter(query)), report);
 }
 
-async function showRun({ caller, query }: Call): Promise<Response> {
-  return jsonResponse(toClientRun(await caller.getRun(readRunId(query))));
+async function showRun({ engine, query }: RouteCall): Promise<Response> {
+  return jsonResponse(toClientRun(await engine.getRun(readRunId(query))));
 }
 
-async function showSteps({ caller, query, report }: Call): Promise<Response> {
-  return await streamJson(await caller.listSteps(readRunId(query)), report);
+async function showSteps({ engine, query, report }: RouteCall): Promise<Response> {
+  return await streamJson(await engine.listSteps(readRunId(query)), report);
 }
 
-async function showWaits({ caller, query, report }: Call): Promise<Response> {
-  return await streamJson(await caller.listWaits(readRunId(query)), report);
+async function showWaits({ engine, query, report }: RouteCall): Promise<Response> {
+  return await streamJson(await engine.listWaits(readRunId(query)), report);
 }
 
-async function showWait({ caller, query }: Call): Promise<Response> {
-  return jsonResponse(await caller.getWait(readRunId(query), readWaitId(query)));
+async function showWait({ engine, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await engine.getWait(readRunId(query), readWaitId(query)));
 }
 
-async function showLogs({ caller, query, report }: Call): Promise<Response> {
-  return await streamJson(await caller.listLogs(readRunId(query)), report);
+async function showLogs({ engine, query, report }: RouteCall): Promise<Response> {
+  return await streamJson(await engine.listLogs(readRunId(query)), report);
 }
 
-async function signal(call: Call): Promise<Response> {
+async function signal(call: RouteCall): Promise<Response> {
   const [runId, waitId] = [readRunId(call.query), readWaitId(call.query)];
-  return jsonResponse(await call.caller.signal(runId, waitId, await readSignal(call)));
+  return jsonResponse(await call.engine.signal(runId, waitId, await readSignal(call)));
 }
 
-async function retrigger({ caller, query }: Call): Promise<Response> {
+async function retrigger({ engine, query }: RouteCall): Promise<Response> {
   const from = readFrom(query);
-  const { id: runId, status } = await caller.retrigger(readRunId(query), { from });
+  const { id: runId, status } = await engine.retrigger(readRunId(query), { from });
   return jsonResponse({ success: true, runId, status });
 }
 
-async function cancel({ caller, query }: Call): Promise<Response> {
-  await caller.cancel(readRunId(query));
+async function cancel({ engine, query }: RouteCall): Promise<Response> {
+  await engine.cancel(readRunId(query));
   return jsonResponse({ success: true });
 }
 
-async function deleteRun({ caller, query }: Call): Promise<Response> {
-  await caller.deleteRun(readRunId(query));
+async function deleteRun({ engine, query }: RouteCall): Promise<Response> {
+  await engine.deleteRun(readRunId(query));
   return jsonResponse({ success: true });
 }

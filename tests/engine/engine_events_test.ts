@@ -5,8 +5,8 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { anEngine, echo, typesOf } from "../support/engines.ts";
-import { aJob } from "../support/jobs.ts";
+import { anEngine, typesOf } from "../support/engines.ts";
+import { aJob, echo } from "../support/jobs.ts";
 
 async function readAll(stream: ReadableStream<RunEvent>): Promise<RunEvent[]> {
   return await Array.fromAsync(stream);

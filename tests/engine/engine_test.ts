@@ -7,8 +7,8 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { anEngine, echo, fail, stopHard, typesOf } from "../support/engines.ts";
-import { aGatedJob, aJob } from "../support/jobs.ts";
+import { anEngine, stopHard, typesOf } from "../support/engines.ts";
+import { aGatedJob, aJob, echo, fail } from "../support/jobs.ts";
 
 forEachStore("getRun() answers null for a run that is not there, or that is of another job", async (context) => {
   await using engine = anEngine(context);

@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import type { SchemaLabels } from "../../src/engine/trigger.ts";
+import type { SchemaLabels } from "../../src/engine/new_run.ts";
 import { TimeoutError, type ValidationError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
-import { defineJob } from "../../src/job.ts";
 import type { Schema } from "../../src/schema.ts";
-import { anything, forEachStore, forever, pass, type StoreTest } from "../support/for_each_store.ts";
+import { forEachStore, forever, pass, type StoreTest } from "../support/for_each_store.ts";
 import { askFunction } from "../support/http.ts";
-
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
+import { echo } from "../support/jobs.ts";
 
 function anEngine<L>({ store, host }: StoreTest, labels: Schema<L, SchemaLabels>) {
   return createEngine({ store, host, jobs: { echo }, labels });

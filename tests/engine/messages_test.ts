@@ -1,17 +1,13 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
+import { defineJob } from "../../src/job.ts";
+import { forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
+import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
-const approval = defineJob({
-  name: "approval",
-  input: anything,
-  run: (step: StepContext) => step.wait("review"),
-});
-const lossy = defineJob({ name: "lossy", input: anything, run: () => ({ seen: new Map() }) });
+const approval = aJob((step) => step.wait("review"), "approval");
+const lossy = aJob(() => ({ seen: new Map() }), "lossy");
 
 function anEngine({ store, host }: StoreTest) {
   return createEngine({ store, host, jobs: { echo, approval, lossy } });

@@ -1,26 +1,14 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { PurgeOptions } from "../../src/engine/purge_loop.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import { anything, forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { aJob, echo, fail } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
-const fail = defineJob({
-  name: "fail",
-  input: anything,
-  run: () => {
-    throw new Error("broken");
-  },
-});
-const nap = defineJob({
-  name: "nap",
-  input: anything,
-  run: async (step: StepContext) => {
-    await step.sleepUntil("nap", new Date(0));
-    await step.wait("review");
-  },
-});
+const nap = aJob(async (step) => {
+  await step.sleepUntil("nap", new Date(0));
+  await step.wait("review");
+}, "nap");
 
 function anEngine({ store, host }: StoreTest, retention = {}) {
   return createEngine({ store, host, jobs: { echo, fail, nap }, retention, worker: { concurrency: 4 } });
@@ -142,7 +130,7 @@ forEachStore("runUntilIdle() claims no more than maxRuns, and leaves the others"
 
 forEachStore("runUntilIdle() answers only when what it claimed has ended", async ({ store, host }) => {
   const gate = Promise.withResolvers<void>();
-  const slow = defineJob({ name: "slow", input: anything, run: () => gate.promise });
+  const slow = aJob(() => gate.promise, "slow");
   await using engine = createEngine({ store, host, jobs: { slow } });
   const { id } = await engine.jobs.slow.trigger(1);
   let answer: unknown = null;
@@ -158,15 +146,11 @@ forEachStore("runUntilIdle() answers only when what it claimed has ended", async
 });
 
 forEachStore("runUntilIdle() counts a run that pauses and is claimed again once", async ({ store, host }) => {
-  const asks = defineJob({ name: "asks", input: anything, run: (step: StepContext) => step.wait("review") });
-  const answers = defineJob({
-    name: "answers",
-    input: anything,
-    run: async (_step, runId) => {
-      const [wait] = await store.getWaits(runId);
-      await store.signal(wait!.id, { signalId: "s", payload: 1 });
-    },
-  });
+  const asks = aJob((step) => step.wait("review"), "asks");
+  const answers = aJob(async (_step, runId: string) => {
+    const [wait] = await store.getWaits(runId);
+    await store.signal(wait!.id, { signalId: "s", payload: 1 });
+  }, "answers");
   await using engine = createEngine({ store, host, jobs: { asks, answers }, worker: { concurrency: 1 } });
   const { id } = await engine.jobs.asks.trigger(1);
   await engine.jobs.answers.trigger(id);
@@ -181,7 +165,7 @@ forEachStore("runUntilIdle() counts a run that pauses and is claimed again once"
 forEachStore("runUntilIdle() claims nothing more after its timeout, and waits for what executes", async (context) => {
   const { store, host } = context;
   const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const slow = defineJob({ name: "slow", input: anything, run: (_step, n) => gates[n]!.promise });
+  const slow = aJob((_step, n: number) => gates[n]!.promise, "slow");
   await using engine = createEngine({
     store,
     host,
@@ -207,11 +191,7 @@ forEachStore("runUntilIdle() claims nothing more after its timeout, and waits fo
 for (const options of [{}, { maxRuns: 1 }]) {
   const called = `runUntilIdle(${JSON.stringify(options)})`;
   forEachStore(`${called} does not wait for a body that hangs after a cancel`, async ({ store, host }) => {
-    const hangs = defineJob({
-      name: "hangs",
-      input: anything,
-      run: (step: StepContext) => step.run("hang", () => forever()),
-    });
+    const hangs = aJob((step) => step.run("hang", () => forever()), "hangs");
     const engine = createEngine({ store, host, jobs: { hangs } });
     const { id } = await engine.jobs.hangs.trigger(1);
     const idle = engine.runUntilIdle(options);

@@ -4,8 +4,8 @@ import { type ConflictError, NotFoundError } from "../../src/error.ts";
 import { defineJob } from "../../src/job.ts";
 import { forEachStore, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { anEngine, echo, fail } from "../support/engines.ts";
-import { aJob } from "../support/jobs.ts";
+import { anEngine } from "../support/engines.ts";
+import { aJob, echo, fail } from "../support/jobs.ts";
 
 forEachStore("retrigger() makes a new run of the same job, input, labels and concurrency key", async (context) => {
   await using engine = anEngine(context);

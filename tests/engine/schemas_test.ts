@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { SerializationError, TimeoutError, ValidationError } from "../../src/error.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
+import { defineJob } from "../../src/job.ts";
 import type { Schema } from "../../src/schema.ts";
 import { anything, forEachStore, forever, pass } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
+import { aJob } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 
 const hanging: Schema<unknown, unknown> = {
@@ -115,7 +116,7 @@ forEachStore("trigger() gives up an input schema that does not settle", async (c
 
 forEachStore("a run whose output schema does not settle fails, and frees its slot", async ({ store, host }) => {
   const job = defineJob({ name: "job", input: anything, output: hanging, run: () => 1 });
-  const next = defineJob({ name: "next", input: anything, run: () => 2 });
+  const next = aJob(() => 2, "next");
   await using engine = createEngine({ store, host, jobs: { job, next }, worker: { concurrency: 1 } });
   const hung = await engine.jobs.job.trigger(1);
   const later = await engine.jobs.next.trigger(1);
@@ -147,12 +148,9 @@ forEachStore("stop() does not wait for an output schema that hangs, and leaves n
 });
 
 forEachStore("waitFor() throws into the job when its schema does not settle", async ({ store, host }) => {
-  const job = defineJob({
-    name: "job",
-    input: anything,
-    run: (step: StepContext) =>
-      step.wait("review", { schema: hanging }).catch((error) => [error instanceof TimeoutError, error.message]),
-  });
+  const job = aJob((step) =>
+    step.wait("review", { schema: hanging }).catch((error) => [error instanceof TimeoutError, error.message])
+  );
   await using engine = createEngine({ store, host, jobs: { job } });
   const { id } = await engine.jobs.job.trigger(1);
   await engine.runUntilIdle();

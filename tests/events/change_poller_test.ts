@@ -7,7 +7,7 @@ import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../support/fixtures.ts";
 import { pass } from "../support/for_each_store.ts";
 
-/** A pulse over a store whose version a test sets, and which counts how often it is looked at. */
+/** A poller over a store whose version a test sets, and which counts how often it is looked at. */
 class Versions extends MemoryStore {
   version = 1;
   looks = 0;
@@ -19,17 +19,17 @@ class Versions extends MemoryStore {
   }
 }
 
-function aPulse() {
+function aPoller() {
   const host = new FakeHost();
   const store = new Versions({ host });
   const hub = new Hub(host);
-  return { host, store, hub, pulse: new ChangePoller(store, 60_000, { host, hub }) };
+  return { host, store, hub, poller: new ChangePoller(store, 60_000, { host, hub }) };
 }
 
 Deno.test("ChangePoller.on() calls back after each change, and not without one", async () => {
-  const { host, store, pulse } = aPulse();
+  const { host, store, poller } = aPoller();
   let calls = 0;
-  const stop = pulse.on(() => calls++);
+  const stop = poller.on(() => calls++);
   await pass(host, 100, 10);
   const atFirst = calls;
 
@@ -48,11 +48,11 @@ Deno.test("ChangePoller.on() calls back after each change, and not without one",
 Deno.test("ChangePoller.on() notices a lease that a claim of its own worker has extended", async () => {
   const host = new FakeHost();
   const store = new MemoryStore({ host });
-  const pulse = new ChangePoller(store, 60_000, { host, hub: new Hub(host) });
+  const poller = new ChangePoller(store, 60_000, { host, hub: new Hub(host) });
   await store.enqueue([aRun()]);
   const { claims: [held] } = await store.claim(aClaimRequest({ leaseMs: 1_000 }));
   let calls = 0;
-  const stop = pulse.on(() => calls++);
+  const stop = poller.on(() => calls++);
   await pass(host, 1_000, 10);
   calls = 0;
 
@@ -64,10 +64,10 @@ Deno.test("ChangePoller.on() notices a lease that a claim of its own worker has 
 });
 
 Deno.test("ChangePoller.on() looks only while somebody listens", async () => {
-  const { host, store, pulse } = aPulse();
+  const { host, store, poller } = aPoller();
   await pass(host, 200, 10);
   const before = store.looks;
-  const stops = [pulse.on(() => {}), pulse.on(() => {})];
+  const stops = [poller.on(() => {}), poller.on(() => {})];
   await pass(host, 200, 10);
   stops[0]!();
   await pass(host, 200, 10);
@@ -82,10 +82,10 @@ Deno.test("ChangePoller.on() looks only while somebody listens", async () => {
 });
 
 Deno.test("ChangePoller.on() calls each listener, also the same function twice, until it is stopped", async () => {
-  const { host, store, pulse } = aPulse();
+  const { host, store, poller } = aPoller();
   const calls: string[] = [];
   const same = () => void calls.push("same");
-  const stops = [pulse.on(same), pulse.on(same), pulse.on(() => void calls.push("other"))];
+  const stops = [poller.on(same), poller.on(same), poller.on(() => void calls.push("other"))];
   await pass(host, 100, 10);
   calls.length = 0;
 
@@ -98,11 +98,11 @@ Deno.test("ChangePoller.on() calls each listener, also the same function twice, 
 });
 
 Deno.test("ChangePoller.on() continues after the store has failed, and publishes the error", async () => {
-  const { host, store, hub, pulse } = aPulse();
+  const { host, store, hub, poller } = aPoller();
   const errors: unknown[] = [];
   hub.on("worker:error", ({ error }) => void errors.push(error));
   let calls = 0;
-  const stop = pulse.on(() => calls++);
+  const stop = poller.on(() => calls++);
   await pass(host, 100, 10);
   calls = 0;
 
@@ -118,9 +118,9 @@ Deno.test("ChangePoller.on() continues after the store has failed, and publishes
 });
 
 Deno.test("ChangePoller.onThrottled() calls back for the first change at once, then every 100 ms at most", async () => {
-  const { host, store, pulse } = aPulse();
+  const { host, store, poller } = aPoller();
   const calls: number[] = [];
-  const stop = pulse.onThrottled(() => void calls.push(host.monotonic()));
+  const stop = poller.onThrottled(() => void calls.push(host.monotonic()));
   await pass(host, 300, 10);
   calls.length = 0;
 
@@ -139,9 +139,9 @@ Deno.test("ChangePoller.onThrottled() calls back for the first change at once, t
 });
 
 Deno.test("ChangePoller.onThrottled() does not lose the last change", async () => {
-  const { host, store, pulse } = aPulse();
+  const { host, store, poller } = aPoller();
   let seen = 0;
-  const stop = pulse.onThrottled(() => void (seen = store.version));
+  const stop = poller.onThrottled(() => void (seen = store.version));
   await pass(host, 300, 10);
 
   store.version = 2;

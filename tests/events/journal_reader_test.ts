@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Follower } from "../../src/events/follower.ts";
+import type { EventConsumer } from "../../src/events/event_consumer.ts";
 import { Hub } from "../../src/events/hub.ts";
 import { FactEvents } from "../../src/events/fact_events.ts";
 import { JournalReader } from "../../src/events/journal_reader.ts";
@@ -10,7 +10,7 @@ import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
 import { withCalls } from "../support/with_calls.ts";
 
-class AFollower implements Follower {
+class TestConsumer implements EventConsumer {
   readonly events: RunEvent[] = [];
   readonly ending = new AbortController();
   readonly abortSignal = this.ending.signal;
@@ -45,10 +45,10 @@ Deno.test("FactEvents knows all runs of a page, though another page is read mean
   const { rows } = (await store.readJournal(0, 1_000_000))!;
   const events = new FactEvents(deps);
   const countEvents = async (from: number, to: number) => {
-    const follower = new AFollower();
-    const receivers = { ofRun: () => [], ofLists: [{ follower, after: 0 }] };
-    await events.publish(rows.slice(from, to), receivers, () => Promise.resolve(), follower.abortSignal);
-    return follower.events.length;
+    const consumer = new TestConsumer();
+    const receivers = { ofRun: () => [], ofLists: [{ consumer, after: 0 }] };
+    await events.publish(rows.slice(from, to), receivers, () => Promise.resolve(), consumer.abortSignal);
+    return consumer.events.length;
   };
   await countEvents(0, 1);
   const answer = Promise.withResolvers<void>();
@@ -60,22 +60,22 @@ Deno.test("FactEvents knows all runs of a page, though another page is read mean
   assert.deepEqual(await counts, [600, 600]);
 });
 
-Deno.test("JournalReader publishes to a follower though an earlier one of the run is detached twice", async () => {
+Deno.test("JournalReader publishes to a consumer though an earlier one of the run is detached twice", async () => {
   const { host, store, reader } = aReader();
   const run = aRun();
   await store.enqueue([run]);
   const place = (await store.findCursor(null))!;
-  const detachEarlier = reader.attach(new AFollower(1), place);
+  const detachEarlier = reader.attach(new TestConsumer(1), place);
   detachEarlier();
-  const follower = new AFollower(1);
-  const detach = reader.attach(follower, place);
+  const consumer = new TestConsumer(1);
+  const detach = reader.attach(consumer, place);
   detachEarlier();
 
   await store.cancel(run.id, "request", null);
   host.advance(20);
   await host.settle();
 
-  assert.deepEqual(follower.events.map(({ type }) => type), ["run:cancel"]);
+  assert.deepEqual(consumer.events.map(({ type }) => type), ["run:cancel"]);
   detach();
   assert.equal(host.timerCount, 0);
 });

@@ -7,42 +7,42 @@ import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
 import { pass } from "../support/for_each_store.ts";
 
-/** A lookout over a store in which nothing has changed since its first look. */
-async function aLookout(look: () => Promise<void>) {
+/** A rerun over a store in which nothing has changed since its first look. */
+async function aRerun(look: () => Promise<void>) {
   const host = new FakeHost();
   const store = new MemoryStore({ host });
   const hub = new Hub(host);
   const errors: unknown[] = [];
   hub.on("worker:error", ({ error }) => void errors.push(error));
-  const lookout = new RerunOnChange(look, { pulse: new ChangePoller(store, 60_000, { host, hub }), hub });
-  lookout.start();
+  const rerun = new RerunOnChange(look, { poller: new ChangePoller(store, 60_000, { host, hub }), hub });
+  rerun.start();
   await pass(host, 500, 10);
   const change = async () => {
     await store.enqueue([aRun()]);
     await pass(host, 500, 10);
   };
-  return { host, lookout, change, errors };
+  return { host, rerun, change, errors };
 }
 
 Deno.test("RerunOnChange looks when it begins, after each change, and when it is asked", async () => {
   let looks = 0;
-  const { host, lookout, change } = await aLookout(() => Promise.resolve(void looks++));
+  const { host, rerun, change } = await aRerun(() => Promise.resolve(void looks++));
   const atFirst = looks;
 
   await change();
   await change();
   const afterChanges = looks;
-  await lookout.look();
+  await rerun.look();
   const asked = looks;
   await pass(host, 500, 10);
-  lookout.stop();
+  rerun.stop();
 
   assert.deepEqual([atFirst, afterChanges, asked, looks], [1, 3, 4, 4]);
 });
 
 Deno.test("RerunOnChange looks once at a time, and once more if something changes meanwhile", async () => {
   const gates: (() => void)[] = [];
-  const { host, lookout, change } = await aLookout(() => new Promise((resolve) => void gates.push(resolve)));
+  const { host, rerun, change } = await aRerun(() => new Promise((resolve) => void gates.push(resolve)));
 
   for (let n = 0; n < 3; n++) await change();
   const meanwhile = gates.length;
@@ -51,17 +51,17 @@ Deno.test("RerunOnChange looks once at a time, and once more if something change
   const onceMore = gates.length;
   gates[1]!();
   await host.settle();
-  lookout.stop();
+  rerun.stop();
 
   assert.deepEqual([meanwhile, onceMore, gates.length], [1, 2, 2]);
 });
 
 Deno.test("RerunOnChange continues after a call that failed, and publishes the error", async () => {
   let looks = 0;
-  const { lookout, change, errors } = await aLookout(() => Promise.reject(new Error(`look ${++looks} failed`)));
+  const { rerun, change, errors } = await aRerun(() => Promise.reject(new Error(`look ${++looks} failed`)));
 
   await change();
-  lookout.stop();
+  rerun.stop();
 
   assert.equal(looks, 2);
   assert.deepEqual(errors.map(String), ["Error: look 1 failed", "Error: look 2 failed"]);
@@ -69,13 +69,13 @@ Deno.test("RerunOnChange continues after a call that failed, and publishes the e
 
 Deno.test("RerunOnChange looks no more once it was stopped, not even for what changed during a look", async () => {
   const gates: (() => void)[] = [];
-  const { host, lookout, change } = await aLookout(() => new Promise((resolve) => void gates.push(resolve)));
+  const { host, rerun, change } = await aRerun(() => new Promise((resolve) => void gates.push(resolve)));
   await change();
 
-  lookout.stop();
+  rerun.stop();
   gates[0]!();
   await change();
-  await lookout.look();
+  await rerun.look();
   await host.settle();
 
   assert.equal(gates.length, 1);
@@ -83,17 +83,17 @@ Deno.test("RerunOnChange looks no more once it was stopped, not even for what ch
 
 Deno.test("RerunOnChange can be started again, also during the last look of before", async () => {
   const gates: (() => void)[] = [];
-  const { host, lookout, change } = await aLookout(() => new Promise((resolve) => void gates.push(resolve)));
-  lookout.stop();
+  const { host, rerun, change } = await aRerun(() => new Promise((resolve) => void gates.push(resolve)));
+  rerun.stop();
 
-  lookout.start();
-  lookout.start();
+  rerun.start();
+  rerun.start();
   await change();
   const during = gates.length;
   gates[0]!();
   await host.settle();
   gates[1]!();
-  lookout.stop();
+  rerun.stop();
 
   assert.deepEqual([during, gates.length], [1, 2]);
 });

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { anything, forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { withCalls } from "../support/with_calls.ts";
 import { stopHard } from "../support/engines.ts";
@@ -505,14 +504,10 @@ forEachStore(
       },
     });
     const ending = Promise.withResolvers<void>();
-    const job = defineJob({
-      name: "talk",
-      input: anything,
-      run: (step) => {
-        step.log.info("line");
-        return ending.promise;
-      },
-    });
+    const job = aJob((step) => {
+      step.log.info("line");
+      return ending.promise;
+    }, "talk");
     await using engine = createEngine({ store: broken, host, jobs: { job } });
     await engine.trigger("talk", 1);
     const idle = engine.runUntilIdle();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type Job } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, claimOne, forEachStore, forever, LEASE_MS, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -544,16 +544,12 @@ forEachStore("a run parks at once though a signal was recorded right after its l
       };
     },
   });
-  const job = defineJob({
-    name: "import",
-    input: anything,
-    run: async (step) =>
-      void await Promise.all([
-        step.sleep("long", 3_600_000),
-        step.wait("review"),
-        step.run("last", () => lastStep.promise),
-      ]),
-  });
+  const job = aJob(async (step) =>
+    void await Promise.all([
+      step.sleep("long", 3_600_000),
+      step.wait("review"),
+      step.run("last", () => lastStep.promise),
+    ]), "import");
   await using engine = createEngine({ store: signalling, jobs: { job }, host });
   await engine.start();
   const { id } = await engine.jobs.job.trigger({});

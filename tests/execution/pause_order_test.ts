@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import type { Wait } from "../../src/wait.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { forEachStore, LEASE_MS, pass, recordEvents } from "../support/for_each_store.ts";

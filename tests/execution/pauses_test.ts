@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ValidationError } from "../../src/error.ts";
 import { systemHost } from "../../src/host.ts";
 import type { StepContext, WaitForSignalOptions } from "../../src/job.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";

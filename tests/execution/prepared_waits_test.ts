@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import type { Wait } from "../../src/wait.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";

@@ -4,19 +4,14 @@ import { NonRetryableError, RetryAfterError, StepError } from "../../src/error.t
 import type { EngineEvent, EventOf } from "../../src/event.ts";
 import type { Host } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
-import { defineJob, type Job, type StepContext, type StepOptions } from "../../src/job.ts";
+import type { StepOptions } from "../../src/job.ts";
 import type { Step } from "../../src/step.ts";
 import type { RetryPolicy } from "../../src/retry.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
-import { anything, forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { aJob } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-
-type Body = (step: StepContext, input: unknown) => unknown;
-
-function aJob(run: Body, retry: RetryPolicy = {}, name = "job"): Job<unknown> {
-  return defineJob({ name, input: anything, retry, run });
-}
 
 /** A step's function that notes when it was called, and succeeds at the given attempt. */
 function failsUntil(success: number, host: FakeHost, error: (attempt: number) => unknown = () => new Error("not now")) {
@@ -163,11 +158,15 @@ forEachStore("retry of a job is the default of its steps, and a step may say oth
     attempts[name]! += 1;
     throw new Error("broken");
   };
-  const job = aJob(async (step) => {
-    await step.run("inherits", failing("inherits")).catch(() => {});
-    await step.run("once", failing("once"), { retry: { maxAttempts: 1 } }).catch(() => {});
-    await step.run("twice", failing("twice"), { retry: { maxAttempts: 2, delay: 0 } }).catch(() => {});
-  }, { maxAttempts: 3, delay: 0 });
+  const job = aJob(
+    async (step) => {
+      await step.run("inherits", failing("inherits")).catch(() => {});
+      await step.run("once", failing("once"), { retry: { maxAttempts: 1 } }).catch(() => {});
+      await step.run("twice", failing("twice"), { retry: { maxAttempts: 2, delay: 0 } }).catch(() => {});
+    },
+    "job",
+    { retry: { maxAttempts: 3, delay: 0 } },
+  );
   await using engine = createEngine({ store, host, jobs: { job } });
 
   await engine.trigger(job, null);
@@ -209,7 +208,7 @@ forEachStore("retry refuses a policy that is out of range, in a job and in a ste
 
   assert.equal((await engine.getRun(id))!.status, "completed");
   assert.equal(isCalled, false);
-  assert.throws(() => aJob(() => {}, { jitter: 2 }), RangeError);
+  assert.throws(() => aJob(() => {}, "job", { retry: { jitter: 2 } }), RangeError);
 });
 
 forEachStore("NonRetryableError ends the attempts at a step", async ({ store, host }) => {
@@ -711,10 +710,9 @@ forEachStore("retry keeps the concurrency key over its delay", async ({ store, h
         order.push(`attempt ${attempt}`);
         if (attempt === 1) throw new Error("not now");
       }, { retry: { maxAttempts: 2, delay: 60_000 } }),
-    {},
     "retrying",
   );
-  const other = aJob(() => void order.push("other"), {}, "other");
+  const other = aJob(() => void order.push("other"), "other");
   await using engine = createEngine({ store, host, jobs: { retrying, other } });
   await engine.trigger(retrying, null, { concurrencyKey: "line" });
   await engine.trigger(other, null, { concurrencyKey: "line" });
@@ -738,7 +736,6 @@ for (const pause of ["sleep", "wait"] as const) {
         await (pause === "sleep" ? step.sleep("nap", 1_000) : step.wait("review", { timeout: 1_000 }));
         order.push("pausing");
       },
-      {},
       "pausing",
     );
     const second = aJob(
@@ -749,10 +746,9 @@ for (const pause of ["sleep", "wait"] as const) {
         });
         order.push("second");
       },
-      {},
       "second",
     );
-    const third = aJob(() => void order.push("third"), {}, "third");
+    const third = aJob(() => void order.push("third"), "third");
     await using engine = createEngine({ store, host, jobs: { pausing, second, third } });
     const { id } = await engine.trigger(pausing, null, { concurrencyKey: "line" });
     await engine.trigger(second, null, { concurrencyKey: "line" });

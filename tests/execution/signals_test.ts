@@ -10,7 +10,7 @@ import {
 } from "../../src/error.ts";
 import type { Json } from "../../src/json.ts";
 import type { Store } from "../../src/store.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import type { Signal, Wait, WaitResult } from "../../src/wait.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";

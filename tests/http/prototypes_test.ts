@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { defineJob, type StepContext } from "../../src/job.ts";
 import { EventReader } from "../support/event_reader.ts";
-import { anything, forEachStore, type StoreTest } from "../support/for_each_store.ts";
+import { forEachStore, type StoreTest } from "../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../support/http.ts";
+import { aJob } from "../support/jobs.ts";
 
 // On Node an assignment to `object.__proto__` changes the prototype of the object, or does nothing; Deno has no such
 // setter. So what is tested here can fail on Node alone: `tests/node_test.ts` runs it there.
@@ -37,22 +37,14 @@ function look(value: unknown): unknown {
 
 const LOOKED = `{"value":${TRICKS},"isPlain":true,"hasAdmin":false}`;
 
-const keep = defineJob({
-  name: "keep",
-  input: anything,
-  run: async (step: StepContext, input) => {
-    step.log.info("got", input);
-    return look(await step.run("read", () => input));
-  },
-});
-const ask = defineJob({
-  name: "ask",
-  input: anything,
-  run: async (step: StepContext) => {
-    const result = await step.wait("review", { metadata: JSON.parse(TRICKS) });
-    return result.outcome === "signal" ? look(result.payload) : null;
-  },
-});
+const keep = aJob(async (step, input) => {
+  step.log.info("got", input);
+  return look(await step.run("read", () => input));
+}, "keep");
+const ask = aJob(async (step) => {
+  const result = await step.wait("review", { metadata: JSON.parse(TRICKS) });
+  return result.outcome === "signal" ? look(result.payload) : null;
+}, "ask");
 
 /** Triggers `echo` with labels in JSON. */
 async function triggerWith({ ask }: Service, labels: string, more = ""): Promise<{ runId: string; status: number }> {

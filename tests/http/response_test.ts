@@ -234,11 +234,11 @@ Deno.test("a run that a hook hides with notFound() cannot be told from an unknow
   const { id } = await service.engine.trigger("echo", {});
 
   for (const [method, path] of [["GET", "/run"], ["GET", "/subscribe"], ["POST", "/cancel"], ["DELETE", "/run"]]) {
-    const sights = [];
+    const views = [];
     for (const runId of [id, "unknown"]) {
-      sights.push(await sightOf(await service.handler.fetch(aRequest(method!, `${path}?runId=${runId}`))));
+      views.push(await sightOf(await service.handler.fetch(aRequest(method!, `${path}?runId=${runId}`))));
     }
-    assert.deepEqual(sights[0], sights[1], path);
+    assert.deepEqual(views[0], views[1], path);
   }
 });
 

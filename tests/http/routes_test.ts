@@ -5,23 +5,16 @@ import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
-import { anything, claimOne, forEachStore, pass } from "../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../support/http.ts";
-
-const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";
+import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
+import { aRequest, aService, aWaitingRun, type Service } from "../support/http.ts";
+import { aJob } from "../support/jobs.ts";
+import { UNKNOWN } from "../support/tenants.ts";
 
 /** Triggers a run and works off what is due. */
 async function aRunOf({ engine }: Service, jobName: string, input: unknown = {}): Promise<string> {
   const { id } = await engine.trigger(jobName, input);
   await engine.runUntilIdle();
   return id;
-}
-
-/** A run that waits, and its wait. */
-async function aWaitingRun(service: Service): Promise<{ runId: string; waitId: string; query: string }> {
-  const runId = await aRunOf(service, "approval");
-  const [wait] = await service.engine.getWaits(runId);
-  return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
 }
 
 forEachStore("POST /trigger answers the run, its disposition and its status, and nothing else", async (context) => {
@@ -153,14 +146,10 @@ forEachStore("GET /run shows a run as clients may see it", async (context) => {
 });
 
 forEachStore("GET /run shows why a run failed, and how far it came", async (context) => {
-  const tells = defineJob({
-    name: "tells",
-    input: anything,
-    run: (step) => {
-      step.progress(1, 2, "half");
-      throw new Error("broken");
-    },
-  });
+  const tells = aJob((step) => {
+    step.progress(1, 2, "half");
+    throw new Error("broken");
+  }, "tells");
   await using service = aService({}, context, { tells });
   const runId = await aRunOf(service, "tells");
 
@@ -303,14 +292,10 @@ forEachStore("GET /runs counts only the labels of the client, and not those that
 });
 
 forEachStore("no route shows a stack: /run, /runs and /steps tell the message and the step", async (context) => {
-  const failing = defineJob({
-    name: "failing",
-    input: anything,
-    run: (step) =>
-      step.run("read", () => {
-        throw new Error("no such file", { cause: new Error("a hidden cause") });
-      }),
-  });
+  const failing = aJob((step) =>
+    step.run("read", () => {
+      throw new Error("no such file", { cause: new Error("a hidden cause") });
+    }), "failing");
   await using service = aService({}, context, { failing });
   const runId = await aRunOf(service, "failing");
   assert.match((await service.engine.getRun(runId))!.failure!.stack!, /routes_test/);
@@ -328,17 +313,13 @@ forEachStore("no route shows a stack: /run, /runs and /steps tell the message an
 });
 
 forEachStore("GET /steps shows the recorded steps in the order of their index", async (context) => {
-  const stepping = defineJob({
-    name: "stepping",
-    input: anything,
-    run: async (step) => {
-      await step.run("read", () => ["row"]);
-      await step.run("nothing", () => undefined);
-      await step.run("write", () => {
-        throw new Error("disk full");
-      });
-    },
-  });
+  const stepping = aJob(async (step) => {
+    await step.run("read", () => ["row"]);
+    await step.run("nothing", () => undefined);
+    await step.run("write", () => {
+      throw new Error("disk full");
+    });
+  }, "stepping");
   await using service = aService({}, context, { stepping });
   const runId = await aRunOf(service, "stepping");
 
@@ -395,11 +376,7 @@ forEachStore("GET /waits and GET /wait show the waits of a run", async (context)
 });
 
 forEachStore("GET /waits lists in the order in which the waits were prepared", async (context) => {
-  const several = defineJob({
-    name: "several",
-    input: anything,
-    run: (step) => Promise.all(["c", "a", "b"].map((name) => step.wait(name))),
-  });
+  const several = aJob((step) => Promise.all(["c", "a", "b"].map((name) => step.wait(name))), "several");
   await using service = aService({}, context, { several });
   const runId = await aRunOf(service, "several");
 
@@ -524,15 +501,11 @@ forEachStore("POST /signal lets one of many signals win", async (context) => {
 });
 
 forEachStore("GET /logs shows what was kept of what a run logged", async (context) => {
-  const logging = defineJob({
-    name: "logging",
-    input: anything,
-    run: async (step) => {
-      step.log.info("begins", { n: 1 });
-      await step.run("read", () => step.log.warn("slow\n\u001b[31m"));
-      step.log.error("ends");
-    },
-  });
+  const logging = aJob(async (step) => {
+    step.log.info("begins", { n: 1 });
+    await step.run("read", () => step.log.warn("slow\n\u001b[31m"));
+    step.log.error("ends");
+  }, "logging");
   await using service = aService({}, context, { logging });
   const unkept = await aRunOf(service, "logging");
   service.engine.use(persistLogs());
@@ -575,14 +548,10 @@ for (const path of ["/retrigger", "/retry"]) {
 
   forEachStore(`POST ${path} begins where the run failed, if it is told so`, async (context) => {
     let reads = 0;
-    const failing = defineJob({
-      name: "failing",
-      input: anything,
-      run: async (step) => {
-        await step.run("read", () => ++reads);
-        throw new Error("broken");
-      },
-    });
+    const failing = aJob(async (step) => {
+      await step.run("read", () => ++reads);
+      throw new Error("broken");
+    }, "failing");
     await using service = aService({}, context, { failing });
     const runId = await aRunOf(service, "failing");
 
@@ -627,7 +596,7 @@ forEachStore("POST /retrigger takes completed and cancelled runs, too, and no ot
 });
 
 forEachStore("POST /retrigger refuses a job that is gone, and an input that no longer fits", async (context) => {
-  const before = defineJob({ name: "changing", input: anything, run: () => {} });
+  const before = aJob(() => {}, "changing");
   const after = defineJob({ name: "changing", input: z.object({ path: z.string() }), run: () => {} });
   await using old = aService({}, context, { before });
   const runId = await aRunOf(old, "changing");

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { EventReader } from "../support/event_reader.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { anything } from "../support/for_each_store.ts";
 import { aService, type Service } from "../support/http.ts";
+import { aJob } from "../support/jobs.ts";
 
 /** A service on a real socket, under `/mount`. Its time stands still unless a test lets it pass. */
 interface Server extends Service {
@@ -567,14 +566,10 @@ for (const leave of ["closes the connection", "sends no more, then closes the co
 
 Deno.test("a stream tells a run on a real socket in whole events, whatever texts are in them", async () => {
   const odd = "\r\n\r\ndata: {}\n\nevent: x\u2028\u0000";
-  const tells = defineJob({
-    name: "tells",
-    input: anything,
-    run: (step) => {
-      step.log.info(odd);
-      return odd;
-    },
-  });
+  const tells = aJob((step) => {
+    step.log.info(odd);
+    return odd;
+  }, "tells");
   await using server = aServer({}, { tells });
   const { id } = await server.engine.trigger("tells", { odd });
   const reader = new EventReader(await fetch(`${server.url}/subscribe?runId=${id}`));

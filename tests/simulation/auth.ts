@@ -1,4 +1,4 @@
-import type { HandlerAuth } from "../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../src/http/access/auth_hooks.ts";
 
 /** Each tenant sees its own runs: those with its name as a label. What it may not see is not there. */
 export const AUTH: HandlerAuth<string> = {

@@ -241,7 +241,7 @@ export class Body implements BodyWitness {
     // On clocks that run evenly, a lease that may be another's is noticed before anything begins under it.
     facts.expect(
       !isStale || facts.forwardJumps > 0 || run.hasEnded,
-      "promise 2",
+      "I16",
       () => `${label} begins ${name} of ${id} under lease ${generation}, while lease ${run.generation} is given out`,
     );
     const retryAt = recorded?.retryAt ?? null;

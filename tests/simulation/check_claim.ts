@@ -11,9 +11,9 @@ export function checkClaim(
 ): "any" {
   if ("error" in outcome) return "any";
   const { claims, failed, now } = outcome.value;
-  facts.expect(claims.length <= request.limit, "I2", () => `${claims.length} runs were claimed, not ${request.limit}`);
+  facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
   const most = request.limit + request.holding.length;
-  facts.expect(most <= facts.concurrency, "promise 7", () => `${request.workerId} is to execute ${most} runs`);
+  facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
@@ -53,7 +53,7 @@ function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim
   const { generation } = lease;
   facts.expect(
     knows(request, jobName),
-    "promise 8",
+    "I19",
     () => `${id} was claimed by a worker that does not know ${jobName}`,
   );
   facts.expect(
@@ -147,7 +147,7 @@ function checkTurn(
       continue;
     }
     if (concurrencyKey !== null && concurrencyKey !== key) continue;
-    facts.violate("promise 7", `${id} was claimed before ${elderId}, which is older`);
+    facts.violate("I18", `${id} was claimed before ${elderId}, which is older`);
   }
 }
 
@@ -179,7 +179,7 @@ function checkLeft(
       other.isUnread || claimed.has(other.request.id) || other.state?.run.status === "running" ||
       other.leaseEndsAt !== null || (other.order < run.order && isReady(facts, other, now));
     if (isHeldByDeleted(facts, key) || (!keepsKey(run, key) && rivals.some(isBlocked))) continue;
-    facts.violate("promise 8", `a claim that had room for more left ${id}, which is ${run.state?.run.status}`);
+    facts.violate("I19", `a claim that had room for more left ${id}, which is ${run.state?.run.status}`);
   }
 }
 

@@ -33,7 +33,7 @@ export async function checkLogs(facts: Facts, store: Store): Promise<void> {
   for (const { request: { id }, logIds } of facts.existing()) {
     const kept = (await store.getLogs(id)).map((entry) => entry.id);
     const isSame = JSON.stringify(kept) === JSON.stringify([...logIds]);
-    facts.expect(isSame, "logs", () => `the log of ${id} is ${kept}, appended was ${[...logIds]}`);
+    facts.expect(isSame, "I21", () => `the log of ${id} is ${kept}, appended was ${[...logIds]}`);
   }
 }
 
@@ -74,7 +74,7 @@ function checkRun(
     const { reported } = run;
     facts.expect(
       reported?.generation !== now.leaseGeneration || JSON.stringify(now.progress) === reported.progress,
-      "progress",
+      "I22",
       () => `${id} has reported ${reported!.progress} last, kept is ${JSON.stringify(now.progress)}`,
     );
   }

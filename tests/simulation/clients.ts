@@ -209,7 +209,7 @@ export class Clients {
   #judgeRefusal(run: RunFacts, error: unknown): never {
     const isTrue = (!(error instanceof ConflictError) || run.hasEnded) &&
       (!(error instanceof NotFoundError) || run.isDeleted);
-    this.#deps.facts.expect(isTrue, "promise 10", () => `${run.request.id} is ${run.state?.run.status}, and: ${error}`);
+    this.#deps.facts.expect(isTrue, "I20", () => `${run.request.id} is ${run.state?.run.status}, and: ${error}`);
     throw error;
   }
 

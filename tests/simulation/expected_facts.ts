@@ -2,7 +2,7 @@ import type { Fact, FactValue } from "../../src/fact.ts";
 import { coalescedFacts, toFact } from "../../src/fact.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { Report } from "../../src/report.ts";
+import type { Report } from "../../src/execution_report.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type {

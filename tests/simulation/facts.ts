@@ -3,15 +3,16 @@ import type { Ending, NewRun, RunState } from "../../src/store.ts";
 import type { PauseKind } from "../../src/wait.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
+import type { Invariant } from "./invariants.ts";
 import type { Situation } from "./situations.ts";
 
 /** A promise that was broken. */
 export class Violation extends Error {
-  /** Which promise or invariant. */
-  readonly invariant: string;
+  /** Which invariant. */
+  readonly invariant: Invariant;
 
   /** Makes the report of a broken promise. */
-  constructor(invariant: string, message: string) {
+  constructor(invariant: Invariant, message: string) {
     super(`${invariant}: ${message}`);
     this.name = "Violation";
     this.invariant = invariant;
@@ -201,12 +202,12 @@ export class Facts {
   }
 
   /** Reports that a promise is broken; the first report counts. */
-  violate(invariant: string, message: string): void {
+  violate(invariant: Invariant, message: string): void {
     this.violation ??= new Violation(invariant, message);
   }
 
   /** Reports a broken promise unless `holds`. */
-  expect(holds: boolean, invariant: string, message: () => string): void {
+  expect(holds: boolean, invariant: Invariant, message: () => string): void {
     if (!holds) this.violate(invariant, message());
   }
 

@@ -158,7 +158,7 @@ export class HttpClients {
   #checkShownSteps(run: RunFacts, shown: Step[]): void {
     for (const step of shown) {
       const { name, status, output } = step;
-      this.#deps.facts.expect(!("failure" in step), "promise 10", () => `a stack is shown: ${JSON.stringify(step)}`);
+      this.#deps.facts.expect(!("failure" in step), "I20", () => `a stack is shown: ${JSON.stringify(step)}`);
       if (status !== "completed") continue;
       const recorded = run.steps.get(name)?.result;
       this.#deps.facts.expect(
@@ -182,7 +182,7 @@ export class HttpClients {
   #checkWhole(recorded: readonly string[], shown: readonly { name?: string; id?: string }[], what: string): void {
     const known = new Set(shown.flatMap(({ name, id }) => [name, id]));
     const missing = recorded.filter((key) => !known.has(key));
-    this.#deps.facts.expect(missing.length === 0, "promise 10", () => `${what} are shown without ${missing}`);
+    this.#deps.facts.expect(missing.length === 0, "I20", () => `${what} are shown without ${missing}`);
   }
 
   /** Waits until a run has ended. */
@@ -278,7 +278,7 @@ export class HttpClients {
     if (response.status !== 503) return { status: response.status, body };
     const { facts } = this.#deps;
     facts.notice("a client was told to come back");
-    facts.expect(response.headers.has("retry-after"), "promise 10", () => "a 503 does not say when to come back");
+    facts.expect(response.headers.has("retry-after"), "I20", () => "a 503 does not say when to come back");
     return null;
   }
 
@@ -289,7 +289,7 @@ export class HttpClients {
 
   /** A refusal has its reason. @param reasons Which statuses would be right. */
   #refused(status: number, reasons: Record<number, boolean>, what: string): string {
-    this.#deps.facts.expect(reasons[status] === true, "promise 10", () => `${what} was refused with ${status}`);
+    this.#deps.facts.expect(reasons[status] === true, "I20", () => `${what} was refused with ${status}`);
     return `refused ${status}`;
   }
 

@@ -17,7 +17,7 @@ import type { Cursor, JournalPage } from "../../src/journal.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
-import { isoTime } from "../../src/time.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
@@ -142,7 +142,7 @@ export class Incarnation {
       if (label !== this.label || run.request.id !== runId || other !== generation) continue;
       this.#facts.expect(
         !isOutside(),
-        "stop",
+        "I23",
         () => `${this.label} releases lease ${generation} on ${runId} while its job runs outside of steps`,
       );
     }
@@ -163,7 +163,7 @@ export class Incarnation {
         process.label !== label || process.pausedUntil > at;
       this.#facts.expect(
         isOver || run.entries.some(({ fact }) => tellsOf(fact, event)),
-        "progress",
+        "I22",
         () =>
           `${label} has reported ${JSON.stringify(event)} ${world.now - at} ms ago, and the journal does not tell it`,
       );
@@ -307,7 +307,7 @@ export class Incarnation {
       if (label !== this.label) continue;
       this.#facts.expect(
         abortSignal.aborted,
-        "stop",
+        "I23",
         () => `${label} has stopped, and ${name} of ${run.request.id} was not told`,
       );
     }

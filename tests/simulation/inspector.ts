@@ -100,7 +100,7 @@ export class Inspector {
     await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
     await checkKeys(this.#facts, truth, wallNow);
     const fault = this.#store.findFault();
-    this.#facts.expect(fault === null, "K1, K2 and counts", () => fault!);
+    this.#facts.expect(fault === null, "K", () => fault!);
   }
 
   #touchedRuns() {

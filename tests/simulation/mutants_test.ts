@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { MUTANTS } from "./mutants.ts";
+import { MUTANTS } from "./mutants/mutants.ts";
 import { shrink } from "./shrink.ts";
 import { simulate } from "./simulation.ts";
 

@@ -12,7 +12,7 @@ import { anything } from "../support/for_each_store.ts";
 import type { Facts } from "./facts.ts";
 import type { Trace } from "./trace.ts";
 import { Incarnation } from "./incarnation.ts";
-import type { Mutant } from "./mutants.ts";
+import type { Mutant } from "./mutants/mutant.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, perform, type Program } from "./program.ts";
@@ -208,7 +208,7 @@ export class Node {
   /** What clients are not told. */
   #hearError(error: unknown): void {
     const { facts } = this.#deps;
-    facts.expect(error instanceof StoreError, "promise 10", () => `a 500 hides ${(error as Error)?.stack}`);
+    facts.expect(error instanceof StoreError, "I20", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
   #job(name: string, incarnation: Incarnation): Job {

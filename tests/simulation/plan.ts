@@ -1,5 +1,5 @@
 import { COALESCE_MODES } from "../../src/run.ts";
-import type { TriggerOptions } from "../../src/engine/trigger.ts";
+import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { MUTANTS } from "./mutants.ts";
+import { MUTANTS } from "./mutants/mutants.ts";
 import { shrink } from "./shrink.ts";
 import { simulate, type SimulationOptions, type Verdict } from "./simulation.ts";
 import { STORE_KINDS, type StoreKind } from "./stores.ts";
@@ -14,7 +14,7 @@ const HELP = `deno task simulate [options]
   --seed S        this seed alone, twice: both have to go the same way
   --store KIND    memory (default), sqlite, or twin: both, compared after each call
   --only NAMES    with these faults and requests alone, as a failure has named them
-  --mutant NAME   with a bug that has to be found (see mutants.ts); part of its name is enough
+  --mutant NAME   with a bug that has to be found (see mutants/); part of its name is enough
   --threads N     how many at the same time (default: one for each core)
   --no-shrink     do not look for a smaller case of what was found`;
 

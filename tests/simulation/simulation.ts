@@ -3,7 +3,7 @@ import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
 import { Trace } from "./trace.ts";
 import { Faults, type Selection } from "./faults.ts";
-import type { Mutant } from "./mutants.ts";
+import type { Mutant } from "./mutants/mutant.ts";
 import { Node } from "./node.ts";
 import { makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
@@ -62,14 +62,15 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const plan = makePlan(options.seed);
+  const planned = makePlan(options.seed);
+  const plan = options.mutant?.plan?.(planned) ?? planned;
   const restore = options.mutant?.code?.() ?? (() => {});
   const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
   const simulation = new Simulation(options, plan, world, store);
   // A promise that was rejected and that nobody listens to would end a real process.
   const stray = (event: PromiseRejectionEvent) => {
     event.preventDefault();
-    simulation.facts.violate("promise 10", `a promise was rejected that nobody hears: ${event.reason?.stack}`);
+    simulation.facts.violate("I20", `a promise was rejected that nobody hears: ${event.reason?.stack}`);
   };
   globalThis.addEventListener("unhandledrejection", stray);
   try {
@@ -341,13 +342,13 @@ class Simulation {
     for (const node of this.#nodes) node.stop(500).then(() => stopping.delete(node));
     await this.#runUntil(() => stopping.size === 0 || this.#world.now > until);
     const slow = [...stopping].map(({ process }) => process.label);
-    this.facts.expect(slow.length === 0, "stop", () => `${slow} do not stop`);
+    this.facts.expect(slow.length === 0, "I23", () => `${slow} do not stop`);
     let isQuiet = false;
     this.#world.after(2_000, null, () => isQuiet = true);
     await this.#runUntil(() => isQuiet);
     for (const { process } of this.#nodes) {
       const left = this.#world.countAhead(process);
-      this.facts.expect(left === 0, "stop", () => `${process.label} has stopped and still has ${left} timers`);
+      this.facts.expect(left === 0, "I23", () => `${process.label} has stopped and still has ${left} timers`);
     }
   }
 }

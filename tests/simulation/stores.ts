@@ -6,7 +6,7 @@ import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
-import type { Mutant } from "./mutants.ts";
+import type { Mutant } from "./mutants/mutant.ts";
 import { TwinStore } from "./twin_store.ts";
 import type { World } from "./world.ts";
 

@@ -1,6 +1,6 @@
-import type { RunEvent } from "../../src/event.ts";
 import { type Cursor, formatCursor } from "../../src/journal.ts";
 import { Chance } from "../support/chance.ts";
+import { readMessage } from "../support/stream_message.ts";
 import type { RunFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Incarnation } from "./incarnation.ts";
@@ -150,18 +150,20 @@ export class StreamClients {
     return leave.aborted || down.signal.aborted ? "left" : "ended";
   }
 
-  #take(message: string, following: Following, incarnation: Incarnation): void {
+  #take(text: string, following: Following, incarnation: Incarnation): void {
     const { facts, trace } = this.#deps;
-    trace.note(`a client hears ${message}`);
-    const id = /^id: (\d+)-([0-9a-z]+)$/.exec(message);
-    if (id !== null) return following.hearId({ position: Number(id[1]), at: parseInt(id[2]!, 36) });
-    if (message === 'event: gap\ndata: {"type":"gap"}') return following.hearGap();
-    if (message === ": keep-alive") return;
+    trace.note(`a client hears ${text}`);
+    const message = readMessage(text);
+    if (message?.kind === "event") return following.hear(message.event);
+    if (message?.kind === "gap") return following.hearGap();
+    const [, position, at] = /^(\d+)-([0-9a-z]+)$/.exec(message?.kind === "id" ? message.id : "") ?? [];
+    if (position !== undefined) return following.hearId({ position: Number(position), at: parseInt(at!, 36) });
+    if (message?.kind === "comment" && message.text === "keep-alive") return;
     // The one that has answered: its process may have stopped, and another one started, before this is read.
-    if (message === "retry: 1000") return facts.expect(!incarnation.isWorking, "I17", () => "a stream ended at once");
-    const data = /^data: ([^\r\n]+)$/.exec(message);
-    if (data === null) return facts.violate("promise 10", `this is no message of an event stream: ${message}`);
-    following.hear(JSON.parse(data[1]!) as RunEvent);
+    if (message?.kind === "retry" && message.ms === 1_000) {
+      return facts.expect(!incarnation.isWorking, "I17", () => "a stream ended at once");
+    }
+    facts.violate("I20", `this is no message of an event stream: ${text}`);
   }
 }
 

@@ -1,3 +1,4 @@
+import { INVARIANTS } from "./invariants.ts";
 import { type Situation, SITUATIONS } from "./situations.ts";
 import type { Verdict } from "./simulation.ts";
 
@@ -42,6 +43,7 @@ export function describeFailure({ violation, happened, lastLines }: Verdict, com
   const only = happened.length > MAX_ONLY ? "" : ` --only "${happened.join(",")}"`;
   return [
     `Broken: ${violation!.message}`,
+    `${violation!.invariant} says: ${INVARIANTS[violation!.invariant]}`,
     "What happened last:",
     ...lastLines.slice(-TOLD_LINES).map((line) => `  ${line.slice(0, TOLD_WIDTH)}`),
     `Faults and requests: ${happened.length === 0 ? "nothing" : happened.join(", ")}`,

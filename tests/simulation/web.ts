@@ -67,7 +67,7 @@ export class Web {
       }),
     );
     const { status } = response;
-    facts.expect(STATUSES.has(status), "promise 10", () => `${node.process.label} answers ${method} ${path} ${status}`);
+    facts.expect(STATUSES.has(status), "I20", () => `${node.process.label} answers ${method} ${path} ${status}`);
     if (faults.happensAtRandom(`${name} loses its answer`, 0.05, chance)) {
       facts.notice("an answer over HTTP was lost");
       await response.body?.cancel();

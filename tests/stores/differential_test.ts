@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { PLAIN_FLOW } from "../../src/flow.ts";
 import { type Host, systemHost } from "../../src/host.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { Report } from "../../src/report.ts";
+import type { Report } from "../../src/execution_report.ts";
 import type { ClaimResult, Store } from "../../src/store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -3,15 +3,7 @@ import type { FakeHost } from "./fake_host.ts";
 import type { EngineEvent } from "../../src/event.ts";
 import { pass, type StoreTest } from "./for_each_store.ts";
 import { createEngine } from "./quiet_engine.ts";
-import { aJob } from "./jobs.ts";
-
-/** A job that returns its input. */
-export const echo = aJob((_step, input) => input, "echo");
-
-/** A job that fails. */
-export const fail = aJob(() => {
-  throw new Error("broken");
-}, "fail");
+import { echo, fail } from "./jobs.ts";
 
 /** An engine with the jobs `echo` and `fail`. */
 export function anEngine({ store, host }: StoreTest) {

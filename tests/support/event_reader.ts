@@ -1,5 +1,6 @@
 import type { RunEvent } from "../../src/event.ts";
 import { MessageSplitter } from "./message_splitter.ts";
+import { readMessage } from "./stream_message.ts";
 
 /** Reads a stream of Server-Sent Events as fast as they come. */
 export class EventReader implements AsyncDisposable {
@@ -54,18 +55,18 @@ export class EventReader implements AsyncDisposable {
     for (let chunk = await this.#reader.read(); !chunk.done; chunk = await this.#reader.read()) {
       for (const message of splitter.split(chunk.value)) this.#take(message);
     }
-    if (splitter.rest !== "") throw new Error(`The stream ended within a message: ${splitter.rest}`);
+    const rest = splitter.end();
+    if (rest !== "") throw new Error(`The stream ended within a message: ${rest}`);
     this.#isEnded = true;
   }
 
-  #take(message: string): void {
-    const retry = /^retry: (\d+)$/.exec(message);
-    const id = /^id: ([^\r\n]+)$/.exec(message);
-    if (retry !== null) this.retries.push(Number(retry[1]));
-    else if (id !== null) this.ids.push({ id: id[1]!, after: this.events.length });
-    else if (/^event: gap\ndata: [^\r\n]+$/.test(message)) this.gaps += 1;
-    else if (message.startsWith(":")) this.comments.push(message.slice(1).trim());
-    else if (/^data: [^\r\n]+$/.test(message)) this.events.push(JSON.parse(message.slice("data: ".length)));
-    else throw new Error(`This is no message of an event stream: ${message}`);
+  #take(text: string): void {
+    const message = readMessage(text);
+    if (message === null) throw new Error(`This is no message of an event stream: ${text}`);
+    if (message.kind === "event") this.events.push(message.event);
+    else if (message.kind === "id") this.ids.push({ id: message.id, after: this.events.length });
+    else if (message.kind === "gap") this.gaps += 1;
+    else if (message.kind === "retry") this.retries.push(message.ms);
+    else this.comments.push(message.text);
   }
 }

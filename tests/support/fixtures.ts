@@ -2,7 +2,7 @@ import type { Failure } from "../../src/failure.ts";
 import { type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { NewLogEntry } from "../../src/log.ts";
-import type { Report } from "../../src/report.ts";
+import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest, NewRun } from "../../src/store.ts";

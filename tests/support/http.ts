@@ -2,10 +2,11 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Respond } from "../../src/http/routes.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
+import type { Labels } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { anything, type StoreTest } from "./for_each_store.ts";
+import type { StoreTest } from "./for_each_store.ts";
+import { aJob, echo, fail } from "./jobs.ts";
 import { createEngine } from "./quiet_engine.ts";
 
 /** What a client was answered. */
@@ -39,19 +40,7 @@ export interface Asked {
   headers?: Record<string, string>;
 }
 
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
-const fail = defineJob({
-  name: "fail",
-  input: anything,
-  run: () => {
-    throw new Error("broken");
-  },
-});
-const approval = defineJob({
-  name: "approval",
-  input: anything,
-  run: (step: StepContext) => step.wait("review", { timeout: 60_000, metadata: { changes: 3 } }),
-});
+const approval = aJob((step) => step.wait("review", { timeout: 60_000, metadata: { changes: 3 } }), "approval");
 
 /** A service with the jobs `echo`, `fail` and `approval`, whose runs are executed by `engine.runUntilIdle()`. */
 export function aService<Context>(
@@ -68,6 +57,17 @@ export function aService<Context>(
     ask: (method, path, asked) => askFunction(handler.fetch, method, path, asked),
     [Symbol.asyncDispose]: () => engine.stop(),
   };
+}
+
+/** A run of the job `approval` that waits, and its wait. */
+export async function aWaitingRun(
+  { engine }: Pick<Service, "engine">,
+  { input = {}, labels = {} }: { input?: unknown; labels?: Labels } = {},
+): Promise<{ runId: string; waitId: string; query: string }> {
+  const { id: runId } = await engine.trigger("approval", input, { labels });
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(runId);
+  return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
 }
 
 /** Calls one function of a handler. */

@@ -1,13 +1,23 @@
 import { defineJob, type StepContext } from "../../src/job.ts";
+import type { RetryPolicy } from "../../src/retry.ts";
 import { anything } from "./for_each_store.ts";
 
 /** A job that takes any input. */
-export function aJob<Output = unknown>(
-  run: (step: StepContext, input: unknown) => Output | Promise<Output>,
+export function aJob<Output = unknown, Input = unknown>(
+  run: (step: StepContext, input: Input) => Output | Promise<Output>,
   name = "job",
+  options: { retry?: RetryPolicy } = {},
 ) {
-  return defineJob({ name, input: anything, run });
+  return defineJob({ name, input: anything, run, ...options });
 }
+
+/** A job that returns its input. */
+export const echo = aJob((_step, input) => input, "echo");
+
+/** A job that fails. */
+export const fail = aJob(() => {
+  throw new Error("broken");
+}, "fail");
 
 /** A job that a test controls: `begun` resolves with its step context, `end` and `fail` end it. */
 export function aScript(name = "script") {

@@ -11,8 +11,8 @@ import { prepared } from "./prepared.ts";
 export function findBrokenLine(database: DatabaseSync): string | null {
   const inLine = prepared(
     database,
-    `SELECT id, job, concurrency_key AS key, place FROM holdfast_runs
-     WHERE concurrency_key IS NOT NULL AND place IS NOT NULL ORDER BY seq`,
+    `SELECT id, job, concurrency_key AS key, queue_state AS place FROM holdfast_runs
+     WHERE concurrency_key IS NOT NULL AND queue_state IS NOT NULL ORDER BY seq`,
   ).all() as { id: string; job: string; key: string; place: string }[];
   if (inLine.length === 0) return null;
   const holders = new Map(

@@ -39,3 +39,19 @@ export const REPORTED_MS = 20;
 
 /** How long it takes at most until events of another engine are received, in milliseconds: the polling interval, and a look. */
 export const ELSEWHERE_MS = 1_200;
+
+/** What is encoded as UTF-8 while a function runs. */
+export async function recordEncoded(run: () => Promise<void>): Promise<string[]> {
+  const { encode } = TextEncoder.prototype;
+  const encoded: string[] = [];
+  TextEncoder.prototype.encode = function (text) {
+    encoded.push(text ?? "");
+    return encode.call(this, text);
+  };
+  try {
+    await run();
+  } finally {
+    TextEncoder.prototype.encode = encode;
+  }
+  return encoded;
+}

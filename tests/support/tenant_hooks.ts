@@ -1,4 +1,4 @@
-import type { HandlerAuth } from "../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../src/http/access/auth_hooks.ts";
 import { aRefusal } from "./tenants.ts";
 
 /** What `authenticate` may return, whatever hosts make of it. */

@@ -1,13 +1,13 @@
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
 import type { RunStatus } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { anything, claimOne, type StoreTest } from "./for_each_store.ts";
+import { claimOne, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";
+import { aJob } from "./jobs.ts";
 
 /** The statuses in which a tenant can have a run for as long as a test likes. */
 export const STATUSES = ["completed", "failed", "waiting", "cancelled", "running", "pending"] as const;
@@ -32,18 +32,14 @@ interface OrderInput {
 }
 
 /** A job that leaves something behind wherever a run can: a step, progress, a line of log, a wait, an output. */
-export const order = defineJob({
-  name: "order",
-  input: anything,
-  run: async (step: StepContext, input: OrderInput) => {
-    await step.run("pack", () => input);
-    step.progress(1, 2, JSON.stringify(input));
-    step.log.info("packed", input);
-    if (input.needsReview) await step.wait("review", { metadata: input });
-    if (input.isBroken) throw new Error(JSON.stringify(input));
-    return input;
-  },
-});
+export const order = aJob(async (step, input: OrderInput) => {
+  await step.run("pack", () => input);
+  step.progress(1, 2, JSON.stringify(input));
+  step.log.info("packed", input);
+  if (input.needsReview) await step.wait("review", { metadata: input });
+  if (input.isBroken) throw new Error(JSON.stringify(input));
+  return input;
+}, "order");
 
 /**
  * A service of {@linkcode aService} that also knows the job {@linkcode order}, and keeps logs. It does not print which

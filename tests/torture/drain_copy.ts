@@ -1,4 +1,3 @@
-import { DatabaseSync } from "node:sqlite";
 import { Child } from "../processes/child.ts";
 import { inTime, until } from "../processes/deadline.ts";
 import { checkRecovery } from "./checks/check_recovery.ts";
@@ -7,6 +6,7 @@ import type { Placed } from "./fact.ts";
 import { WORKER } from "./worker_pool.ts";
 import { LedgerReader } from "./ledger.ts";
 import { readRuns, type RunRows } from "./rows.ts";
+import { withDatabase } from "./with_database.ts";
 
 /** What came of a copy that was drained. */
 export interface Drained {
@@ -68,17 +68,8 @@ function countLeft(path: string): number {
   return withDatabase(path, (database) => {
     const row = database.prepare(
       `SELECT count(*) AS runs FROM holdfast_runs
-       WHERE completed_at IS NULL AND (status <> 'waiting' OR place IS NOT NULL OR timer_at IS NOT NULL)`,
+       WHERE completed_at IS NULL AND (status <> 'waiting' OR queue_state IS NOT NULL OR timer_at IS NOT NULL)`,
     ).get()!;
     return Number(row.runs);
   });
-}
-
-function withDatabase<T>(path: string, work: (database: DatabaseSync) => T): T {
-  const database = new DatabaseSync(path, { timeout: 10_000 });
-  try {
-    return work(database);
-  } finally {
-    database.close();
-  }
 }

@@ -1,8 +1,8 @@
-import { DatabaseSync } from "node:sqlite";
 import { type JournalRow, parseCursor } from "../../src/journal.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
 import { findCursor } from "../../src/stores/sqlite/journal/journal_pages.ts";
 import { readKeptFrom, readRows } from "./known_journal.ts";
+import { withDatabase } from "./with_database.ts";
 
 /** All that the journal of a copy has. A copy may be as old as a file without tables. */
 export function readJournalOfCopy(path: string): JournalRow[] {
@@ -18,13 +18,4 @@ export function findKnown(path: string, ids: readonly string[]): string[] {
     const db = new SqliteDatabase(database);
     return ids.filter((id) => findCursor(db, parseCursor(id)) !== null);
   });
-}
-
-function withDatabase<T>(path: string, work: (database: DatabaseSync) => T): T {
-  const database = new DatabaseSync(path, { timeout: 10_000 });
-  try {
-    return work(database);
-  } finally {
-    database.close();
-  }
 }

@@ -86,7 +86,7 @@ function toRunRows(run: Row, steps: Row[], pauses: Row[]): RunRows {
     status: String(run.status),
     key: run.concurrency_key as string | null,
     generation: Number(run.lease_generation),
-    place: run.place as string | null,
+    place: run.queue_state as string | null,
     timerAt: run.timer_at as number | null,
     leaseOwner: run.lease_owner as string | null,
     leaseExpiresAt: run.lease_expires_at as number | null,
@@ -115,7 +115,7 @@ function toStepRow(row: Row, run: Row): StepRow {
     attempts: Number(row.attempts),
     value,
     recordedNo: Number(row.recorded_no),
-    isCopied: run.retrigger_of !== null && row.told === 0 && row.status === "completed" &&
+    isCopied: run.retrigger_of !== null && row.fact_in_row === 0 && row.status === "completed" &&
       Number(row.completed_at) <= Number(run.created_at),
   };
 }

@@ -1,7 +1,9 @@
 import { isLastEvent } from "../../src/event.ts";
 import type { Chance } from "../support/chance.ts";
+import { MessageSplitter } from "../support/message_splitter.ts";
+import { readMessage } from "../support/stream_message.ts";
 import { type HttpClient, StormOver } from "./http_client.ts";
-import type { Chain, Connection, Message } from "./checks/check_chain.ts";
+import type { Chain, Connection } from "./checks/check_chain.ts";
 import type { Member } from "./worker_pool.ts";
 import { nap } from "./nap.ts";
 import type { Tally } from "./tally.ts";
@@ -133,13 +135,12 @@ export class Subscriber {
   async #read(response: Response, connection: Connection, isExcused: () => boolean): Promise<void> {
     const { onProblem } = this.#deps;
     const { runId } = this.#followed;
-    let rest = "";
+    const splitter = new MessageSplitter();
     try {
-      for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
-        const blocks = (rest + text).split("\n\n");
-        rest = blocks.pop()!; // a block without its end is none
-        for (const block of blocks) this.#take(block, connection);
+      for await (const chunk of response.body!) {
+        for (const message of splitter.split(chunk)) this.#take(message, connection);
       }
+      const rest = splitter.end();
       if (rest !== "") onProblem(`a stream ended within a message: ${rest}`, runId);
     } catch (error) {
       // What reading itself throws. All else says that what was read is no stream.
@@ -151,27 +152,20 @@ export class Subscriber {
     connection.readAt = performance.now();
   }
 
-  #take(block: string, { messages }: Connection): void {
-    if (block.startsWith(":") || /^retry: \d+$/.test(block)) return;
-    const message = readMessage(block);
-    messages.push(message);
+  #take(text: string, { messages }: Connection): void {
+    const { tally } = this.#deps;
+    const message = readMessage(text);
+    if (message === null) throw new Error(`this is no message of an event stream: ${text}`);
+    if (message.kind === "comment" || message.kind === "retry") return;
     if (message.kind === "id") this.#lastId = message.id;
-    if (message.kind === "gap") this.#deps.tally.add("gaps told");
-    if (message.kind !== "event") return;
-    this.#deps.tally.add("events received");
+    if (message.kind === "gap") tally.add("gaps told");
+    if (message.kind !== "event") return void messages.push(message);
+    messages.push({ ...message, heardAt: Date.now() });
+    tally.add("events received");
     const { runId, returns } = this.#followed;
     if (runId === null || !isLastEvent(message.event)) return;
     // Who has ids comes back once more, and is to be answered 204.
     if (returns === "anew" || message.event.type === "run:delete") this.#isOver = true;
-    this.#deps.tally.add("streams read to the end of the run");
+    tally.add("streams read to the end of the run");
   }
-}
-
-function readMessage(block: string): Message {
-  if (block === 'event: gap\ndata: {"type":"gap"}') return { kind: "gap" };
-  const [, id] = /^id: ([^\n]+)$/.exec(block) ?? [];
-  if (id !== undefined) return { kind: "id", id };
-  const [, data] = /^data: ([^\r\n]+)$/.exec(block) ?? [];
-  if (data === undefined) throw new Error(`this is no message of an event stream: ${block}`);
-  return { kind: "event", event: JSON.parse(data), heardAt: Date.now() };
 }

@@ -1,25 +1,26 @@
 import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
-import type { TriggerOptions, TriggerResult } from "../../engine/trigger.ts";
-import { ConflictError, HoldfastError, isInstance, NotFoundError } from "../../error.ts";
+import type { TriggerOptions, TriggerResult } from "../../engine/new_run.ts";
+import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
+import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
 import { isName, NAME_RULE } from "../../name.ts";
 import type { ListFilter, Run, RunFilter, RunText } from "../../run.ts";
 import type { NewRun, RunQuery } from "../../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { callHook } from "./hook.ts";
-import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/list_json.ts";
+import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
 import { noSuchRun } from "../response.ts";
 import type { Resume } from "../streams/resume.ts";
 import type { Streams } from "../streams/streams.ts";
 
 /** The dependencies of {@linkcode AuthorizedEngine}. */
-export interface CallerDeps {
+export interface AuthorizedEngineDeps {
   /** The engine that is served. */
   engine: Engine;
   /** The event streams of the handler. */
@@ -36,9 +37,9 @@ export interface CallerDeps {
  */
 export class AuthorizedEngine {
   readonly #context: unknown;
-  readonly #deps: CallerDeps;
+  readonly #deps: AuthorizedEngineDeps;
 
-  private constructor(context: unknown, deps: CallerDeps) {
+  private constructor(context: unknown, deps: AuthorizedEngineDeps) {
     this.#context = context;
     this.#deps = deps;
   }
@@ -48,7 +49,7 @@ export class AuthorizedEngine {
    *
    * @throws {Response} `authenticate` refuses the request.
    */
-  static async of(request: Request, deps: CallerDeps): Promise<AuthorizedEngine> {
+  static async of(request: Request, deps: AuthorizedEngineDeps): Promise<AuthorizedEngine> {
     const { auth, host } = deps;
     if (auth === null) return new AuthorizedEngine(null, deps);
     const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
@@ -266,12 +267,12 @@ async function callAuthHook<T>(
 }
 
 /** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
-function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+function toSeenRun({ payload: input, output, ...run }: RunText): Readonly<Run> {
   const lazily = (value: StoredValue): PropertyDescriptor => {
     let parsed: { value: Json } | null = null;
     return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
   };
-  const values = { payload: lazily(payload), output: lazily(output) };
+  const values = { payload: lazily(input), output: lazily(output) };
   // A Run: these two values complete its fields.
   return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
 }

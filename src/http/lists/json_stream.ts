@@ -1,4 +1,4 @@
-import type { JsonPieces } from "./list_json.ts";
+import type { JsonPieces } from "./json_lists.ts";
 import { JSON_HEADERS } from "../response.ts";
 
 const HEADERS = { ...JSON_HEADERS, "content-type": "application/json" };

@@ -1,4 +1,5 @@
-import { HoldfastError, isInstance, ValidationError } from "../../error.ts";
+import { HoldfastError, ValidationError } from "../../error.ts";
+import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../json.ts";
 

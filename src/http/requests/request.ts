@@ -1,5 +1,5 @@
 import { checkRunFilter, checkSize } from "../../engine/run_filter.ts";
-import type { TriggerOptions } from "../../engine/trigger.ts";
+import type { TriggerOptions } from "../../engine/new_run.ts";
 import type { RetriggerOptions } from "../../engine/engine.ts";
 import { ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
@@ -8,7 +8,7 @@ import { type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
 import { parse, type Schema } from "../../schema.ts";
 import { tidyText } from "../../text.ts";
 import type { Signal } from "../../wait.ts";
-import type { Call } from "../route_call.ts";
+import type { RouteCall } from "../route_call.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { readJson } from "./read_json.ts";
 import { similarNameFinder } from "../similar_name.ts";
@@ -90,7 +90,7 @@ export function readListFilter(query: URLSearchParams): ListFilter {
  *
  * @throws {ValidationError} It is not valid.
  */
-export async function readTrigger({ request, settings }: Call): Promise<TriggerRequest> {
+export async function readTrigger({ request, settings }: RouteCall): Promise<TriggerRequest> {
   const body = await readJson(request, settings);
   const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
   checkFieldNames(body, TRIGGER_FIELDS);
@@ -102,7 +102,7 @@ export async function readTrigger({ request, settings }: Call): Promise<TriggerR
  *
  * @throws {ValidationError} It is not valid.
  */
-export async function readSignal({ request, settings }: Call): Promise<Signal> {
+export async function readSignal({ request, settings }: RouteCall): Promise<Signal> {
   const body = await readJson(request, settings);
   const { signalBody } = await import("./body_schemas.ts");
   return await check(body, signalBody, settings.host);

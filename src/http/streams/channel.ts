@@ -1,9 +1,9 @@
-import type { Follower } from "../../events/follower.ts";
+import type { EventConsumer } from "../../events/event_consumer.ts";
 import { isLastEvent, type RunEvent } from "../../event.ts";
 import type { Host } from "../../host.ts";
 import type { Cursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
-import { Encoded } from "./encoded_event.ts";
+import { EncodedEvent } from "./encoded_event.ts";
 import { type FollowedStream, placeMessage } from "./followed_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
@@ -17,7 +17,7 @@ interface Group {
  * The streams of one run, or of all lists, that are up to date: an event is throttled and encoded once for all its
  * readers.
  */
-export class Channel implements Follower {
+export class Channel implements EventConsumer {
   readonly runSeq: number | null;
   readonly #groups = new Map<string, Group>();
   readonly #throttle: ProgressThrottle;
@@ -65,10 +65,10 @@ export class Channel implements Follower {
 
   #broadcast(event: RunEvent): void {
     this.#isOver = this.runSeq !== null && isLastEvent(event);
-    let encoded: Encoded | null = null;
+    let encoded: EncodedEvent | null = null;
     for (const { filter, streams } of this.#groups.values()) {
       if (filter !== null && !matches(event, filter)) continue;
-      encoded ??= new Encoded(event, { isListed: this.runSeq === null });
+      encoded ??= new EncodedEvent(event, { isListed: this.runSeq === null });
       for (const stream of streams) stream.send(encoded);
     }
   }
@@ -92,7 +92,7 @@ export class Channel implements Follower {
     this.#close();
   }
 
-  /** Closes the streams of slow readers: their clients resume from their position. */
+  /** Never waits: a stream whose reader is too slow is closed, and its client resumes. */
   ready(): Promise<void> {
     return Promise.resolve();
   }

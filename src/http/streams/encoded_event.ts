@@ -7,7 +7,7 @@ const encoder = new TextEncoder();
 type ShownEvent = Pick<RunEvent, "type" | "runId" | "sequence">;
 
 /** An event that is encoded once for all streams, except for its number. */
-export class Encoded {
+export class EncodedEvent {
   /** The number of the event in the journal. */
   readonly sequence: number;
   readonly #head: Uint8Array;

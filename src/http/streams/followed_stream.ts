@@ -1,9 +1,9 @@
-import type { Follower } from "../../events/follower.ts";
+import type { EventConsumer } from "../../events/event_consumer.ts";
 import { isLastEvent, type RunEvent } from "../../event.ts";
 import type { Host } from "../../host.ts";
 import { type Cursor, formatCursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
-import { Encoded } from "./encoded_event.ts";
+import { EncodedEvent } from "./encoded_event.ts";
 import { EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
@@ -29,7 +29,7 @@ const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n
  * One event stream and its position: it follows the journal separately until it is up to date, and then as part of a
  * {@linkcode Channel}.
  */
-export class FollowedStream implements Follower {
+export class FollowedStream implements EventConsumer {
   /** The row number of the run; `null` for lists, and until it is known. */
   runSeq: number | null = null;
   /** Which runs it shows; `null` for one run. */
@@ -90,11 +90,11 @@ export class FollowedStream implements Follower {
 
   #send(event: RunEvent): void {
     this.#isOver = this.filter === null && isLastEvent(event);
-    this.send(new Encoded(event, { isListed: this.filter !== null }));
+    this.send(new EncodedEvent(event, { isListed: this.filter !== null }));
   }
 
   /** Sends an event, unless it was sent already. */
-  send(event: Encoded): void {
+  send(event: EncodedEvent): void {
     if (event.sequence <= this.#after) return;
     // Delayed progress has a lower number than events that were sent before it.
     const lowest = this.#number + 1;

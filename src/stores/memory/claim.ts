@@ -4,7 +4,7 @@ import { wakesAt } from "./pauses.ts";
 import { earliest, type KeptRun, toClaim, toIdentity } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
-// The most leases, keys and sleeping runs (each) that one claim processes, so that a claim is always short.
+// The maximum number of leases, keys and waiting runs (each) that one claim processes, so that a claim is always short.
 const MAX_TIMERS = 40;
 
 /** The entry of a worker, from its last claim. */
@@ -33,8 +33,8 @@ export function claimRuns(
   }
   workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
   extendHeld(runs, request, now);
-  const { failed, hasMoreTimers } = doWhatTimeBrought(runs, request.maxAbandonments, now);
-  const { claims, hasMoreRuns } = takeDueRuns(runs, findLiveJobNames(workers, now), request, now);
+  const { failed, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
+  const { claims, hasMoreRuns } = claimDueRuns(runs, findLiveJobNames(workers, now), request, now);
   return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
 }
 
@@ -55,7 +55,7 @@ function findNextTimer(runs: MemoryRuns): number | null {
   ]);
 }
 
-function doWhatTimeBrought(
+function processTimers(
   runs: MemoryRuns,
   maxAbandonments: number,
   now: number,
@@ -86,14 +86,14 @@ export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now:
   return new Set(live.flatMap(({ jobNames }) => jobNames));
 }
 
-function takeDueRuns(
+function claimDueRuns(
   runs: MemoryRuns,
   liveJobNames: ReadonlySet<string>,
   request: ClaimRequest,
   now: number,
 ): { claims: Claim[]; hasMoreRuns: boolean } {
   const jobNames = new Set(request.jobs.map(({ name }) => name));
-  const spokenFor = new Set<string>(); // keys with an older run that a live worker can claim
+  const reservedKeys = new Set<string>(); // keys with an older run that a live worker can claim
   const claims: Claim[] = [];
   for (const run of runs.open) {
     if (run.status !== "pending" && !run.parking?.isWoken) continue;
@@ -102,8 +102,8 @@ function takeDueRuns(
       // While a key is held, only its holder can continue: after a retry delay it precedes older runs.
       const holder = runs.keys.get(key);
       if (holder !== undefined && holder.runId !== run.id) continue;
-      if (spokenFor.has(key)) continue;
-      if (liveJobNames.has(run.jobName)) spokenFor.add(key);
+      if (reservedKeys.has(key)) continue;
+      if (liveJobNames.has(run.jobName)) reservedKeys.add(key);
     }
     if (!jobNames.has(run.jobName)) continue;
     if (claims.length >= request.limit) return { claims, hasMoreRuns: true };

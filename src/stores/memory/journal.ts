@@ -71,9 +71,9 @@ export class MemoryJournal {
     if (!this.#reaches(position)) return null;
     if (position === 0) return at === 0 ? { position, at } : null;
     const row = this.#rows[this.#firstAfter(position - 1)];
-    const isPlace = row !== undefined && row.position === position && row.at === at;
-    // The row of the position right before the oldest row is gone: nothing can prove that cursor.
-    return isPlace ? { position, at } : null;
+    const isRow = row !== undefined && row.position === position && row.at === at;
+    // A cursor right before the oldest row cannot be checked: its own row was removed.
+    return isRow ? { position, at } : null;
   }
 
   /** Whether all rows after a position still exist. */

@@ -6,7 +6,7 @@ import type { StoredValue } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { failureText } from "../../failure.ts";
-import type { Report } from "../../report.ts";
+import type { Report } from "../../execution_report.ts";
 import {
   DEFAULT_RUN_LIMIT,
   isOneOf,

@@ -1,6 +1,6 @@
 import { ConflictError, WaitExpiredError } from "../../error.ts";
 import { isSameJson } from "../../json.ts";
-import { isoTime } from "../../time.ts";
+import { isoTime } from "../../iso_time.ts";
 import { deadlineAt, type NewPause, type PauseRecord, type Signal } from "../../wait.ts";
 import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
 

@@ -5,7 +5,7 @@ import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } 
 import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
-import { isoTime } from "../../time.ts";
+import { isoTime } from "../../iso_time.ts";
 import { parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */

@@ -1,14 +1,14 @@
 import { LeaseLostError } from "../../error.ts";
 import type { Lease } from "../../lease.ts";
 import { type Fact, toFact } from "../../fact.ts";
-import { latestProgress, type Report } from "../../report.ts";
+import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { MemoryJournal } from "./journal.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
-import { copyHistory } from "./retrigger.ts";
+import { copyHistory } from "./copy_history.ts";
 
 /** The holder of a concurrency key. */
 export interface KeyHolder {
@@ -124,7 +124,7 @@ export class MemoryRuns {
   }
 
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>, newId: () => string): void {
-    const old = this.#all.get(runId)!; // the caller has looked
+    const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
     this.journal.note([old.seq, "retried", run.id]);
     if (from === "failure") copyHistory(old, run, newId);
@@ -147,7 +147,7 @@ export class MemoryRuns {
     this.touch(run, now);
   }
 
-  /** Takes a run from its worker, so that it can be claimed again. */
+  /** Ends the lease of a run, so that it can be claimed again. */
   interrupt(run: KeptRun, now: number): void {
     run.status = "pending";
     run.lease = null;
@@ -157,7 +157,7 @@ export class MemoryRuns {
     this.touch(run, now);
   }
 
-  /** Takes a run from a worker whose lease has expired. */
+  /** Revokes the lease of a run whose worker has abandoned it. */
   abandon(run: KeptRun, now: number): void {
     this.interrupt(run, now);
     run.abandonments += 1;
@@ -202,7 +202,7 @@ export class MemoryRuns {
   /** Deletes a run. A key that it still holds after its cancel stays held. */
   remove(run: KeptRun, now: number): RunIdentity {
     for (const [id, deletedAt] of this.#deletedAt) {
-      if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later ones are younger
+      if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later entries are younger
       this.#deletedAt.delete(id);
     }
     this.#deletedAt.set(run.id, now);
@@ -219,7 +219,7 @@ export class MemoryRuns {
     return this.#deletedAt.has(runId);
   }
 
-  /** Frees a concurrency key. */
+  /** Releases a concurrency key. */
   releaseKey(key: string): void {
     this.#keys.delete(key);
     this.countChange();
@@ -236,7 +236,7 @@ export class MemoryRuns {
     return added;
   }
 
-  /** The same, and adds their facts to the journal. */
+  /** Stores the progress of reports, and adds the facts of the new ones to the journal. */
   noteReports(run: KeptRun, reports: readonly Report[]): void {
     this.journal.note(...this.takeReports(run, reports).map((report) => toFact(run.seq, report)));
   }

@@ -1,11 +1,11 @@
 import { stepFacts, toFact } from "../../fact.ts";
-import type { Report } from "../../report.ts";
+import type { Report } from "../../execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../step.ts";
 import type { MemoryJournal } from "./journal.ts";
 import { type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
 
 /**
- * Records how an attempt at a step ended. What has ended for good stays, and so does what is recorded already.
+ * Records how an attempt at a step ended. A step that has ended stays, and so does an attempt that is recorded already.
  */
 export function recordAttempt(
   run: KeptRun,
@@ -44,7 +44,7 @@ function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
   return { recordedNo, retry: result.status === "retrying" ? retryTime(result.retryAt, now) : null };
 }
 
-/** Records that a run was cancelled while steps of it were being executed, or stood between two attempts. */
+/** Records the steps as cancelled that are being executed or are between two attempts. */
 export function cancelSteps(
   run: KeptRun,
   executing: readonly ExecutingStep[],

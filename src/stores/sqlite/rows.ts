@@ -12,7 +12,7 @@ import {
   type StepText,
 } from "../../step.ts";
 import type { AwaitedPause } from "../../store.ts";
-import { isoTime } from "../../time.ts";
+import { isoTime } from "../../iso_time.ts";
 import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../../wait.ts";
 import type { SqliteRow } from "./sqlite_database.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
@@ -25,7 +25,7 @@ export function toRun(row: SqliteRow): Run {
   return parseRun(toRunText(row));
 }
 
-/** A row of {@linkcode SELECT_RUN} as a run, its values as they are stored. */
+/** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
 export function toRunText(row: SqliteRow): RunText {
   return {
     ...toRunIdentity(row),
@@ -64,7 +64,7 @@ export function toRunIdentity(row: SqliteRow): RunIdentity {
   return { id: row.id as string, jobName: row.job as string, labels: toLabels(row.labels as string) };
 }
 
-/** A row of `holdfast_runs` that was claimed as what is remembered of it. */
+/** A claimed row of `holdfast_runs` as an entry of the lease cache. */
 export function toHeldRun(row: SqliteRow): HeldRun {
   return {
     generation: Number(row.lease_generation),
@@ -75,7 +75,7 @@ export function toHeldRun(row: SqliteRow): HeldRun {
   };
 }
 
-/** Labels that a damaged row does not have are none: one row must not stop the others. Nobody can change them. */
+/** Labels that cannot be parsed are read as none: one damaged row must not block the others. The object is frozen. */
 function toLabels(text: string): Labels {
   try {
     return Object.freeze(JSON.parse(text));
@@ -89,7 +89,7 @@ export function toStep(runId: string, row: SqliteRow): Step {
   return parseStep(toStepText(runId, row));
 }
 
-/** The same, its output as it is stored. */
+/** A row of `holdfast_steps` as a step of the run, with its output as stored JSON. */
 export function toStepText(runId: string, row: SqliteRow): StepText {
   const failed = failure(row.failure);
   return {
@@ -127,7 +127,7 @@ export function toWait(runId: string, row: SqliteRow): Wait {
   return parseWait(toWaitText(runId, row));
 }
 
-/** The same, its values as they are stored. */
+/** A row of `holdfast_pauses` as a wait of the run, with its values as stored JSON. */
 export function toWaitText(runId: string, row: SqliteRow): WaitText {
   return {
     id: row.id as string,
@@ -184,7 +184,7 @@ export function toAwaitedRetry(row: SqliteRow): AwaitedPause<number> {
   return { waitId: null, name: row.name as string, deadlineAt: integer(row.retry_at) };
 }
 
-/** A row of `holdfast_logs` as a log line of the run, its data as it is stored. */
+/** A row of `holdfast_logs` as a log line of the run, with its data as stored JSON. */
 export function toLogText(runId: string, row: SqliteRow): LogText {
   return {
     id: row.id as string,
@@ -197,13 +197,15 @@ export function toLogText(runId: string, row: SqliteRow): LogText {
   };
 }
 
-// An input that the schema left as it was is not kept twice, and "" stands for `undefined`, which NULL cannot.
-/** The column `input` of `holdfast_inputs`, next to `payload`. */
+/**
+ * The column `input` of `holdfast_inputs`. An input that is equal to the payload is not stored twice: NULL says that
+ * they are equal, and an empty string that the input is `undefined`.
+ */
 export function fromInput(payload: JsonText | null, input: JsonText | null): JsonText | null {
   return input === payload ? null : input ?? "";
 }
 
-/** What {@linkcode fromInput} wrote. */
+/** Reads the input that {@linkcode fromInput} wrote. */
 export function toInput(row: SqliteRow): JsonText | null {
   if (row.input === null) return text(row.payload);
   return row.input === "" ? null : text(row.input);

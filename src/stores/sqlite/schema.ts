@@ -1,19 +1,19 @@
 import { StoreError } from "../../error.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
-// All names begin with `holdfast_`, so that the tables can live in a file of the host's own.
+// All names begin with `holdfast_`, so that the tables can be in a file of the host application.
 //
-// `place` says whether a run can be claimed: 'R' (ready), 'B' (behind others of its concurrency key), NULL (neither).
-// `timer_at` is when time will wake a waiting run. Both are NULL for most runs, and their indexes are partial: runs
-// that are finished, asleep or blocked cost a claim nothing.
-// `origin_id` is that of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
-// `last_report_no` is the number of the last report that was kept under the current lease.
+// `queue_state` says whether a run can be claimed: 'R' (ready), 'B' (blocked by its concurrency key), NULL (not due).
+// `timer_at` is when a waiting run becomes due without a signal. Both are NULL for most runs, and their indexes are
+// partial: runs that are finished, asleep or blocked cost a claim nothing.
+// `origin_id` is the id of the first run of a chain of retries from the failure; NULL for a run that is no such retry.
+// `last_report_no` is the number of the last report that was stored under the current lease.
 // `no` counts the log lines of a run, from 1.
 //
-// Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of the
-// journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts that
-// the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step began
-// and ended (1), that it ended (2), or none (0): then the journal has one.
+// Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of
+// the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts
+// that the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step
+// began and ended (1), that it ended (2), or none (0): then the journal has one.
 const FIRST_VERSION = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE holdfast_runs (
   labels TEXT NOT NULL,
   idempotency_key TEXT,
   concurrency_key TEXT,
-  place TEXT CHECK (place IN ('R', 'B')),
+  queue_state TEXT CHECK (queue_state IN ('R', 'B')),
   timer_at INTEGER,
   lease_owner TEXT,
   lease_expires_at INTEGER,
@@ -49,11 +49,11 @@ CREATE TABLE holdfast_runs (
 ) STRICT;
 CREATE UNIQUE INDEX holdfast_runs_idempotency ON holdfast_runs (job, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
-CREATE INDEX holdfast_runs_ready ON holdfast_runs (job, seq) WHERE place = 'R';
-CREATE INDEX holdfast_runs_first_in_line ON holdfast_runs (concurrency_key, job, seq)
-  WHERE concurrency_key IS NOT NULL AND place = 'R';
-CREATE INDEX holdfast_runs_line ON holdfast_runs (concurrency_key, job, seq)
-  WHERE concurrency_key IS NOT NULL AND place IS NOT NULL;
+CREATE INDEX holdfast_runs_ready ON holdfast_runs (job, seq) WHERE queue_state = 'R';
+CREATE INDEX holdfast_runs_ready_by_key ON holdfast_runs (concurrency_key, job, seq)
+  WHERE concurrency_key IS NOT NULL AND queue_state = 'R';
+CREATE INDEX holdfast_runs_queued_by_key ON holdfast_runs (concurrency_key, job, seq)
+  WHERE concurrency_key IS NOT NULL AND queue_state IS NOT NULL;
 CREATE INDEX holdfast_runs_keyed_waiting ON holdfast_runs (concurrency_key, job, seq)
   WHERE concurrency_key IS NOT NULL AND status = 'waiting';
 CREATE INDEX holdfast_runs_timers ON holdfast_runs (timer_at) WHERE timer_at IS NOT NULL;
@@ -168,12 +168,12 @@ CREATE TABLE holdfast_workers (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** What leads from each version of the tables to the next. Never changed once it is released. */
+/** The statements that lead from each version of the tables to the next. They never change once they are released. */
 const MIGRATIONS: readonly string[] = [FIRST_VERSION];
 
 /**
- * Brings the tables up to date. Called inside a transaction that holds the write lock, so that of several
- * processes one does it and the others find it done.
+ * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one
+ * makes the change, and the others find it made.
  *
  * @throws {StoreError} The tables were made by a newer version than this one.
  */

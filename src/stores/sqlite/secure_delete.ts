@@ -10,12 +10,12 @@ const MAX_WORK_MS = 5;
 const BREAK_MS = 1;
 
 /**
- * Overwrites what is deleted: SQLite fills its place in the pages of the file with zeros, and the write-ahead log,
- * which keeps the pages as they were, is written to the file and emptied soon after each deletion. Before that the
- * journal forgets its facts of the deleted runs.
+ * Overwrites deleted data. SQLite fills its bytes in the pages of the file with zeros. Soon after each deletion the
+ * facts of the deleted runs are erased from the journal, and the write-ahead log, which keeps the old pages, is written
+ * to the file and emptied.
  *
- * Copies can remain in unused bytes of pages: when SQLite moves cells between pages it does not always clear the place
- * from which they came. `VACUUM` would remove them, but it blocks all others for long and needs `--allow-all` in Deno.
+ * Copies can remain in unused bytes of pages: when SQLite moves cells between pages, it does not always clear the bytes
+ * that they leave. `VACUUM` would remove them, but it blocks other processes for long and needs `--allow-all` in Deno.
  */
 export class SecureDelete {
   readonly #database: SqliteDatabase;
@@ -55,7 +55,12 @@ export class SecureDelete {
     });
   }
 
-  /** Answers when to go on, or to try again: another process reads an older state, or writes. `null`: it is done. */
+  /**
+   * Wipes for a while.
+   *
+   * @returns After how many milliseconds to continue, or to try again if another process reads an older state or
+   * writes; `null` if everything is wiped.
+   */
   #wipe(hasTime: () => boolean): number | null {
     try {
       if (!this.#eraser.erase(hasTime)) return BREAK_MS;

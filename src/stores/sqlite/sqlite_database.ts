@@ -2,13 +2,13 @@ import { StoreError } from "../../error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
 import { NotedFacts } from "./journal/noted_facts.ts";
 
-/** What can be bound to a parameter, and what comes back from a column. */
+/** A value of a parameter or a column. */
 export type SqliteValue = null | number | string;
 
 /** A row: columns by name. */
 export type SqliteRow = { [column: string]: SqliteValue };
 
-/** What `node:sqlite`, `jsr:@db/sqlite` and `better-sqlite3` have in common, as far as it is used. */
+/** The methods that a `SqliteStore` uses of `node:sqlite`, `jsr:@db/sqlite` or `better-sqlite3`. */
 export interface SqliteDriver {
   /** `false` once it is closed: a property of `jsr:@db/sqlite` and `better-sqlite3`. */
   readonly open?: unknown;
@@ -22,11 +22,11 @@ export interface SqliteDriver {
 
 /** A compiled statement of any driver. */
 export interface SqliteDriverStatement {
-  /** Runs it and answers the number of changed rows, in one of two forms. */
+  /** Runs it and returns the number of changed rows, as a number or in an object. */
   run(...parameters: SqliteValue[]): unknown;
-  /** Runs it and answers the first row; `undefined` or `null` if there is none. */
+  /** Runs it and returns the first row; `undefined` or `null` if there is none. */
   get(...parameters: SqliteValue[]): unknown;
-  /** Runs it and answers all rows. */
+  /** Runs it and returns all rows. */
   all(...parameters: SqliteValue[]): unknown[];
 }
 
@@ -38,11 +38,11 @@ export class SqliteDatabase {
   readonly #driver: SqliteDriver;
   readonly #statements = new Map<string, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
-  /** What is known of the runs that were claimed through this connection. */
+  /** The cache of the runs that were claimed through this connection. */
   readonly held = new LeaseCache();
-  /** By how much the open transaction has changed the numbers of runs, by status and job. */
+  /** How much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
-  /** What the open transaction makes true. */
+  /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 
   /** Wraps an open connection. */
@@ -56,8 +56,8 @@ export class SqliteDatabase {
   }
 
   /**
-   * The open connection. Everything that is done with it asks for it here: to use one that is closed can end the
-   * process (`jsr:@db/sqlite`).
+   * The open connection. All uses go through this getter: using a closed connection can end the process
+   * (`jsr:@db/sqlite`).
    *
    * @throws {StoreError} It was closed.
    */
@@ -71,7 +71,7 @@ export class SqliteDatabase {
   }
 
   /**
-   * Runs statements without parameters, such as the making of tables.
+   * Runs statements without parameters.
    *
    * `BEGIN`, `COMMIT` and `ROLLBACK` are always run here. `jsr:@db/sqlite` does not reset a prepared statement that has
    * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
@@ -80,27 +80,39 @@ export class SqliteDatabase {
     this.driver.exec(sql);
   }
 
-  /** Runs a statement and counts the rows that it changed. */
+  /** Runs a statement and returns the number of rows that it changed. */
   run(sql: string, ...parameters: SqliteValue[]): number {
     const result = this.#statement(sql).run(...parameters);
-    return Number(typeof result === "object" ? (result as { changes: number | bigint }).changes : result);
+    return Number(typeof result === "object" && result !== null && "changes" in result ? result.changes : result);
   }
 
-  /** The first row that a statement answers. */
+  /** Runs a statement and returns its first row. */
   get(sql: string, ...parameters: SqliteValue[]): SqliteRow | undefined {
-    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined; // `bun:sqlite` answers null
+    // A driver returns a row as an object of the column names; `bun:sqlite` returns `null` for none.
+    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined;
   }
 
-  /** All rows that a statement answers. */
+  /**
+   * Runs a statement that always returns a row, and returns that row.
+   *
+   * @throws {StoreError} It returned none: the file is damaged.
+   */
+  one(sql: string, ...parameters: SqliteValue[]): SqliteRow {
+    const row = this.get(sql, ...parameters);
+    if (row === undefined) throw new StoreError(`The database returned no row for: ${sql}`, { code: "internal" });
+    return row;
+  }
+
+  /** Runs a statement and returns all its rows. */
   all(sql: string, ...parameters: SqliteValue[]): SqliteRow[] {
-    return this.#statement(sql).all(...parameters) as SqliteRow[];
+    return this.#statement(sql).all(...parameters) as SqliteRow[]; // as in get()
   }
 
   /** The names of the columns of a table. */
   columnsOf(table: string): readonly string[] {
     let columns = this.#columns.get(table);
     if (columns === undefined) {
-      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => name as string);
+      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => String(name));
       this.#columns.set(table, columns);
     }
     return columns;
@@ -203,15 +215,15 @@ const ADVICE = new Map([
  */
 function resultCode(error: unknown): number | null {
   if (typeof error !== "object" || error === null) return null;
-  const { errcode, code, message } = error as { errcode?: unknown; code?: unknown; message?: unknown };
+  const { errcode, code, message }: { errcode?: unknown; code?: unknown; message?: unknown } = error;
   if (typeof errcode === "number") return errcode & 0xff;
-  const text = `${code} ${message}`;
-  if (/SQLITE_BUSY|database is locked/.test(text)) return BUSY;
-  if (/SQLITE_LOCKED|table is locked/.test(text)) return LOCKED;
-  if (/SQLITE_READONLY|readonly database/.test(text)) return READ_ONLY;
-  if (/SQLITE_IOERR|disk I\/O error/.test(text)) return IO_ERROR;
-  if (/SQLITE_FULL|disk is full/.test(text)) return FULL;
-  if (/SQLITE_CANTOPEN|unable to open/.test(text)) return CANNOT_OPEN;
-  if (/SQLITE_NOTADB|not a database/.test(text)) return NOT_A_DATABASE;
+  const description = `${code} ${message}`;
+  if (/SQLITE_BUSY|database is locked/.test(description)) return BUSY;
+  if (/SQLITE_LOCKED|table is locked/.test(description)) return LOCKED;
+  if (/SQLITE_READONLY|readonly database/.test(description)) return READ_ONLY;
+  if (/SQLITE_IOERR|disk I\/O error/.test(description)) return IO_ERROR;
+  if (/SQLITE_FULL|disk is full/.test(description)) return FULL;
+  if (/SQLITE_CANTOPEN|unable to open/.test(description)) return CANNOT_OPEN;
+  if (/SQLITE_NOTADB|not a database/.test(description)) return NOT_A_DATABASE;
   return null;
 }

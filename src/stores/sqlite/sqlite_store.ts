@@ -6,7 +6,7 @@ import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
-import type { Report } from "../../report.ts";
+import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type {
   CancelledExecution,
@@ -34,20 +34,20 @@ import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from 
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
-import { readClaims, toLease } from "./reads/claim_history.ts";
+import { readClaims, toLease } from "./reads/replay_history.ts";
 import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
 import { findCursor, readJournal } from "./journal/journal_pages.ts";
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
-import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/list_parts.ts";
+import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
 import { SELECT_RUN, toRun, toWait } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { migrateTables } from "./schema.ts";
 import { recordStep } from "./writes/steps.ts";
-import { createDatabaseFile, DatabaseFile } from "./database_file.ts";
+import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
 
@@ -63,12 +63,11 @@ export interface SqliteStoreOptions {
    * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
    * to the file; what was deleted without it stays until its space is used again.
    *
-   * The journal forgets a deleted run within that second, too: a stream of events that resumes later is not sent that
-   * the run was deleted.
+   * The facts of a deleted run are erased from the journal within that second, too: an event stream that resumes later
+   * does not show the delete.
    *
-   * It is not complete: when SQLite moves rows between pages it can leave a copy of a part of them in unused bytes of a
-   * page, and only `VACUUM` removes those (up to one value in a hundred, where runs of all sizes are deleted at
-   * random).
+   * This is not complete: when SQLite moves rows between pages, it can leave parts of them in unused bytes of a page.
+   * Only `VACUUM` removes those. If runs of all sizes are deleted at random, up to one value in a hundred stays.
    */
   secureDelete?: boolean;
   /** Time, timers, randomness and ids. Default: those of the system. */
@@ -82,10 +81,10 @@ interface Connection {
   /** Closes it, if the store has opened it. */
   close(): void;
   /** The file behind it, if it is watched. */
-  file: DatabaseFile | null;
+  file: DatabaseFileGuard | null;
 }
 
-// SQLite itself waits by blocking the event loop, so it hardly does; `WriteBatch` and `#read` wait instead.
+// SQLite waits by blocking the event loop, so it waits only briefly. `WriteBatch` and `#read` wait instead.
 const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
 const MEMORY = ":memory:";
@@ -138,7 +137,7 @@ export class SqliteStore implements Store {
     const store = new SqliteStore({
       driver: driver as unknown as SqliteDriver,
       close: () => driver.close(),
-      file: name === MEMORY ? null : await DatabaseFile.watch(name),
+      file: name === MEMORY ? null : await DatabaseFileGuard.watch(name),
     }, options);
     try {
       await store.#configure(options, refusal);

@@ -21,7 +21,8 @@ interface Write {
  * dozens of rows. Each caller receives its own result, after the commit.
  *
  * A write is synchronous and may refuse by throwing a {@linkcode HoldfastError}, before it has changed anything:
- * so a refusal does not affect other writes. Any other error rolls the batch back, and each write is tried again alone.
+ * so a refusal does not affect other writes. A {@linkcode StoreError} is no refusal: it and any other error roll the
+ * batch back, and each write is tried again alone.
  */
 export class WriteBatch {
   readonly #database: SqliteDatabase;
@@ -43,6 +44,7 @@ export class WriteBatch {
   submit<T>(work: () => T, options: { urgent?: boolean } = {}): Promise<T> {
     if (this.#closed) return Promise.reject(new StoreError("The store is closed"));
     return new Promise<T>((resolve, reject) => {
+      // The cast hides the type of the result: `#perform` resolves a write with what its own `work` returned.
       const write: Write = { work, resolve: resolve as (value: unknown) => void, reject };
       (options.urgent ? this.#urgent : this.#queue).push(write);
       this.#flush ??= this.#flushAll();
@@ -102,7 +104,8 @@ export class WriteBatch {
       this.#database.exec("COMMIT");
     } catch (error) {
       this.#rollBack();
-      if (taken.length === 1) taken[0]!.reject(storeError(error, { outcomeUnknown: true }));
+      const [write, ...others] = taken;
+      if (write !== undefined && others.length === 0) write.reject(storeError(error, { outcomeUnknown: true }));
       else this.#alone.push(...taken);
       return true;
     }
@@ -118,7 +121,7 @@ export class WriteBatch {
       const value = write.work();
       return () => write.resolve(value);
     } catch (error) {
-      if (!(error instanceof HoldfastError)) throw error;
+      if (!(error instanceof HoldfastError) || error instanceof StoreError) throw error;
       facts.cutBackTo(before);
       return () => write.reject(error);
     }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { TriggerOptions } from "../../../src/engine/trigger.ts";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { TriggerOptions } from "../../../src/engine/new_run.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { COALESCE_MODES, type Labels } from "../../../src/run.ts";
 import { EventReader } from "../../support/event_reader.ts";
 import { forEachStore, recordEvents, type StoreTest } from "../../support/for_each_store.ts";

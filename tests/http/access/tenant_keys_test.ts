@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { HandlerAuth, RequestedTrigger } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth, RequestedTrigger } from "../../../src/http/access/auth_hooks.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
 import { type Answer, aService, type Service } from "../../support/http.ts";

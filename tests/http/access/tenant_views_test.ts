@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { TriggerOptions } from "../../../src/engine/trigger.ts";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { TriggerOptions } from "../../../src/engine/new_run.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../../src/http/handler.ts";
 import { routes } from "../../../src/http/routes.ts";
 import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../../src/run.ts";

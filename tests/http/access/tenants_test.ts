@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { TimeoutError } from "../../../src/error.ts";
-import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../../src/http/handler.ts";
 import { type RouteFunctions, routes } from "../../../src/http/routes.ts";
 import { defineJob } from "../../../src/job.ts";
@@ -173,13 +173,13 @@ forEachStore("onRunAccess() is not asked about a run that is missing: 404, the s
   const expected = { error: "There is no such run", code: "not_found" };
 
   for (const { context: returned, route: { name }, way, which } of eachWay(RUN_ROUTES)) {
-    const sights = [];
+    const views = [];
     for (context of [returned, { org: "a" }]) {
       const response = await askRoute(service.handler, name, way);
       assert.deepEqual([response.status, await response.clone().json()], [404, expected], which);
-      sights.push(await sightOf(response));
+      views.push(await sightOf(response));
     }
-    assert.deepEqual(sights[0], sights[1], which);
+    assert.deepEqual(views[0], views[1], which);
   }
   assert.equal(calls, 0);
   await assertUntouched("missing");
@@ -191,18 +191,18 @@ forEachStore("without onRunAccess() waits are refused, whether or not there is s
   const { runs, assertUntouched } = await aWorldOfA(service, world);
   const waitRoutes = RUN_ROUTES.filter(({ operation }) => operation === "waits" || operation === "signal");
 
-  const sights = [];
+  const views = [];
   for (const { context: returned, route: { name }, way } of eachWay(waitRoutes)) {
     context = returned;
     for (const run of [NOBODY, ...Object.values(runs)]) {
-      sights.push(await sightOf(await askRoute(service.handler, name, way, run)));
+      views.push(await sightOf(await askRoute(service.handler, name, way, run)));
     }
   }
   context = null;
   const { status, body } = await service.ask("GET", `/waits?runId=${UNKNOWN}`);
 
-  assert.equal(sights.length, CONTEXTS.length * 3 * WAYS.length * 7);
-  for (const sight of sights) assert.deepEqual(sight, sights[0]);
+  assert.equal(views.length, CONTEXTS.length * 3 * WAYS.length * 7);
+  for (const sight of views) assert.deepEqual(sight, views[0]);
   assert.deepEqual([status, body.code], [403, "forbidden"]);
   await assertUntouched("waits");
 });

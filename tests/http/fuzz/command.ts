@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import type { Json } from "../../../src/json.ts";
+import { UNKNOWN } from "../../support/tenants.ts";
 import type { Action, FollowQuery, ListQuery, RunRequest, TriggerBody } from "./action.ts";
 import { REVIEW_MS } from "./jobs.ts";
 import { LEASE_MS, type Model } from "./model.ts";
@@ -46,8 +47,6 @@ interface TriggerCommand {
   labels: "own" | "own and team" | "foreign" | "none";
   body: Omit<TriggerBody, "labels">;
 }
-
-const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";
 
 /** Finds out what a command means as things stand. */
 export function resolveCommand(command: Command, model: Model): Action {

@@ -80,6 +80,7 @@ export function showRun(run: ModelRun): Record<string, unknown> {
     createdAt: isoText(run.createdAt),
     ...(run.startedAt === null ? {} : { startedAt: isoText(run.startedAt) }),
     ...(run.completedAt === null ? {} : { completedAt: isoText(run.completedAt) }),
+    ...(run.status === "failed" ? { failureKind: "error" } : {}),
     ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
     ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
     isTerminal: hasEnded(run),

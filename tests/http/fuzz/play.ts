@@ -175,12 +175,13 @@ function showAll({ runs }: Model): unknown[] {
 
 function showStored(run: Run): unknown {
   const { id, jobName, status, payload, output, error, labels, idempotencyKey, concurrencyKey } = run;
-  const { createdAt, startedAt, completedAt, retriggerOf, retriggeredAs } = run;
+  const { createdAt, startedAt, completedAt, failureKind, retriggerOf, retriggeredAs } = run;
   return {
     ...{ id, jobName, status, input: payload, output, labels, createdAt, idempotencyKey, concurrencyKey },
     ...(error === null ? {} : { error }),
     ...(startedAt === null ? {} : { startedAt }),
     ...(completedAt === null ? {} : { completedAt }),
+    ...(failureKind === null ? {} : { failureKind }),
     ...(retriggerOf === null ? {} : { retriggerOf }),
     ...(retriggeredAs === null ? {} : { retriggeredAs }),
   };

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 
 /** Those who share the service. A run belongs to the one that its label `org` names; without it, to the house. */
 export const TENANTS = ["a", "b"] as const;

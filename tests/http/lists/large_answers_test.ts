@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
 import { NotFoundError, StoreError } from "../../../src/error.ts";
-import { defineJob } from "../../../src/job.ts";
 import { decode, type Json } from "../../../src/json.ts";
 import { type Run, toClientRun } from "../../../src/run.ts";
 import { toClientStep } from "../../../src/step.ts";
@@ -9,9 +8,10 @@ import type { Store, ValuePart } from "../../../src/store.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aLine, aRun } from "../../support/fixtures.ts";
-import { anything, forEachStore, type StoreTest } from "../../support/for_each_store.ts";
+import { forEachStore, type StoreTest } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { aJob } from "../../support/jobs.ts";
 
 /** One of them is more than a piece of an answer. */
 const LARGE = JSON.stringify("x".repeat(300_000));
@@ -60,24 +60,20 @@ function fetchFrom(service: Service, path: string): Promise<Response> {
 forEachStore(
   "/runs, /steps, /waits and /logs show as JSON what the engine answers, whatever is stored",
   async (context) => {
-    const odd = defineJob({
-      name: "odd",
-      input: anything,
-      run: async (step, input: Json) => {
-        for (const [n, text] of ODD_TEXTS.entries()) {
-          await step.run(`step ${n}`, () => decode(text));
-          step.log.info(`line ${n}: \ud800 "€"`, decode(text));
-          await step.prepareWait(`wait ${n}`, { metadata: decode(text) });
-        }
-        await step.run("nothing", () => undefined);
-        await step.run("large", () => "x".repeat(600_000));
-        await step.prepareWait("large", { metadata: "x".repeat(600_000) });
-        await step.run("broken", () => Promise.reject(new Error("€"))).catch(() => {});
-        step.progress(1, 2, "half");
-        await step.waitFor(await step.prepareWait("open"));
-        return input;
-      },
-    });
+    const odd = aJob(async (step, input: Json) => {
+      for (const [n, text] of ODD_TEXTS.entries()) {
+        await step.run(`step ${n}`, () => decode(text));
+        step.log.info(`line ${n}: \ud800 "€"`, decode(text));
+        await step.prepareWait(`wait ${n}`, { metadata: decode(text) });
+      }
+      await step.run("nothing", () => undefined);
+      await step.run("large", () => "x".repeat(600_000));
+      await step.prepareWait("large", { metadata: "x".repeat(600_000) });
+      await step.run("broken", () => Promise.reject(new Error("€"))).catch(() => {});
+      step.progress(1, 2, "half");
+      await step.waitFor(await step.prepareWait("open"));
+      return input;
+    }, "odd");
     await using service = aService({}, context, { odd });
     const { engine } = service;
     engine.use(persistLogs());
@@ -166,16 +162,12 @@ for (const path of ["runs", "steps", "waits", "logs"]) {
 }
 
 /** Four large steps and waits. */
-const history = defineJob({
-  name: "history",
-  input: anything,
-  run: async (step) => {
-    for (let n = 0; n < 4; n++) {
-      await step.run(`step ${n}`, () => JSON.parse(LARGE));
-      await step.prepareWait(`wait ${n}`, { metadata: JSON.parse(LARGE) });
-    }
-  },
-});
+const history = aJob(async (step) => {
+  for (let n = 0; n < 4; n++) {
+    await step.run(`step ${n}`, () => JSON.parse(LARGE));
+    await step.prepareWait(`wait ${n}`, { metadata: JSON.parse(LARGE) });
+  }
+}, "history");
 
 forEachStore("everything else goes on between two pieces, however fast they are read", async (context) => {
   await using service = aService({}, context);

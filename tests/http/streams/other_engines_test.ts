@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { defineJob } from "../../../src/job.ts";
-import { anything, claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
+import { claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
 import { aService } from "../../support/http.ts";
 import { aPause } from "../../support/fixtures.ts";
+import { aJob } from "../../support/jobs.ts";
 import { aPlay, ELSEWHERE_MS, follow, followList } from "../../support/streams.ts";
 
 forEachStore("GET /subscribe shows all that happens to a run that another engine executes", async (context) => {
@@ -46,14 +46,10 @@ forEachStore("GET /subscribe shows all that happens to a run that another engine
 
 forEachStore("GET /subscribe shows each pause of a run that another engine executes", async (context) => {
   const { host } = context;
-  const twice = defineJob({
-    name: "twice",
-    input: anything,
-    run: async (step) => {
-      await step.wait("first");
-      await step.wait("second");
-    },
-  });
+  const twice = aJob(async (step) => {
+    await step.wait("first");
+    await step.wait("second");
+  }, "twice");
   await using here = aService({}, context);
   await using there = aService({}, context, { twice });
   const { id } = await there.engine.trigger("twice", 1);

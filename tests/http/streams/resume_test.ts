@@ -3,11 +3,11 @@ import { StoreError } from "../../../src/error.ts";
 import { hasWholeRun } from "../../../src/http/streams/resume.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { formatCursor } from "../../../src/journal.ts";
-import { defineJob, type StepContext } from "../../../src/job.ts";
 import { aLogged, aStart } from "../../support/fixtures.ts";
 import { EventReader } from "../../support/event_reader.ts";
-import { anything, claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
+import { claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";
+import { aJob } from "../../support/jobs.ts";
 import { withCalls } from "../../support/with_calls.ts";
 
 const EVENT_STREAM = { accept: "text/event-stream" };
@@ -302,11 +302,10 @@ forEachStore(
 );
 
 forEachStore("a run that waits for any number of signals is shown to a client that reads", async (context) => {
-  const fanOut = defineJob({
-    name: "fan-out",
-    input: anything,
-    run: (step: StepContext) => Promise.all(Array.from({ length: 3_000 }, (_, n) => step.wait(`wait ${n}`))),
-  });
+  const fanOut = aJob(
+    (step) => Promise.all(Array.from({ length: 3_000 }, (_, n) => step.wait(`wait ${n}`))),
+    "fan-out",
+  );
   await using service = aService({}, context, { fanOut });
   const { id } = await service.engine.trigger("fan-out", 1);
   await service.engine.runUntilIdle();

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import type { HandlerAuth } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { OpenStream } from "../../../src/http/streams/streams.ts";
 import { EventReader } from "../../support/event_reader.ts";
 import { forEachStore, pass } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";
+import { recordEncoded } from "../../support/streams.ts";
 
 /** Each tenant sees the runs with its own label. */
 const AUTH: HandlerAuth<{ org: string }> = {
@@ -133,19 +134,11 @@ forEachStore("an event is encoded once for the streams of all tenants", async (c
   const readers: EventReader[] = [];
   for (let n = 0; n < 20; n++) readers.push(await follow(service, "/runs/subscribe", `tenant ${n % 4}`));
   await context.host.settle();
-  const { encode } = TextEncoder.prototype;
-  const encoded: string[] = [];
-  TextEncoder.prototype.encode = function (text) {
-    encoded.push(text ?? "");
-    return encode.call(this, text);
-  };
 
-  try {
+  const encoded = await recordEncoded(async () => {
     await service.engine.trigger("echo", 1, { labels: { org: "needle" } });
     await context.host.settle();
-  } finally {
-    TextEncoder.prototype.encode = encode;
-  }
+  });
 
   assert.ok(readers.every((reader) => reader.types.join() === "run:trigger" && sequencesOf(reader).join() === "1"));
   assert.equal(encoded.filter((text) => text.includes("needle")).length, 1);

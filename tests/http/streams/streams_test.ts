@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { StoreError } from "../../../src/error.ts";
-import { defineJob } from "../../../src/job.ts";
 import type { RunState, Store } from "../../../src/store.ts";
 import { withCalls } from "../../support/with_calls.ts";
-import { anything, claimOne, forEachStore, pass, recordEvents } from "../../support/for_each_store.ts";
+import { claimOne, forEachStore, pass, recordEvents } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";
-import { aScript } from "../../support/jobs.ts";
-import { aPlay, follow, followList, progressOf, REPORTED_MS } from "../../support/streams.ts";
+import { aJob, aScript } from "../../support/jobs.ts";
+import { aPlay, follow, followList, progressOf, recordEncoded, REPORTED_MS } from "../../support/streams.ts";
 
 forEachStore("GET /subscribe answers 404 for an unknown run, and 400 without a run", async (context) => {
   await using service = aService({}, context);
@@ -132,15 +131,11 @@ forEachStore("GET /subscribe begins with the state of a leased run", async ({ st
 });
 
 forEachStore("GET /subscribe begins with the state of a waiting run", async (context) => {
-  const nap = defineJob({ name: "nap", input: anything, run: (step) => step.sleep("rest", 5_000) });
-  const retry = defineJob({
-    name: "retry",
-    input: anything,
-    run: (step) =>
-      step.run("send", () => {
-        throw new Error("not now");
-      }, { retry: { maxAttempts: 2, delay: 60_000 } }),
-  });
+  const nap = aJob((step) => step.sleep("rest", 5_000), "nap");
+  const retry = aJob((step) =>
+    step.run("send", () => {
+      throw new Error("not now");
+    }, { retry: { maxAttempts: 2, delay: 60_000 } }), "retry");
   await using service = aService({}, context, { nap, retry });
   const runs = [];
   for (const name of ["approval", "nap", "retry"]) runs.push(await service.engine.trigger(name, 1));
@@ -181,11 +176,7 @@ forEachStore("GET /subscribe tells the last event alone of a run that has ended,
 
 forEachStore("event streams never carry what was thrown itself", async (context) => {
   const thrown = Object.assign(new Error("no such file", { cause: new Error("secret") }), { toJSON: () => "secret" });
-  const failing = defineJob({
-    name: "failing",
-    input: anything,
-    run: (step) => step.run("read", () => Promise.reject(thrown)),
-  });
+  const failing = aJob((step) => step.run("read", () => Promise.reject(thrown)), "failing");
   await using service = aService({}, context, { failing });
   const { id } = await service.engine.trigger("failing", 1);
   const readers = [await follow(service, id), await followList(service)];
@@ -518,19 +509,11 @@ forEachStore("event streams encode an event once, whatever the number of their r
   const readers = [];
   for (let n = 0; n < 10; n++) readers.push(await follow(service, id), await followList(service));
   await context.host.settle();
-  const { encode } = TextEncoder.prototype;
-  const encoded: string[] = [];
-  TextEncoder.prototype.encode = function (text) {
-    encoded.push(text ?? "");
-    return encode.call(this, text);
-  };
 
-  try {
+  const encoded = await recordEncoded(async () => {
     await service.engine.runUntilIdle();
     await context.host.settle();
-  } finally {
-    TextEncoder.prototype.encode = encode;
-  }
+  });
 
   assert.ok(readers.every(({ types }) => types.at(-1) === "run:complete"));
   // Once for those who watch the run, once for those who watch lists.

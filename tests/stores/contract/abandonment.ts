@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, park, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";

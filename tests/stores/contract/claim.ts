@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "./arrange.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { ConflictError } from "../../../src/error.ts";
 import type { Coalesce, Labels } from "../../../src/run.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../../src/stores/deleted_runs.ts";
-import { isoTime } from "../../../src/time.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../../src/stores/deleted_runs_ttl.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aPause, aRun } from "../../support/fixtures.ts";
 import { add, addCompleted, claimOne, park, startRun } from "./arrange.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Lease } from "../../../src/lease.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../support/fixtures.ts";
 import { claimOne, complete, look, park, startRun } from "./arrange.ts";

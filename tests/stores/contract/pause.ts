@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aPause, aProgress, aStep } from "../../support/fixtures.ts";
 import { claimOne, complete, look, NO_PAUSE, park, parkUntilRetry, prepare, startRun } from "./arrange.ts";

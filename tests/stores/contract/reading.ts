@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Labels, RunFilter } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "./arrange.ts";

@@ -4,7 +4,7 @@ import { uuidV7 } from "../../../src/host.ts";
 import type { Run } from "../../../src/run.ts";
 import { stepId } from "../../../src/step.ts";
 import type { Claim, NewRun, Store } from "../../../src/store.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import type { NewPause } from "../../../src/wait.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
 import { aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";

@@ -3,7 +3,7 @@ import { ConflictError, NotFoundError, WaitExpiredError } from "../../../src/err
 import { uuidV7 } from "../../../src/host.ts";
 import type { Json } from "../../../src/json.ts";
 import type { Store } from "../../../src/store.ts";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import type { NewPause } from "../../../src/wait.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aPause } from "../../support/fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../src/time.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
 import { add, claimOne, park, parkUntilRetry, prepare, startRun } from "./arrange.ts";

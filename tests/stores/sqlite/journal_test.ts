@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { ConflictError } from "../../../src/error.ts";
+import { ConflictError, StoreError } from "../../../src/error.ts";
 import type { Lease } from "../../../src/lease.ts";
 import type { Store } from "../../../src/store.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
@@ -11,6 +11,7 @@ import { WriteBatch } from "../../../src/stores/sqlite/write_batch.ts";
 import { FactReader } from "../../support/fact_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aLogged, aProgress, aRun, aStart, aStep } from "../../support/fixtures.ts";
+import { startRun } from "../contract/arrange.ts";
 
 const HOUR_MS = 3_600_000;
 const MAX_BYTES = 33_554_432;
@@ -35,14 +36,6 @@ function test(title: string, body: (context: Context) => Promise<void>, options:
   });
 }
 
-/** Adds a run and claims it. */
-async function startRun(store: Store): Promise<Lease> {
-  const run = aRun();
-  await store.enqueue([run]);
-  const { claims } = await store.claim(aClaimRequest());
-  return claims.find((claim) => claim.run.id === run.id)!.lease;
-}
-
 /** Makes rows of the journal, one fact each. */
 async function say(store: Store, lease: Lease, count: number, from = 1): Promise<void> {
   for (let no = from; no < from + count; no++) {
@@ -62,7 +55,7 @@ function pretendBytes(database: DatabaseSync, bytes: number): void {
 }
 
 test("a trigger and a step that completes write no row of the journal", async ({ store, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   const before = countRows(database);
 
   await store.enqueue([aRun()]);
@@ -73,7 +66,7 @@ test("a trigger and a step that completes write no row of the journal", async ({
 });
 
 test("readJournal() answers null for what was trimmed, and all that is left", async ({ store, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 5);
   pretendBytes(database, MAX_BYTES);
   const kept = (await store.readJournal(0, EVERYTHING))!.rows.at(-1)!;
@@ -88,7 +81,7 @@ test("readJournal() answers null for what was trimmed, and all that is left", as
 });
 
 test("findCursor() refuses a place after which something was trimmed", async ({ store, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 5);
   const { rows } = (await store.readJournal(0, EVERYTHING))!;
   pretendBytes(database, MAX_BYTES);
@@ -104,7 +97,7 @@ test("findCursor() refuses a place after which something was trimmed", async ({ 
 });
 
 test("trimming removes 2,000 rows at once at most", async ({ store, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   database.exec(`
     WITH RECURSIVE more (n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM more WHERE n < 3999)
     INSERT INTO holdfast_journal SELECT n, 0, 1000, '[[1,"erased"]]' FROM more;
@@ -117,7 +110,7 @@ test("trimming removes 2,000 rows at once at most", async ({ store, database }) 
 });
 
 test("rows that are an hour old are trimmed by a claim that finds nothing", async ({ store, host, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 3);
   host.advance(HOUR_MS / 2);
   await say(store, lease, 2, 4);
@@ -138,7 +131,7 @@ for (
   ] as const
 ) {
   test(`${name}() trims rows that are an hour old, but never the newest one`, async ({ store, host, database }) => {
-    const lease = await startRun(store);
+    const { lease } = await startRun(store);
     await say(store, lease, 3);
     const { end } = (await store.readJournal(0, EVERYTHING))!;
     host.advance(HOUR_MS);
@@ -158,7 +151,7 @@ async function newest(store: Store) {
 }
 
 test("trimming by age leaves no hole after the clock was set back", async ({ store, host, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 2);
   host.jump(2 * HOUR_MS);
   await say(store, lease, 2, 3);
@@ -174,7 +167,7 @@ test("trimming by age leaves no hole after the clock was set back", async ({ sto
 });
 
 test("a number never comes back when the newest runs are deleted and all is trimmed", async ({ store, host }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
   const { seq } = (await store.getRunState(lease.runId))!;
   await store.delete(lease.runId);
@@ -211,6 +204,23 @@ for (
   });
 }
 
+Deno.test("WriteBatch rolls back a write that throws a StoreError, and keeps the others", async () => {
+  const database = new SqliteDatabase(new DatabaseSync(":memory:") as SqliteDriver);
+  migrateTables(database);
+  const batch = new WriteBatch(database, new FakeHost());
+  const write = (id: string, error?: Error) =>
+    batch.submit(() => {
+      database.run("INSERT INTO holdfast_deleted (id, deleted_at) VALUES (?, 0)", id);
+      if (error !== undefined) throw error;
+    });
+
+  const results = await Promise.allSettled([write("a"), write("b", new StoreError("damaged")), write("c")]);
+  await batch.close();
+
+  assert.deepEqual(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assert.deepEqual(database.all("SELECT id FROM holdfast_deleted").map(({ id }) => id), ["a", "c"]);
+});
+
 Deno.test("SqliteStore: facts of a transaction that was rolled back are written once, when it is tried again", async () => {
   const database = new DatabaseSync(":memory:");
   let isFailing = false;
@@ -226,7 +236,7 @@ Deno.test("SqliteStore: facts of a transaction that was rolled back are written 
   };
   await using store = await SqliteStore.from(driver, { host: new FakeHost() });
   await store.migrate();
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   const reader = new FactReader(store);
   await reader.skip();
   isFailing = true;
@@ -262,7 +272,7 @@ Deno.test("SqliteStore: a call that is repeated since its commit was not answere
   };
   await using store = await SqliteStore.from(driver, { host: new FakeHost() });
   await store.migrate();
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   const reader = new FactReader(store);
   await reader.skip();
   const save = () => store.saveStep(lease, aStep(), [aProgress({ current: 1 }), aStart({ no: 2 })]);
@@ -284,7 +294,7 @@ Deno.test("SqliteStore: every process reads the same rows of the journal", async
     await using one = await SqliteStore.open(`${folder}/jobs.db`, { host });
     await using other = await SqliteStore.open(`${folder}/jobs.db`, { host });
     await one.migrate();
-    const lease = await startRun(one);
+    const { lease } = await startRun(one);
     await other.renew([{ lease, reports: [aProgress({ current: 1 })] }], HOUR_MS);
     await one.saveStep(lease, aStep(), [aProgress({ current: 1 }), aStart({ no: 2 })]);
     await other.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
@@ -304,7 +314,7 @@ Deno.test("SqliteStore.getRunState() reads a run and its place at one moment", a
     const path = `${folder}/jobs.db`;
     await using other = await SqliteStore.open(path);
     await other.migrate();
-    const lease = await startRun(other);
+    const { lease } = await startRun(other);
     using writer = new DatabaseSync(path);
     const database = new DatabaseSync(path);
     let hasWritten = false;
@@ -340,7 +350,7 @@ Deno.test("SqliteStore.getRunState() reads a run and its place at one moment", a
 
 test("secureDelete leaves the number of each fact of a deleted run, and nothing else of it", async (context) => {
   const { store, host, database } = context;
-  const [gone, kept] = [await startRun(store), await startRun(store)];
+  const [{ lease: gone }, { lease: kept }] = [await startRun(store), await startRun(store)];
   const reports = [aProgress({ current: 1, message: "secret" }), aLogged({ no: 2, message: "secret" })];
   await Promise.all([gone, kept].map((lease) => store.renew([{ lease, reports }], HOUR_MS)));
   await store.cancel(gone.runId, "c1", null);
@@ -364,7 +374,7 @@ test("secureDelete leaves the number of each fact of a deleted run, and nothing 
 }, { secureDelete: true });
 
 test("secureDelete erases in slices a journal that takes long to go through", async ({ store, host, database }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 1_000);
   await store.cancel(lease.runId, "c1", null);
   await store.delete(lease.runId);
@@ -380,7 +390,7 @@ test("secureDelete erases in slices a journal that takes long to go through", as
 }, { secureDelete: true });
 
 test("trimming by age takes nothing from a reader that had read everything before", async ({ store, host }) => {
-  const lease = await startRun(store);
+  const { lease } = await startRun(store);
   await say(store, lease, 1);
   const { position } = (await store.findCursor(null))!;
   host.advance(2 * HOUR_MS);

@@ -370,12 +370,10 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
     .filter((detail) => /^SCAN (?!CONSTANT|\(subquery|json_each)/.test(detail));
 
   // Runs that are ready are few; those of a job, or behind a key, may be very many.
-  const slow = [...statements].filter((sql) => /WHERE[^]*place = 'R'/.test(sql)).filter((sql) => {
+  const slow = [...statements].filter((sql) => /WHERE[^]*queue_state = 'R'/.test(sql)).filter((sql) => {
     const parameters = Array.from(sql.matchAll(/\?/g), () => null);
     const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
-    return !plan.some(({ detail }) =>
-      /holdfast_runs_(ready|first_in_line)|INTEGER PRIMARY KEY|\(id=\?\)/.test(String(detail))
-    );
+    return !plan.some(({ detail }) => /holdfast_runs_ready|INTEGER PRIMARY KEY|\(id=\?\)/.test(String(detail)));
   });
 
   // A part of a long list is not found by sorting all of it.
@@ -542,7 +540,7 @@ for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ?
         text,
         () =>
           writer.exec(
-            "UPDATE holdfast_pauses SET awaited = 0; UPDATE holdfast_runs SET status = 'waiting', place = 'R'",
+            "UPDATE holdfast_pauses SET awaited = 0; UPDATE holdfast_runs SET status = 'waiting', queue_state = 'R'",
           ),
       );
 

@@ -5,7 +5,7 @@ const MAX_BYTES = 33_554_432;
 const MAX_AGE_MS = 3_600_000;
 // The writer trims the journal each time it has written this many more bytes.
 const TRIM_EACH_BYTES = 16_384;
-// The most rows that are removed at once: many more than are added meanwhile.
+// The maximum number of rows that are removed at once: many more than are added meanwhile.
 const MAX_TRIMMED = 2_000;
 
 // Runs, steps and facts share one sequence of numbers, in the order of the commits. So the row of a run serves as the
@@ -75,11 +75,11 @@ function appendRow(db: SqliteDatabase, now: number): void {
   if (Math.floor(after / TRIM_EACH_BYTES) > Math.floor(size / TRIM_EACH_BYTES)) trimBySize(db, after - MAX_BYTES);
 }
 
-// Only the oldest rows are removed, so that no reader meets a gap that it does not notice; and never the newest one, or
-// its number would be reused.
+// Only the oldest rows are removed, so that every reader notices a gap. The newest one is never removed: its number
+// would be used again.
 
 /**
- * Removes rows that are followed by all the facts that are kept.
+ * Removes the oldest rows of a journal that is too long.
  *
  * @param maxSize The `size` of the last row to remove, at most.
  */
@@ -94,8 +94,8 @@ export function trimBySize(db: SqliteDatabase, maxSize: number): void {
 }
 
 /**
- * Removes rows that are too old, so that facts of deleted runs do not stay for long in a quiet system. The newest of
- * these stays: a reader that has read up to it has missed nothing.
+ * Removes rows that are too old, so that facts of deleted runs do not stay for long in an idle system. The newest of
+ * the old rows stays: a reader that has read up to it has missed nothing.
  */
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;

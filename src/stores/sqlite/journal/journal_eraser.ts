@@ -41,7 +41,7 @@ export class JournalEraser {
     return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
   }
 
-  /** Finds runs that were deleted. All their facts come after the run's own number, and before the one that says so. */
+  /** Finds deleted runs. All facts of a run are between its row number and the fact that it was deleted. */
   #search(): void {
     const end = Number(this.#db.get("SELECT max(position) AS position FROM holdfast_journal")!.position ?? 0);
     const rows = this.#db.all(
@@ -61,14 +61,14 @@ export class JournalEraser {
       this.#erased,
       this.#searched,
     );
-    const affected = rows.filter((row) => this.#names(row.facts as string));
+    const affected = rows.filter((row) => this.#mentions(row.facts as string));
     if (affected.length > 0) this.#rewrite(affected);
     if (rows.length < SLICE) this.#runs = new Set();
     else this.#erased = Number(rows.at(-1)!.position);
   }
 
-  /** Whether facts may be about one of the runs: much faster than to parse them all. */
-  #names(facts: string): boolean {
+  /** Whether facts may be about one of the runs: much faster than parsing them all. */
+  #mentions(facts: string): boolean {
     for (const [, run] of facts.matchAll(/\[(\d+),"/g)) if (this.#runs.has(Number(run))) return true;
     return false;
   }
@@ -78,7 +78,7 @@ export class JournalEraser {
     try {
       for (const row of rows) {
         const facts = JSON.stringify(parse(row).map((fact) => this.#runs.has(fact[0]) ? [fact[0], "erased"] : fact));
-        // The size of the very first row is its own, or others would take it for the first of those that are left.
+        // If no row before it was removed, `size` has to stay the row's own size: `isTrimmed()` compares the two.
         this.#db.run(
           `UPDATE holdfast_journal SET facts = ?, size = iif(size = octet_length(facts), octet_length(?), size)
            WHERE position = ?`,

@@ -5,7 +5,7 @@ import { FactInRow } from "./journal.ts";
 
 // The maximum number of rows of a page.
 const MAX_ROWS = 500;
-// About how many characters the fact of a run's or a step's row has, without the name of the step.
+// About how many characters the fact in a row of a run or a step has, without the name of the step.
 const TRIGGER_LENGTH = 20;
 const STEP_LENGTH = 60;
 
@@ -41,7 +41,7 @@ export function readEnd(db: SqliteDatabase): Cursor {
 
 /** Whether rows after a position were removed. */
 function isTrimmed(db: SqliteDatabase, after: number): boolean {
-  // `size` counts all facts that there ever were: that of the first row is its own.
+  // `size` counts the bytes of all facts up to the row: that of the very first row is its own size.
   const row = db.get(
     `SELECT min(position), size > octet_length(facts) AND position - json_array_length(facts) > ? AS is_trimmed
      FROM holdfast_journal`,
@@ -50,7 +50,7 @@ function isTrimmed(db: SqliteDatabase, after: number): boolean {
   return Number(row?.is_trimmed ?? 0) === 1;
 }
 
-/** The last of the first rows that have so many characters; the first one, if it has more. */
+/** The position of the last row of a page of so many characters; that of the first row, if it alone has more. */
 function findLast(db: SqliteDatabase, after: number, maxLength: number): number {
   const rows = db.all(
     `SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ?
@@ -95,7 +95,7 @@ function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[
   return rows.map((row) => ({ ...toCursor(row), facts: [toStepFact(row)] }));
 }
 
-/** The fact that the row of a step serves as. */
+/** The fact in the row of a step. */
 function toStepFact(row: SqliteRow): Fact {
   const [run, name, index, attempts] = [
     Number(row.run_seq),

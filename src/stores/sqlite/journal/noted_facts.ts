@@ -51,7 +51,7 @@ export class NotedFacts {
     return isFirst;
   }
 
-  /** Keeps only the first so many: the write that noted the others was refused. */
+  /** Removes all facts after the first `length`: the write that noted them was refused. */
   cutBackTo(length: number): void {
     if (length === this.#facts.length) return;
     this.#facts.length = length;

@@ -1,5 +1,5 @@
 import type { RunState } from "../../../store.ts";
-import { isoTime } from "../../../time.ts";
+import { isoTime } from "../../../iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/journal_pages.ts";
 import { readRetries } from "../writes/pauses.ts";

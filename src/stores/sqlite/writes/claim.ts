@@ -47,10 +47,10 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
 
   extendHeld(db, request, now);
-  const abandoned = takeExpiredLeases(db, request.maxAbandonments, now);
-  freeExpiredKeys(db, now);
+  const abandoned = revokeExpiredLeases(db, request.maxAbandonments, now);
+  releaseExpiredKeys(db, now);
   wakeSleepers(db, now);
-  const { rows, hasMore } = takeReady(db, request, now);
+  const { rows, hasMore } = claimReady(db, request, now);
   noteWorker(db, request, rows, now);
   // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) trimByAge(db, now);
@@ -104,7 +104,7 @@ function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now:
   }
 }
 
-function takeExpiredLeases(
+function revokeExpiredLeases(
   db: SqliteDatabase,
   maxAbandonments: number,
   now: number,
@@ -115,7 +115,7 @@ function takeExpiredLeases(
     MAX_TIMERS,
   );
   return expired.flatMap((row) => {
-    const error = takeAway(db, row, maxAbandonments, now);
+    const error = revokeLease(db, row, maxAbandonments, now);
     return error === null ? [] : [{ run: toRunIdentity(row), error }];
   });
 }
@@ -125,7 +125,7 @@ function takeExpiredLeases(
  *
  * @returns Why it failed, or `null`.
  */
-export function takeAway(
+export function revokeLease(
   db: SqliteDatabase,
   row: SqliteRow,
   maxAbandonments: number,
@@ -157,7 +157,7 @@ export function takeAway(
 }
 
 /** Releases keys of cancelled runs whose worker did not release its lease in time. */
-function freeExpiredKeys(db: SqliteDatabase, now: number): void {
+function releaseExpiredKeys(db: SqliteDatabase, now: number): void {
   const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
   for (const { concurrency_key: key, run_id: runId, generation } of expired) {
     releaseKey(db, key as string, runId as string, Number(generation));
@@ -177,7 +177,7 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
 }
 
 /** Takes ready runs of the known jobs in the order in which they were triggered. */
-function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
+function claimReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
   const candidates: SqliteRow[] = [];
   const takenKeys = new Set<string>();
   const otherJobs = liveJobsOfOthers(db, request, now);
@@ -185,13 +185,13 @@ function takeReady(db: SqliteDatabase, request: ClaimRequest, now: number): { ro
     const key = candidate.concurrency_key as string | null;
     if (key !== null) {
       if (takenKeys.has(key)) continue; // by a run of another job in this claim
-      if (hasElder(db, key, Number(candidate.seq), otherJobs)) continue;
+      if (hasOlderRun(db, key, Number(candidate.seq), otherJobs)) continue;
     }
-    if (candidates.length === request.limit) return { rows: take(db, candidates, request, now), hasMore: true };
+    if (candidates.length === request.limit) return { rows: claimRows(db, candidates, request, now), hasMore: true };
     if (key !== null) takenKeys.add(key);
     candidates.push(candidate);
   }
-  return { rows: take(db, candidates, request, now), hasMore: false };
+  return { rows: claimRows(db, candidates, request, now), hasMore: false };
 }
 
 /** Ready runs of several jobs, merged by age. Reads ahead by pages. */
@@ -214,7 +214,7 @@ function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: nu
   return db.all(
     // The planner would take the index of all runs of the job, most of which have ended.
     `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs INDEXED BY holdfast_runs_ready
-     WHERE place = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
+     WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
     job,
     afterSeq,
     limit,
@@ -222,14 +222,14 @@ function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: nu
 }
 
 /** Whether an older run of the key, of a job that a live worker knows, comes first. */
-function hasElder(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
+function hasOlderRun(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
   if (otherJobs.size === 0) return false;
-  const elders = db.all(
-    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND place = 'R' AND seq < ?",
+  const older = db.all(
+    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state = 'R' AND seq < ?",
     key,
     seq,
   );
-  return elders.some(({ job }) => otherJobs.has(job as string));
+  return older.some(({ job }) => otherJobs.has(job as string));
 }
 
 /**
@@ -257,10 +257,15 @@ function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[
   return workers.flatMap(({ jobs }) => JSON.parse(jobs as string) as string[]);
 }
 
-function take(db: SqliteDatabase, candidates: readonly SqliteRow[], request: ClaimRequest, now: number): SqliteRow[] {
+function claimRows(
+  db: SqliteDatabase,
+  candidates: readonly SqliteRow[],
+  request: ClaimRequest,
+  now: number,
+): SqliteRow[] {
   if (candidates.length === 0) return [];
   const rows = db.all(
-    `UPDATE holdfast_runs SET status = 'running', place = NULL, timer_at = NULL, lease_owner = ?,
+    `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
        started_at = coalesce(started_at, ?), updated_at = ?
      WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,

@@ -1,14 +1,14 @@
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-// Runs that are due but for their concurrency key are queued for it. Two invariants hold after every write (`place`
-// R: ready to be claimed; B: behind others):
+// The due runs with a concurrency key are its queue. Their `queue_state` is R (ready to be claimed) or B (blocked). Two
+// invariants hold after every write:
 //   K1: while a key is held, no run of it is R, except its holder.
-//   K2: while a key is free, every job with a queued run has exactly one R: the one triggered first.
-// One for each job, since a worker claims only jobs that it knows: a job that nobody knows blocks no other.
+//   K2: while a key is free, every job with a queued run has exactly one R: the run that was triggered first.
+// It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
 
 /** Marks a due run as ready, or queues it for its key. */
 export function enterQueue(db: SqliteDatabase, runSeq: number, key: string | null): void {
-  db.run("UPDATE holdfast_runs SET place = ? WHERE seq = ?", key === null ? "R" : "B", runSeq);
+  db.run("UPDATE holdfast_runs SET queue_state = ? WHERE seq = ?", key === null ? "R" : "B", runSeq);
   if (key !== null) updateQueue(db, key);
 }
 
@@ -49,31 +49,35 @@ export function updateQueue(db: SqliteDatabase, key: string): void {
     const runId = holder.run_id as string;
     // Without this the planner would scan the whole queue.
     db.run(
-      `UPDATE holdfast_runs INDEXED BY holdfast_runs_first_in_line SET place = 'B'
-       WHERE concurrency_key = ? AND place = 'R' AND id <> ?`,
+      `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
+       WHERE concurrency_key = ? AND queue_state = 'R' AND id <> ?`,
       key,
       runId,
     );
-    db.run("UPDATE holdfast_runs SET place = 'R' WHERE id = ? AND place = 'B'", runId);
+    db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE id = ? AND queue_state = 'B'", runId);
     return;
   }
   for (let job = nextJob(db, key, ""); job !== null; job = nextJob(db, key, job)) {
     const first = db.get(
-      `SELECT seq, place FROM holdfast_runs
-       WHERE concurrency_key = ? AND job = ? AND place IS NOT NULL ORDER BY seq LIMIT 1`,
+      `SELECT seq, queue_state FROM holdfast_runs
+       WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY seq LIMIT 1`,
       key,
       job,
     )!;
-    if (first.place === "R") continue;
-    db.run("UPDATE holdfast_runs SET place = 'B' WHERE concurrency_key = ? AND job = ? AND place = 'R'", key, job);
-    db.run("UPDATE holdfast_runs SET place = 'R' WHERE seq = ?", first.seq!);
+    if (first.queue_state === "R") continue;
+    db.run(
+      "UPDATE holdfast_runs SET queue_state = 'B' WHERE concurrency_key = ? AND job = ? AND queue_state = 'R'",
+      key,
+      job,
+    );
+    db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq!);
   }
 }
 
 function nextJob(db: SqliteDatabase, key: string, after: string): string | null {
   const row = db.get(
     `SELECT job FROM holdfast_runs
-     WHERE concurrency_key = ? AND job > ? AND place IS NOT NULL ORDER BY job LIMIT 1`,
+     WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
     key,
     after,
   );

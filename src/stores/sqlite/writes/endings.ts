@@ -2,16 +2,16 @@ import { LeaseLostError } from "../../../error.ts";
 import { failureText } from "../../../failure.ts";
 import { toFact } from "../../../fact.ts";
 import type { Lease } from "../../../lease.ts";
-import type { Report } from "../../../report.ts";
+import type { Report } from "../../../execution_report.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../../../run.ts";
 import type { CancelledExecution, Ending, Retention } from "../../../store.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { releaseKey } from "./concurrency_keys.ts";
 import { closePauses } from "./pauses.ts";
-import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
 import { SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 
@@ -91,7 +91,7 @@ export function cancelRun(
     ? newReports(execution.reports, Number(before.last_report_no))
     : NO_REPORTS;
   const row = db.get(
-    `UPDATE holdfast_runs SET status = 'cancelled', place = NULL, timer_at = NULL, lease_owner = NULL,
+    `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
        lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
      WHERE seq = ? RETURNING *`,
     requestId,

@@ -7,7 +7,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
 import { updateQueue } from "./concurrency_keys.ts";
-import { findRetry, linkRetry } from "./retrigger.ts";
+import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
@@ -57,7 +57,7 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
   const { concurrencyKey: key, jobName: job, coalesce } = run;
   if (key === null || coalesce === null) return null;
   const pending = db.get(
-    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.place IS NOT NULL AND r.status = 'pending'
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.queue_state IS NOT NULL AND r.status = 'pending'
      ORDER BY r.seq LIMIT 1`,
     key,
     job,
@@ -90,14 +90,14 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    place: run.concurrencyKey === null ? "R" : "B",
+    queue_state: run.concurrencyKey === null ? "R" : "B",
     retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, place, retrigger_of, created_at, updated_at)
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, retrigger_of, created_at, updated_at)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;

@@ -1,22 +1,22 @@
 import type { Lease } from "../../../lease.ts";
 
-/** What is known of a run under a lease. */
+/** The entry of a run under a lease. */
 export interface HeldRun {
-  /** Of the lease. */
+  /** The generation of the lease. */
   generation: number;
-  /** The place of the run. */
+  /** The number of the row of the run. */
   seq: number;
   /** Its job. */
   job: string;
-  /** How much is recorded in it, if nobody else has recorded something meanwhile: a signal, or a timeout. */
+  /** Its record counter. Out of date if a signal or a timeout was recorded meanwhile. */
   recorded: number;
-  /** The number of the last report that was kept under the lease. */
+  /** The number of the last report that was stored under the lease. */
   lastReportNo: number;
 }
 
 /**
- * What is known of the runs that were claimed through a connection. Writes use it instead of reading the row each
- * time, which costs more than the write; the condition of the write detects changes.
+ * Caches what writes need of the runs that were claimed through a connection: reading the row each time costs more than
+ * the write. The condition of the write detects that an entry is out of date.
  */
 export class LeaseCache {
   readonly #runs = new Map<string, HeldRun>();
@@ -26,7 +26,7 @@ export class LeaseCache {
     this.#runs.set(runId, run);
   }
 
-  /** What is known of a run under this lease. */
+  /** Finds the entry of a run under this lease. */
   find({ runId, generation }: Lease): HeldRun | undefined {
     const run = this.#runs.get(runId);
     return run?.generation === generation ? run : undefined;

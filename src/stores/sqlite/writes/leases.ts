@@ -1,11 +1,11 @@
 import type { Lease, SeenLease } from "../../../lease.ts";
-import type { Report } from "../../../report.ts";
+import type { Report } from "../../../execution_report.ts";
 import type { Renewal } from "../../../store.ts";
-import { takeAway } from "./claim.ts";
+import { revokeLease } from "./claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "./concurrency_keys.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(
@@ -114,7 +114,7 @@ export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], n
       lease.generation,
       lease.expiresAt,
     );
-    if (row !== undefined) takeAway(db, row, Infinity, now);
+    if (row !== undefined) revokeLease(db, row, Infinity, now);
     else releaseKeyAfterCancel(db, lease, lease.expiresAt);
   }
 }

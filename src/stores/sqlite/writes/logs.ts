@@ -1,7 +1,7 @@
 import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../../log.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-/** Keeps log lines. See `Store.appendLogs()`. */
+/** Stores log lines. See `Store.appendLogs()`. */
 export function appendLines(db: SqliteDatabase, entries: readonly NewLogEntry[]): void {
   for (const { id, runId, stepName, level, message, data, writtenAt } of entries.map(fitLine)) {
     const added = db.get(
@@ -17,7 +17,7 @@ export function appendLines(db: SqliteDatabase, entries: readonly NewLogEntry[])
       runId,
     );
     if (added === undefined || Number(added.no) <= MAX_LOG_LINES + 1) continue;
-    // The last one that is dropped stays, for the line that says so.
+    // The last dropped line stays: `readLogs()` returns it as the line that reports how many were dropped.
     db.run("DELETE FROM holdfast_logs WHERE run_seq = ? AND no < ?", added.run_seq!, Number(added.no) - MAX_LOG_LINES);
   }
 }

@@ -7,7 +7,7 @@ import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "./concurrency_keys.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
@@ -144,7 +144,7 @@ export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
   const run = db.get(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND place IS NULL RETURNING concurrency_key`,
+     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING concurrency_key`,
     now,
     runSeq,
   );

@@ -1,12 +1,12 @@
 import { LeaseLostError } from "../../../error.ts";
 import { stepFacts, toFact } from "../../../fact.ts";
 import type { Lease } from "../../../lease.ts";
-import type { Report } from "../../../report.ts";
+import type { Report } from "../../../execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
-import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./reports.ts";
+import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { toHeldRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
@@ -63,7 +63,7 @@ const INSERT_STEP = insertStep("?");
 const INSERT_WITH_NEXT_NUMBER = insertStep(NEXT_NUMBER);
 
 function insertStep(number: string): string {
-  // Only an earlier attempt is replaced: what is recorded for good stays, and a repeated call records nothing.
+  // Only an earlier attempt is replaced: a step that has ended stays, and a repeated call records nothing.
   return `INSERT INTO holdfast_steps (seq, fact_in_row, run_seq, name, position, status, output, failure, attempts,
      retry_at, recorded_no, started_at, completed_at)
    VALUES (${number}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -87,7 +87,7 @@ function chooseFactInRow(db: SqliteDatabase, runSeq: number, step: StepWrite, re
   return isOwn && reports.length === 1 ? FactInRow.startAndEnd : FactInRow.none;
 }
 
-/** Counts one more record in a run: the first statement of a write under its lease, which refuses or not. */
+/** Increments the record counter of a run: the first statement of the write, which refuses a lost lease. */
 function countRecord(
   db: SqliteDatabase,
   lease: Lease,
@@ -138,8 +138,8 @@ function countRecord(
 }
 
 /**
- * Records a step as cancelled that is being executed. One between two attempts is only noted: it is recorded with all
- * others that are.
+ * Records a step that is being executed as cancelled. For a step between two attempts it only notes the fact: the
+ * caller records all of these at once.
  */
 export function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
   const isRecorded = db.run(

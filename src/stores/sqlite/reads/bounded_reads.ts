@@ -9,7 +9,7 @@ import { toLogText, toRunText, toStepText, toWaitText } from "../rows.ts";
 
 // How many rows are examined or read at once.
 const SLICE = 256;
-// What a row takes besides its values, about, in bytes.
+// About how many bytes a row takes besides its values.
 const ROW_BYTES = 256;
 const ALL = -1;
 
@@ -89,24 +89,24 @@ export function readLogs(
   });
 }
 
-/** A list of what belongs to a run. Its statements have the number of the run for their first parameter. */
+/** A list of records of a run. The first parameter of its statements is the row number of the run. */
 interface List {
   /** The table. */
   table: string;
   /** The columns with values of any size. */
   values: readonly string[];
-  /** What else is read of a row. */
+  /** Further expressions to read of each row. */
   more: readonly string[];
   /** The rows after a position, and their order. */
   rows: string;
   /** How many bytes a row takes. */
   size: string;
-  /** Before all rows. */
+  /** The position before all rows. */
   start: readonly SqliteValue[];
-  /** The columns of a row's position; their order is that of the list. */
-  place: readonly string[];
-  /** Finds a row by its name or id. */
-  called: string;
+  /** The columns of a row's position; the list is sorted by them. */
+  position: readonly string[];
+  /** The condition that finds a row by its name or id. */
+  byName: string;
 }
 
 const STEPS: List = {
@@ -116,8 +116,8 @@ const STEPS: List = {
   rows: "WHERE run_seq = ? AND (position, seq) > (?, ?) ORDER BY position, seq",
   size: bytesOf("output", "failure"),
   start: [-1, -1],
-  place: ["position", "seq"],
-  called: "run_seq = ? AND name = ?",
+  position: ["position", "seq"],
+  byName: "run_seq = ? AND name = ?",
 };
 const WAITS: List = {
   table: "holdfast_pauses",
@@ -126,8 +126,8 @@ const WAITS: List = {
   rows: "WHERE run_seq = ? AND kind = 'wait' AND seq > ? ORDER BY seq",
   size: bytesOf("metadata", "payload"),
   start: [-1],
-  place: ["seq"],
-  called: "run_seq = ? AND id = ?",
+  position: ["seq"],
+  byName: "run_seq = ? AND id = ?",
 };
 const LOGS: List = {
   table: "holdfast_logs",
@@ -136,8 +136,8 @@ const LOGS: List = {
   rows: "WHERE run_seq = ? AND no > ? ORDER BY no",
   size: bytesOf("message", "data"),
   start: [0],
-  place: ["no"],
-  called: "run_seq = ? AND id = ?",
+  position: ["no"],
+  byName: "run_seq = ? AND id = ?",
 };
 
 function readPart<T>(
@@ -151,29 +151,29 @@ function readPart<T>(
   const part = new PartBuilder<T>(maxLength);
   const columns = maxLength === Infinity ? "l.*" : smallColumns(db, list.table, "l", list.values);
   const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
-  let place = after === null ? list.start : placeOf(db, list, run.seq!, after);
+  let position = after === null ? list.start : positionOf(db, list, run.seq!, after);
   while (!part.hasMore) {
-    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq!, place), part.room);
-    const rows = db.all(select, run.seq!, ...place, count);
+    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq!, position), part.room);
+    const rows = db.all(select, run.seq!, ...position, count);
     part.add(rows, (row) => toRecord(runId, row));
     if (rows.length === 0 || count === ALL) break;
-    place = list.place.map((column) => rows.at(-1)![column]!);
+    position = list.position.map((column) => rows.at(-1)![column]!);
   }
   return part.toPart();
 }
 
 /** The position to continue from. Removed rows came before all remaining ones. */
-function placeOf(db: SqliteDatabase, list: List, runSeq: SqliteValue, name: string): readonly SqliteValue[] {
-  const row = db.get(`SELECT ${list.place.join(", ")} FROM ${list.table} WHERE ${list.called}`, runSeq, name);
-  return row === undefined ? list.start : list.place.map((column) => row[column]!);
+function positionOf(db: SqliteDatabase, list: List, runSeq: SqliteValue, name: string): readonly SqliteValue[] {
+  const row = db.get(`SELECT ${list.position.join(", ")} FROM ${list.table} WHERE ${list.byName}`, runSeq, name);
+  return row === undefined ? list.start : list.position.map((column) => row[column]!);
 }
 
-function sizes(db: SqliteDatabase, list: List, runSeq: SqliteValue, place: readonly SqliteValue[]): number[] {
+function sizes(db: SqliteDatabase, list: List, runSeq: SqliteValue, position: readonly SqliteValue[]): number[] {
   const select = `SELECT ${list.size} AS size FROM ${list.table} l ${list.rows} LIMIT ?`;
-  return db.all(select, runSeq, ...place, SLICE).map((row) => Number(row.size));
+  return db.all(select, runSeq, ...position, SLICE).map((row) => Number(row.size));
 }
 
-/** How many bytes some columns take of a row. octet_length() looks at a value without reading it. */
+/** How many bytes some columns of a row take. octet_length() knows the size without reading the value. */
 function bytesOf(...columns: string[]): string {
   return columns.map((column) => `min(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
 }
@@ -206,7 +206,7 @@ export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): 
     ...parameters,
   );
   if (row === undefined || row.size === null) return null;
-  // Every driver answers a BLOB so. No other statement reads one.
+  // All drivers return a BLOB as a `Uint8Array`. `SqliteValue` leaves it out, since no other statement reads one.
   const bytes = row.bytes as unknown as Uint8Array<ArrayBuffer>;
   const next = from + bytes.length;
   return { bytes, next: next < Number(row.size) ? next : null };
@@ -235,7 +235,7 @@ function findValue(place: ValuePlace): { column: string; rows: string; parameter
   }
 }
 
-/** How many of some rows it takes to fill a room. */
+/** How many of the first rows it takes to fill the room that is left in a part. */
 function countFitting(sizes: readonly number[], room: number): number {
   let left = room;
   const last = sizes.findIndex((size) => (left -= size + ROW_BYTES) <= 0);

@@ -3,8 +3,8 @@ import type { Cursor } from "../journal.ts";
 import type { RunIdentity } from "../run.ts";
 
 /** Receives the events of a run, or of all runs that it chooses, in the order of the journal. */
-export interface Follower {
-  /** The row number of the run; `null`: all runs that {@linkcode Follower.follows} chooses, without their steps. */
+export interface EventConsumer {
+  /** The row number of the run; `null`: all runs that {@linkcode EventConsumer.follows} chooses, without their steps. */
   readonly runSeq: number | null;
   /** Fires when it unsubscribes. */
   readonly abortSignal: AbortSignal;

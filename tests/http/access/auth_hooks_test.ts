@@ -1,20 +1,15 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { ListFilter, Run, RunFilter } from "../../../src/run.ts";
 import type { Signal, Wait } from "../../../src/wait.ts";
 import { forEachStore } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
 
-/** Triggers a run that waits for a signal. */
-async function aWaitingRun({ engine }: Service): Promise<{ runId: string; query: string }> {
-  const { id: runId } = await engine.trigger("approval", { nested: { list: [1] } }, { labels: { org: "a" } });
-  await engine.runUntilIdle();
-  const [wait] = await engine.getWaits(runId);
-  return { runId, query: `runId=${runId}&waitId=${wait!.id}` };
-}
+/** What the hooks are shown of a run. */
+const SHOWN = { input: { nested: { list: [1] } }, labels: { org: "a" } };
 
 /** Whether a value and everything in it is frozen. */
 function isFrozenThrough(value: unknown): boolean {
@@ -40,7 +35,7 @@ Deno.test("authenticate is given the request, and every other hook what it retur
       scopeRunsSubscribe: (context, filter) => (note(context), filter),
     },
   });
-  const { query } = await aWaitingRun(service);
+  const { query } = await aWaitingRun(service, SHOWN);
   const request = aRequest("GET", "/runs");
 
   await service.handler.fetch(request);
@@ -113,7 +108,7 @@ forEachStore("onRunAccess sees the run as it is stored, frozen, and what is aske
   await using service = aService({
     auth: { authenticate: () => {}, onRunAccess: (_user, run, { operation }) => void seen.push([run, operation]) },
   }, context);
-  const { runId, query } = await aWaitingRun(service);
+  const { runId, query } = await aWaitingRun(service, SHOWN);
   const stored = await service.engine.getRun(runId);
 
   await service.ask("GET", `/run?runId=${runId}`);
@@ -147,7 +142,7 @@ forEachStore(
         onSignal: (_user, ...rest) => void seen.push(rest),
       },
     }, context);
-    const { runId, query } = await aWaitingRun(service);
+    const { runId, query } = await aWaitingRun(service, SHOWN);
     const [wait] = await service.engine.getWaits(runId);
     const signal = (signalId: string, payload: unknown) =>
       service.ask("POST", `/signal?${query}`, { body: { signalId, payload } });
@@ -181,7 +176,7 @@ forEachStore("onSignal refuses before the signal is stored, and a later one is a
       },
     },
   }, context);
-  const { runId, query } = await aWaitingRun(service);
+  const { runId, query } = await aWaitingRun(service, SHOWN);
   const signal = () => service.ask("POST", `/signal?${query}`, { body: { signalId: "s", payload: 1 } });
 
   const refused = await signal();
@@ -266,7 +261,7 @@ Deno.test("GET /runs/subscribe falls back to scopeRuns, as far as jobs and label
 for (const path of ["/waits", "/wait", "/signal"]) {
   Deno.test(`${path} is refused if nothing says who may access a run, whether there is one or not`, async () => {
     await using service = aService({ auth: { authenticate: () => {}, scopeRuns: (_user, filter) => filter } });
-    const { query } = await aWaitingRun(service);
+    const { query } = await aWaitingRun(service, SHOWN);
     const method = path === "/signal" ? "POST" : "GET";
     const body = method === "POST" ? { body: { signalId: "s", payload: 1 } } : {};
 
@@ -295,7 +290,7 @@ for (const [what, returned] of Object.entries(FORGOTTEN)) {
       },
       onError: (error) => void heard.push(error),
     });
-    const { runId, query } = await aWaitingRun(service);
+    const { runId, query } = await aWaitingRun(service, SHOWN);
     const asked: Record<string, () => Promise<{ status: number }>> = {
       authenticate: () => service.ask("GET", "/nowhere"),
       onTrigger: () => service.ask("POST", "/trigger", { body: { jobName: "echo", input: {} } }),

@@ -1,12 +1,12 @@
 import { toFact } from "../../../fact.ts";
 import type { JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
-import { latestProgress, type Report } from "../../../report.ts";
+import { latestProgress, type Report } from "../../../execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The reports of a write that are new under its lease. */
 export interface NewReports {
-  /** Those that no earlier write has kept. */
+  /** The reports that no earlier write has stored. */
   reports: readonly Report[];
   /** The latest progress among them. */
   progress: JsonText | null;
@@ -15,15 +15,15 @@ export interface NewReports {
 }
 
 /**
- * What a write under a lease does with its new reports; its parameters are {@linkcode NewReports} `progress` and
- * `lastNo`.
+ * The assignments by which a write under a lease stores its new reports. The parameters are `progress` and `lastNo` of
+ * {@linkcode NewReports}.
  */
 export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
 
 /** No new reports. */
 export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 };
 
-/** Which reports are new, if those up to a number are known. They are in the order of their numbers. */
+/** The reports after the number `knownNo`. They are in the order of their numbers. */
 export function newReports(reports: readonly Report[], knownNo: number): NewReports {
   const lastNo = reports.at(-1)?.no ?? 0;
   if (lastNo <= knownNo) return NO_REPORTS;
@@ -32,7 +32,7 @@ export function newReports(reports: readonly Report[], knownNo: number): NewRepo
   return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo };
 }
 
-/** Which reports are new under a lease; of a lease that is lost none are. */
+/** The reports that are new under a lease; none if the lease is lost. */
 export function findNewReports(
   db: SqliteDatabase,
   { runId, generation }: Lease,
@@ -47,7 +47,7 @@ export function findNewReports(
   return run === undefined ? NO_REPORTS : newReports(reports, Number(run.last_report_no));
 }
 
-/** Notes the new reports of a write that has kept them. */
+/** Notes the facts of new reports, after the write that stored them. */
 export function noteReports(db: SqliteDatabase, lease: Lease, runSeq: number, { reports, lastNo }: NewReports): void {
   if (reports.length === 0) return;
   db.facts.note(...reports.map((report) => toFact(runSeq, report)));

@@ -1,7 +1,7 @@
 import { NotFoundError, StoreError } from "../error.ts";
 import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Store } from "../store.ts";
-import type { Follower } from "./follower.ts";
+import type { EventConsumer } from "./event_consumer.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { stateEvents } from "./state_events.ts";
 
@@ -57,7 +57,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
   const fail = (error?: unknown) => {
     endWith(() => error === undefined ? controller.close() : controller.error(error));
   };
-  const follower: Follower & { runSeq: number | null } = {
+  const consumer: EventConsumer & { runSeq: number | null } = {
     runSeq: null,
     abortSignal,
     follows: () => true,
@@ -69,14 +69,14 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
   const begin = async () => {
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
-    follower.runSeq = state.seq;
+    consumer.runSeq = state.seq;
     for (const event of stateEvents(state)) next(event);
     return state.place;
   };
   return new ReadableStream({
     start: (given) => {
       controller = given;
-      reader.catchUp(follower, begin, (place) => detach = reader.attach(follower, place));
+      reader.catchUp(consumer, begin, (place) => detach = reader.attach(consumer, place));
     },
     pull: () => {
       isWanted = true;

@@ -15,8 +15,8 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { claimOne, forEachStore, LEASE_MS, pass, recordEvents } from "../support/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { anEngine, echo, typesOf } from "../support/engines.ts";
-import { aGatedJob, aJob } from "../support/jobs.ts";
+import { anEngine, typesOf } from "../support/engines.ts";
+import { aGatedJob, aJob, echo } from "../support/jobs.ts";
 
 forEachStore("trigger() makes a pending run with all that it was asked for", async (context) => {
   await using engine = anEngine(context);

@@ -1,4 +1,4 @@
-import { checkDuration } from "../duration.ts";
+import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
 import { memberOf } from "../member_of.ts";

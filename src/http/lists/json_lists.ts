@@ -150,10 +150,10 @@ async function* listParts<T>(
   }
 }
 
-function writeRun({ payload, output, ...run }: RunText): Written {
+function writeRun({ payload: input, output, ...run }: RunText): Written {
   const placeOf = (value: "payload" | "output"): ValuePlace => ({ of: "run", runId: run.id, value });
   return writeRecord(toClientRun({ ...run, payload: null, output: null }), {
-    input: toWritten(payload, placeOf("payload")),
+    input: toWritten(input, placeOf("payload")),
     output: toWritten(output, placeOf("output")),
   });
 }

@@ -3,14 +3,12 @@ import { createEngine } from "../support/quiet_engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
-import { anything, forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
+import { forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { withCalls } from "../support/with_calls.ts";
-import { aScript } from "../support/jobs.ts";
+import { aJob, aScript, echo } from "../support/jobs.ts";
 
-const approval = defineJob({ name: "approval", input: anything, run: (step: StepContext) => step.wait("review") });
-const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
+const approval = aJob((step) => step.wait("review"), "approval");
 
 function anEngine({ store, host }: StoreTest, jobs = {}) {
   return createEngine({ store, host, jobs: { approval, echo, ...jobs } });
@@ -223,13 +221,13 @@ forEachStore("subscribe() of a run that was deleted meanwhile ends with run:dele
   assert.deepEqual(typesOf(await reading), ["run:delete"]);
 });
 
-forEachStore("subscribe() joins followers who are up to date without a gap or a repetition", async (context) => {
+forEachStore("subscribe() joins streams that are up to date without a gap or a repetition", async (context) => {
   await using engine = anEngine(context);
   await using other = anEngine(context);
   const { id } = await engine.trigger("approval", 1);
   const readings: Promise<RunEvent[]>[] = [];
 
-  // Followers come while other runs fill the journal.
+  // Streams begin while other runs fill the journal.
   for (let n = 0; n < 40; n++) {
     for (let m = 0; m < 5; m++) await other.trigger("echo", n);
     readings.push(Array.fromAsync(engine.subscribe(id)));

@@ -7,8 +7,8 @@ import { toInput, toPauseRecord, toRunIdentity, toStepRecord } from "../rows.ts"
 const SLICE = 2_000;
 
 /**
- * Reads the histories of runs that were claimed. It yields wherever there is much to read, so that the event loop stays
- * free. Runs that are not held any more in the end are left out: their histories may be gone, or part of them.
+ * Reads the histories of claimed runs. It yields during long reads, so that the event loop stays free. A run that lost
+ * its lease meanwhile is left out if its history may be incomplete: it may have been deleted.
  */
 export function* readClaims(
   db: SqliteDatabase,
@@ -59,7 +59,7 @@ function isHeld(db: SqliteDatabase, { seq, lease_generation: generation }: Sqlit
   return held !== undefined;
 }
 
-/** The lease of a run that was claimed. */
+/** The lease of a claimed run. */
 export function toLease(row: SqliteRow): Lease {
   return {
     runId: row.id as string,

@@ -5,10 +5,10 @@ const CHECK_EVERY_MS = 1_000;
 type StatSync = typeof import("node:fs").statSync;
 
 /**
- * The file that a database was opened from. If it is deleted or replaced, SQLite goes on writing to the old one
- * without an error, and everything is lost when the process ends: so it is looked at every second.
+ * The file that a database was opened from. If it is deleted or replaced, SQLite continues to write to the old file
+ * without an error, and everything is lost when the process ends. Therefore the file is checked every second.
  */
-export class DatabaseFile {
+export class DatabaseFileGuard {
   readonly #path: string;
   readonly #stat: StatSync;
   readonly #identity: string;
@@ -20,14 +20,14 @@ export class DatabaseFile {
     this.#identity = this.#readIdentity() ?? "";
   }
 
-  /** Remembers which file is found at a path now. */
-  static async watch(path: string): Promise<DatabaseFile> {
+  /** Watches the file that is at a path now. */
+  static async watch(path: string): Promise<DatabaseFileGuard> {
     const { statSync } = await import("node:fs");
-    return new DatabaseFile(path, statSync);
+    return new DatabaseFileGuard(path, statSync);
   }
 
   /**
-   * Looks whether the file is still the same, if it has not done so for a second.
+   * Checks that the file is still the same, at most once a second.
    *
    * @throws {StoreError} It was deleted or replaced.
    */
@@ -50,13 +50,13 @@ export class DatabaseFile {
 }
 
 /**
- * Makes the file of a new database, which only its owner can read and write: SQLite gives the files beside it the same
- * mode. An existing file is left as it is.
+ * Creates the file of a new database, which only its owner can read and write: SQLite gives the files beside it the
+ * same mode. An existing file is not changed.
  *
- * To be called before SQLite opens the file: to close a file drops all locks that the process has on it.
+ * Call it before SQLite opens the file: closing a file drops all locks of the process on it.
  *
- * @param refusal What cannot be done if the file cannot be made: the beginning of the message.
- * @returns Whether the file was made.
+ * @param refusal What cannot be done if the file cannot be created: the beginning of the message.
+ * @returns Whether the file was created.
  */
 export async function createDatabaseFile(path: string, refusal: string): Promise<boolean> {
   const { closeSync, openSync, statSync } = await import("node:fs");
@@ -64,13 +64,13 @@ export async function createDatabaseFile(path: string, refusal: string): Promise
     const existing = statSync(path, { throwIfNoEntry: false });
     if (existing?.isDirectory()) throw new StoreError(`${refusal}: it is a directory; name a file in it`);
     if (existing !== undefined) return false;
-    closeSync(openSync(path, "ax", 0o600)); // `x`: of several processes one makes it
+    closeSync(openSync(path, "ax", 0o600)); // `x`: only one of several processes creates it
     return true;
   } catch (error) {
     if (error instanceof StoreError) throw error;
     const { code, message } = error as Error & { code?: unknown };
     if (code === "EEXIST") {
-      // Made by another process a moment ago, or a link to a file that does not exist: that is made without `x`.
+      // Another process has just created it, or it is a link to a file that does not exist: `x` refuses to create that.
       if (statSync(path, { throwIfNoEntry: false }) === undefined) closeSync(openSync(path, "a", 0o600));
       return false;
     }

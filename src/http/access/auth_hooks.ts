@@ -40,8 +40,8 @@ export interface RequestedTrigger {
  */
 export interface HandlerAuth<Context> {
   /**
-   * Called first, for every request with a valid URL, on any path. Write it before the other hooks: they get their
-   * types from it. To read the body, use `request.clone()`; the handler's limits do not apply to it.
+   * Called first, on any path, for every request whose URL is valid and whose host is allowed. Write it before the
+   * other hooks: they get their types from it. To read the body, use `request.clone()`; the handler's limits do not apply to it.
    */
   readonly authenticate: (request: Request) => Context | Promise<Context>;
   /**

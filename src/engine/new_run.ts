@@ -70,9 +70,9 @@ export async function newRun(
   checkCoalesce(coalesce, concurrencyKey);
   const checkedLabels = checkLabels(labels);
   const subject = `The input of job "${job.name}"`;
-  const payload = encode(input, { subject, maxBytes: deps.maxValueBytes });
-  // The value that every execution, and a retrigger, will read.
-  const stored = decode(payload);
+  const given = encode(input, { subject, maxBytes: deps.maxValueBytes });
+  // A retrigger parses this value again.
+  const stored = decode(given);
   const parsed = await parse(job.input, stored, {
     host: deps.host,
     subject: `The schema of the input of job "${job.name}"`,
@@ -88,7 +88,7 @@ export async function newRun(
   return {
     id: deps.host.newId(),
     jobName: job.name,
-    payload,
+    payload: given,
     input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
     labels: checkedLabels,
     idempotencyKey,

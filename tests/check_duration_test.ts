@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { checkDuration } from "../src/duration.ts";
-import { defineJob, type StepContext } from "../src/job.ts";
+import { checkDuration } from "../src/check_duration.ts";
+import type { StepContext } from "../src/job.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
-import { anything } from "./support/for_each_store.ts";
+import { aJob } from "./support/jobs.ts";
 import { createEngine } from "./support/quiet_engine.ts";
 
 Deno.test("checkDuration() takes numbers of milliseconds, and nothing else", () => {
@@ -26,7 +26,7 @@ const IN_JOBS: Record<string, [subject: string, run: (step: StepContext) => Prom
 
 for (const [name, [subject, run]] of Object.entries(IN_JOBS)) {
   Deno.test(`${name} refuses "2d" for a duration, and says what it takes`, async () => {
-    const job = defineJob({ name: "job", input: anything, run });
+    const job = aJob(run);
     await using engine = createEngine({ store: new MemoryStore(), jobs: { job } });
     const { id } = await engine.jobs.job.trigger(null);
 
@@ -37,7 +37,7 @@ for (const [name, [subject, run]] of Object.entries(IN_JOBS)) {
 }
 
 Deno.test('the engine refuses "2d" for a duration, and says what it takes', async () => {
-  const job = defineJob({ name: "job", input: anything, run: () => 1 });
+  const job = aJob(() => 1);
   const create = (retention = {}) => createEngine({ store: new MemoryStore(), jobs: { job }, retention });
   await using engine = create();
   const refusal = (subject: string) => ({

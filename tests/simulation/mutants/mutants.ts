@@ -1,0 +1,19 @@
+import type { Mutant } from "./mutant.ts";
+import { CLAIM_MUTANTS } from "./claims.ts";
+import { HTTP_MUTANTS } from "./http.ts";
+import { JOURNAL_MUTANTS } from "./journal.ts";
+import { LEASE_MUTANTS } from "./leases.ts";
+import { PAUSE_MUTANTS } from "./pauses.ts";
+import { RUN_MUTANTS } from "./runs.ts";
+import { STEP_MUTANTS } from "./steps.ts";
+
+/** One bug for each rule that matters most. */
+export const MUTANTS: readonly Mutant[] = [
+  ...LEASE_MUTANTS,
+  ...CLAIM_MUTANTS,
+  ...RUN_MUTANTS,
+  ...STEP_MUTANTS,
+  ...PAUSE_MUTANTS,
+  ...HTTP_MUTANTS,
+  ...JOURNAL_MUTANTS,
+];

@@ -1,0 +1,181 @@
+import type { Ending } from "../../../src/store.ts";
+import type { Wait } from "../../../src/wait.ts";
+import { double, over, overClient } from "./doubles.ts";
+import type { Mutant } from "./mutant.ts";
+
+/** Bugs of triggers, retriggers, endings and deletions. */
+export const RUN_MUTANTS: readonly Mutant[] = [
+  {
+    name: "an idempotency key is forgotten",
+    rule: "one idempotency key, one run",
+    store: over((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, idempotencyKey: null }))),
+    })),
+  },
+  {
+    name: "a run that has ended is cancelled",
+    from: 23,
+    rule: "a run that has ended does not change",
+    store: over((store) => ({
+      cancel: async (runId, requestId, executing) =>
+        await store.cancel(runId, requestId, executing) ?? await store.getRun(runId),
+    })),
+  },
+  {
+    name: "a job is given what a later trigger brought",
+    rule: "a run keeps its input",
+    store: over((store) => {
+      let newest: string | null = null;
+      return {
+        enqueue: (runs) => {
+          newest = runs.at(-1)!.input;
+          return store.enqueue(runs);
+        },
+        claim: async (request) => {
+          const result = await store.claim(request);
+          return { ...result, claims: result.claims.map((claim) => ({ ...claim, input: newest })) };
+        },
+      };
+    }),
+  },
+  {
+    name: "labels are forgotten",
+    rule: "a run keeps what it was triggered with",
+    store: over((store) => ({ enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, labels: {} }))) })),
+  },
+  {
+    name: "an output is not kept",
+    rule: "a run ends as its function did",
+    store: over((store) => ({
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "completed" ? { ...ending, output: null } : ending, reports),
+    })),
+  },
+  {
+    name: "an error is worded anew",
+    rule: "a run ends as its function did",
+    client: overClient((store) => ({
+      finish: (lease, ending, reports) =>
+        store.finish(lease, ending.status === "failed" ? reworded(ending) : ending, reports),
+    })),
+  },
+  {
+    name: "a cancel is not heard of where it came from",
+    rule: "what is executed of a run that is cancelled is told",
+    client: overClient((store) => ({
+      cancel: (...parameters) => store.cancel(...parameters).then(() => new Promise(() => {})),
+    })),
+  },
+  {
+    name: "a trigger that is to coalesce does not",
+    rule: "a trigger joins a run that it may join",
+    store: over((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, coalesce: null }))),
+    })),
+  },
+  {
+    name: "a retrigger forgets a wait",
+    rule: "a retry from the failure asks no question that was answered",
+    database: (store, database) =>
+      double(store, {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf, startedAt } } of enqueued) {
+            if (retriggerOf === null || startedAt !== null) continue;
+            const ofRun = "kind = 'wait' AND run_seq = (SELECT seq FROM holdfast_runs WHERE id = ?)";
+            database.prepare(`DELETE FROM holdfast_pauses WHERE ${ofRun}`).run(id);
+          }
+          return enqueued;
+        },
+      }),
+  },
+  {
+    name: "a retrigger forgets a sleep",
+    rule: "a retry from the failure does not sleep again",
+    store: over((store) => {
+      const retries = new Set<string>();
+      return {
+        enqueue: async (runs) => {
+          const enqueued = await store.enqueue(runs);
+          for (const { run: { id, retriggerOf } } of enqueued) if (retriggerOf !== null) retries.add(id);
+          return enqueued;
+        },
+        claim: async (request) => {
+          const result = await store.claim(request);
+          const claims = result.claims.map((claim) => {
+            const pauses = claim.pauses.filter(({ kind }) => kind !== "sleep");
+            return retries.has(claim.run.id) && claim.lease.generation === 1 ? { ...claim, pauses } : claim;
+          });
+          return { ...result, claims };
+        },
+      };
+    }),
+  },
+  {
+    name: "a retry's steps have keys of their own",
+    rule: "a step has one idempotency key in a run and its retries from the failure",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, claims: result.claims.map((claim) => ({ ...claim, originId: claim.run.id })) };
+      },
+    })),
+  },
+  {
+    name: "each retrigger makes a run",
+    rule: "while the newest retry has not ended, another retrigger answers that one",
+    database: (store, database) =>
+      double(store, {
+        enqueue: (runs) => {
+          const unlink = database.prepare("UPDATE holdfast_runs SET retriggered_as = NULL WHERE id = ?");
+          for (const { retriggerOf } of runs) if (retriggerOf !== null) unlink.run(retriggerOf.runId);
+          return store.enqueue(runs);
+        },
+      }),
+  },
+  {
+    name: "a deleted run leaves its waits behind",
+    rule: "nothing is left of a deleted run",
+    store: over((store) => {
+      const left = new Map<string, Wait>();
+      return {
+        delete: async (runId) => {
+          for (const wait of await store.getWaits(runId)) left.set(wait.id, wait);
+          return await store.delete(runId);
+        },
+        getWait: async (waitId) => await store.getWait(waitId) ?? left.get(waitId) ?? null,
+      };
+    }),
+  },
+  {
+    name: "runs are purged too early",
+    rule: "a run is kept as long as was asked for",
+    store: over((store) => ({
+      purge: (retention, limit) =>
+        store.purge(Object.fromEntries(Object.entries(retention).map(([status, ms]) => [status, ms / 2])), limit),
+    })),
+  },
+  {
+    name: "ids come again",
+    rule: "an id is used once",
+    host: (host) => {
+      let ids = 0;
+      return { ...host, newId: () => `id-${ids++}` };
+    },
+  },
+  {
+    name: "a trigger that is repeated is another",
+    rule: "what is repeated is carried out once",
+    client: overClient((store) => {
+      let triggers = 0;
+      return {
+        enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, id: `${run.id}-${triggers++}` }))),
+      };
+    }),
+  },
+];
+
+/** The same ending with another message. */
+function reworded(ending: Ending & { status: "failed" }): Ending {
+  return { ...ending, failure: { ...ending.failure, message: "It fails" } };
+}
