@@ -1,7 +1,7 @@
 /**
- * Why a run or a step failed: `error`: its function threw; `timeout`: the `timeout` of a step ended the attempt;
- * `abandoned`: workers claimed the run too often without recording anything. `expired` is reserved for runs whose own
- * deadline has passed, and not used yet.
+ * Why a run or a step failed: `error`: its function threw; `timeout`: the `timeout` of a step ended the attempt, or the
+ * run did not end within its `finishWithin`; `expired`: the run did not start within its `startWithin`; `abandoned`:
+ * workers claimed the run too often without recording anything.
  */
 export type FailureKind = "error" | "timeout" | "expired" | "abandoned";
 

@@ -135,6 +135,18 @@ export interface RunFilter {
   status?: RunStatus | readonly RunStatus[];
   /** Runs that have all of these labels: 16 at most. */
   labels?: Labels;
+  /** Runs that this run waits for or waited for. */
+  parentRunId?: string;
+  /** Runs that failed for this reason. */
+  failureKind?: FailureKind;
+  /** Runs that ended at this instant or later: ISO 8601. */
+  completedAfter?: string;
+  /** Runs that ended before this instant: ISO 8601. */
+  completedBefore?: string;
+  /** Runs that were triggered at this instant or later: ISO 8601. */
+  createdAfter?: string;
+  /** Runs that were triggered before this instant: ISO 8601. */
+  createdBefore?: string;
   /** The maximum number of runs, 0 to 1,000. Default 50. */
   limit?: number;
   /** How many to skip, 0 to 1,000,000. Default 0. */

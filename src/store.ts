@@ -55,25 +55,52 @@ import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } fro
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
  *
+ * **Gates.** A run is due if it is pending and its start (`flow.start`) has passed, or if it waits and one of its pauses
+ * is over. A due run can be claimed when it passes these gates, in this order:
+ *
+ * 1. The key: a run with a concurrency key is the first of the runs of its job in the line of the key, and the key has
+ *    room and, before the first start of the run, an open rate.
+ * 2. The turn: a run with a fairness key is the first of the runs of its job that have passed the key and have the same
+ *    fairness key.
+ * 3. The job: it is not paused, fewer of its runs are executed than `KnownJob.concurrency`, and, before the first start
+ *    of the run, its rate is open.
+ *
+ * A run that is delayed, parked, behind others or of a paused job holds nothing. A run holds one key at most, so runs
+ * never wait for each other in a circle.
+ *
  * **Concurrency keys.** A key is shared by the runs of all jobs. A run takes its key when it is claimed, and holds it
  * with the lease. It holds the key without a lease in two cases. While it waits for the retry of a step, it keeps the
  * key, and is the next run of the key that is claimed. When it is cancelled under a lease, its worker may still execute
  * it: the key stays held until that worker releases the lease, or until the lease would have expired, even if the run
- * is deleted meanwhile. Two rules follow every change:
+ * is deleted meanwhile. The due runs of a key are its line, by position. Two rules follow every change:
  *
- * - K1: while a run holds a key, no other run of the key can be claimed, whatever its job.
- * - K2: while nobody holds a key, the oldest due run of each of its jobs can be claimed, except one behind an older due
- *   run of a job that another live worker knows. A job that no live worker knows holds up nobody.
+ * - K1: a run of a key can be claimed only while fewer runs hold the key than the run's own `flow.keyConcurrency`, and
+ *   only if it is the first of its job in the line. So a run that wants the key for itself is not passed by others that
+ *   share it.
+ * - K2: while that is so, the first of each job can be claimed, except one behind a due run of a job that another live
+ *   worker knows. A job that no live worker knows, or that is paused, holds up nobody.
  *
- * **Order.** Runs are ordered by their trigger: by commit, and within a call in the order of the requests. Timestamps
- * do not decide, since a clock can be set back. A run that is interrupted or resumes keeps its position. What is
+ * **Limits of a job.** The limit of the claiming worker (`KnownJob`) counts the leases of the job, and its runs that
+ * were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts first
+ * claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the future (the
+ * clock was set back) counts as one of now. A start is counted in the commit that gives the lease. A rate never holds
+ * back a run that has started. The rate of a key is that of the run that is first in its line.
+ *
+ * **Fairness.** Of the runs that pass all gates, fairness keys take turns: a claim takes the first of each key, by
+ * position, before it takes a second of one. All runs without a fairness key are together one key. A key that comes
+ * back after it had no run to claim joins the current turn: it has neither saved up turns nor lost any.
+ *
+ * **Order.** Runs are ordered by their position: the number of their trigger, less 100,000 for each step of priority
+ * (`positionOf`). Triggers are numbered by commit, and within a call in the order of the requests. Timestamps do not
+ * decide, since a clock can be set back. A run that is interrupted or resumes keeps its position. What is
  * recorded in a run is numbered from 1 by one counter, in the order of the commits: the end of an attempt at a step,
  * a pause that is prepared for the job (`prepared`), a signal, a deadline. A replay delivers in this order.
  *
  * **Clock.** The store's own clock decides when something expires: the clock of the database if several machines share
  * it. Callers send durations, and instants that the store gave them before. Two kinds of instants are those of others:
  * the deadline that a job states as a date, and the times of reports and log lines, which the store only keeps. What is
- * committed stays so after the clock is set back, and a pending run can be claimed whatever the clock says.
+ * committed stays so after the clock is set back, and a pending run without a start can be claimed whatever the clock
+ * says.
  *
  * **Reports.** Writes under a lease take the reports that the execution has not seen stored yet. They are numbered from
  * 1 under each lease and arrive in order; the store remembers the last number and ignores all up to it. New reports go
@@ -124,8 +151,7 @@ export interface Store extends AsyncDisposable {
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]>;
 
   /**
-   * Claims the oldest due runs of the known jobs, each under a new lease. A run is due if it is pending, or if it waits
-   * and one of its pauses is over.
+   * Claims due runs of the known jobs that pass the gates, each under a new lease.
    *
    * First it processes expired timers, for all jobs, a bounded number of each kind:
    *
@@ -133,12 +159,16 @@ export interface Store extends AsyncDisposable {
    * - It revokes the other expired leases. Their runs become pending. The run counts as interrupted and as abandoned.
    *   If it was abandoned `maxAbandonments` times since it last recorded a step or parked, it fails instead
    *   (`abandonedFailure`), and its waits are closed.
-   * - It releases the concurrency keys that cancelled runs held, if their lease would have expired.
+   * - It releases the concurrency keys and the places under the limit of a job that cancelled runs held, if their lease
+   *   would have expired.
+   * - It fails runs that are not under a lease and have not started in time (`expired`) or not ended in time
+   *   (`timeout`), with the `deadlineFailure`, and closes their waits. A run under a lease is ended by its worker.
    * - It makes waiting runs due whose deadline or retry time has passed, and commits their timeouts. They stay due and
    *   `waiting` until they are claimed.
    *
-   * Then it claims runs in the order of their triggers, within the rules of concurrency keys. It commits timeouts of
-   * each claimed run that have passed, so that its history is complete. The history may be read after the commit. If a
+   * Then it claims runs in their order, as far as they pass the gates. A run that is late for its start fails instead,
+   * however many timers have expired. It commits timeouts of each claimed run that have passed, so that its history is
+   * complete. The history may be read after the commit. If a
    * run is cancelled or deleted meanwhile, so that its history may be incomplete, it is left out and its key released.
    *
    * A repetition is a call with the `workerId` and the `claimId` of that worker's last claim. It returns those of the
@@ -190,6 +220,20 @@ export interface Store extends AsyncDisposable {
    * third of `leaseMs`, so a worker that stops can count as dead that much earlier.
    */
   hasWorker(jobName: string): Promise<boolean>;
+
+  /**
+   * Pauses a job: from the commit of this call on, no run of it is claimed, and its runs hold up no key. Runs that are
+   * executed go on; triggers, timers and deadlines apply. A job that is paused already keeps its pause.
+   *
+   * @returns The pause of the job, this one or the earlier one.
+   */
+  pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause>;
+
+  /** Ends the pause of a job. Returns whether it was paused. */
+  resumeJob(jobName: string): Promise<boolean>;
+
+  /** The paused jobs, in the order of their names. */
+  getPausedJobs(): Promise<JobPause[]>;
 
   /**
    * Records how an attempt at a step ended, under the next record number of the run.
@@ -347,7 +391,7 @@ export interface Store extends AsyncDisposable {
    *
    * - `enqueue`: `triggered` for each new run, `retried` for the run that it retries, `coalesced` for a run that is
    *   joined (`coalescedFacts`).
-   * - `claim`: `claimed` for each claimed run, `failed` for each that was abandoned too often.
+   * - `claim`: `claimed` for each claimed run, `failed` for each that failed.
    * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
    * - `pause`: the reports; if the run parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
@@ -449,19 +493,33 @@ export interface ClaimRequest {
 
 /** The result of a claim. */
 export interface ClaimResult {
-  /** The claimed runs, in the order in which they were triggered. */
+  /** The claimed runs, in the order in which they were claimed. */
   claims: Claim[];
   /** Runs that failed: they were abandoned too often, or a deadline passed. */
   failed: { run: RunIdentity; error: string; failureKind: FailureKind }[];
   /**
    * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
-   * and retries that waiting runs wait for, and the keys that cancelled runs hold.
+   * and retries that waiting runs wait for, the starts of delayed runs, the deadlines of runs (`startBy`, `finishBy`),
+   * the keys and places that cancelled runs hold, and the openings of rates that hold up a run that could be claimed
+   * otherwise.
    */
   nextTimerAt: number | null;
   /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */
   hasMore: boolean;
   /** The current instant of the store's clock. */
   now: number;
+}
+
+/** The pause of a job. */
+export interface JobPause {
+  /** The name of the job. */
+  jobName: string;
+  /** Since when it is paused: ISO 8601 in UTC. */
+  since: string;
+  /** Who has paused it; `null`: nobody said so. */
+  by: string | null;
+  /** Why; `null`: nobody said so. */
+  note: string | null;
 }
 
 /** A claimed run, with its history for the replay. */

@@ -1,3 +1,4 @@
+import { isoTime } from "../../iso_time.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
@@ -27,6 +28,7 @@ import type {
   Ending,
   Enqueued,
   FoundRuns,
+  JobPause,
   NewRun,
   Part,
   PauseRequest,
@@ -80,6 +82,7 @@ export class MemoryStore implements Store {
   readonly #host: Host;
   readonly #runs: MemoryRuns;
   readonly #waits = new Map<string, { run: KeptRun; wait: KeptPause }>();
+  readonly #paused = new Map<string, JobPause>();
   readonly #workers = new Map<string, KnownWorker>();
 
   /**
@@ -210,6 +213,22 @@ export class MemoryStore implements Store {
   }
 
   /** Deletes the entry of a worker that will not claim again. */
+  pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return this.#perform(() => {
+      const pause = this.#paused.get(jobName) ?? { jobName, since: isoTime(this.#host.now()), by, note };
+      this.#paused.set(jobName, pause);
+      return { ...pause };
+    });
+  }
+
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#perform(() => this.#paused.delete(jobName));
+  }
+
+  getPausedJobs(): Promise<JobPause[]> {
+    return this.#perform(() => [...this.#paused.values()].sort((a, b) => a.jobName < b.jobName ? -1 : 1));
+  }
+
   forgetWorker(workerId: string): Promise<void> {
     return this.#perform(() => {
       if (this.#workers.delete(workerId)) this.#runs.countChange();

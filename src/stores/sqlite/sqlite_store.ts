@@ -15,6 +15,7 @@ import type {
   Ending,
   Enqueued,
   FoundRuns,
+  JobPause,
   NewRun,
   Part,
   PauseRequest,
@@ -271,6 +272,18 @@ export class SqliteStore implements Store {
   }
 
   /** Deletes the entry of a worker that will not claim again. */
+  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  resumeJob(_jobName: string): Promise<boolean> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  getPausedJobs(): Promise<JobPause[]> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
