@@ -10,7 +10,6 @@ import {
   StoreError,
   systemHost,
 } from "../mod.ts";
-import { PLAIN_FLOW } from "../src/flow.ts";
 import { anything } from "./processes/anything.ts";
 import { Child } from "./processes/child.ts";
 import { inTime, until } from "./processes/deadline.ts";
