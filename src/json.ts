@@ -1,5 +1,5 @@
 import { SerializationError } from "./error.ts";
-import { memberOf } from "./member_of.ts";
+import { propertyOf } from "./property_of.ts";
 
 /** A value that survives a round trip through JSON. */
 export type Json =
@@ -157,7 +157,7 @@ function findCulprit(root: unknown): string | null {
     const { path, ancestors } = next;
     let { value } = next;
     try {
-      const toJson = memberOf(value, "toJSON");
+      const toJson = propertyOf(value, "toJSON");
       if (isInvalidDate(value)) return `an invalid Date at ${path}`;
       if (typeof toJson === "function") value = toJson.call(value, path);
       const reason = reasonToRefuse(value);

@@ -1,7 +1,7 @@
 import { RetryAfterError } from "./error.ts";
 import { isInstance } from "./is_instance.ts";
 import type { Host } from "./host.ts";
-import { memberOf } from "./member_of.ts";
+import { propertyOf } from "./property_of.ts";
 import { checkOptionNames } from "./option_names.ts";
 
 /**
@@ -76,7 +76,7 @@ export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | n
   try {
     const value = isInstance(thrown, RetryAfterError)
       ? thrown.retryAfterFrom(host.now())
-      : memberOf(thrown, "retryAfter");
+      : propertyOf(thrown, "retryAfter");
     return typeof value === "number" && value >= 0 ? Math.min(Math.ceil(value), MAX_DELAY_MS) : null;
   } catch {
     return null;

@@ -1,8 +1,8 @@
-import { describeFailure } from "./describe_failure.ts";
+import { toFailure } from "./to_failure.ts";
 import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
 import { kindOf } from "./kind_of.ts";
-import { memberOf } from "./member_of.ts";
+import { propertyOf } from "./property_of.ts";
 import { tidyText } from "./text.ts";
 
 /**
@@ -89,7 +89,7 @@ export async function parse<Output>(
   } catch (cause) {
     if (cause instanceof CheckEnded) throw cause.cause;
     const message = "the schema could not check this value";
-    return { ok: false, issues: [{ path: [], message }], issuesLeftOut: 0, cause: cause ?? describeFailure(cause) };
+    return { ok: false, issues: [{ path: [], message }], issuesLeftOut: 0, cause: cause ?? toFailure(cause) };
   }
 }
 
@@ -100,7 +100,7 @@ export async function parse<Output>(
  * @throws {TypeError} It is not a Standard Schema.
  */
 export function checkSchema(value: unknown, subject: string): void {
-  if (typeof memberOf(memberOf(value, "~standard"), "validate") === "function") return;
+  if (typeof propertyOf(propertyOf(value, "~standard"), "validate") === "function") return;
   throw new TypeError(`${subject} must be a Standard Schema (zod 4, valibot, arktype, ...), not ${kindOf(value)}`);
 }
 
@@ -126,7 +126,7 @@ async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal 
 }
 
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof memberOf(value, "then") === "function";
+  return typeof propertyOf(value, "then") === "function";
 }
 
 /** The first issues, at most 20 and 8 KiB of JSON. The first one always fits: its path and its message are cut. */

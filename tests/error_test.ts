@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describeFailure } from "../src/describe_failure.ts";
+import { toFailure } from "../src/to_failure.ts";
 import {
   ConflictError,
   HoldfastError,
@@ -48,18 +48,18 @@ function other(message: string) {
 }
 
 for (const [description, thrown, expected] of ODDITIES) {
-  Deno.test(`describeFailure() describes ${description}`, () => {
-    const { kind, name, message, stack, cause } = describeFailure(thrown);
+  Deno.test(`toFailure() describes ${description}`, () => {
+    const { kind, name, message, stack, cause } = toFailure(thrown);
 
     assert.deepEqual({ kind, name, message, cause }, { kind: "error", ...expected, cause: null });
     assert.equal(stack !== null, thrown instanceof Error && description !== "an error whose stack throws");
   });
 }
 
-Deno.test("describeFailure() keeps the stack, and causes with theirs, also one that is no error", () => {
+Deno.test("toFailure() keeps the stack, and causes with theirs, also one that is no error", () => {
   const error = new TypeError("outer", { cause: new RangeError("inner", { cause: "root" }) });
 
-  const failure = describeFailure(error, "timeout");
+  const failure = toFailure(error, "timeout");
 
   assert.deepEqual(failure, {
     kind: "timeout",
@@ -84,35 +84,35 @@ Deno.test("describeFailure() keeps the stack, and causes with theirs, also one t
   assert.deepEqual(JSON.parse(JSON.stringify(failure)), failure);
 });
 
-Deno.test("describeFailure() follows causes to the fifth error, and no cycle", () => {
+Deno.test("toFailure() follows causes to the fifth error, and no cycle", () => {
   let deep = new Error("0");
   for (let i = 1; i < 9; i++) deep = new Error(`${i}`, { cause: deep });
   const first = new Error("first");
   const second = new Error("second", { cause: first });
   first.cause = second;
 
-  assert.deepEqual(messagesOf(describeFailure(deep)), ["8", "7", "6", "5", "4"]);
-  assert.deepEqual(messagesOf(describeFailure(first)), ["first", "second"]);
-  assert.deepEqual(messagesOf(describeFailure(Object.assign(new Error("own"), { cause: null }))), ["own"]);
+  assert.deepEqual(messagesOf(toFailure(deep)), ["8", "7", "6", "5", "4"]);
+  assert.deepEqual(messagesOf(toFailure(first)), ["first", "second"]);
+  assert.deepEqual(messagesOf(toFailure(Object.assign(new Error("own"), { cause: null }))), ["own"]);
 });
 
-Deno.test("describeFailure() cuts a stack at 8 KiB, and leaves it well-formed", () => {
+Deno.test("toFailure() cuts a stack at 8 KiB, and leaves it well-formed", () => {
   for (const text of ["a", "é", "😀", "\0"]) {
     const error = new Error("a");
     error.stack = `x${text.repeat(10_000)}`;
 
-    const { stack } = describeFailure(error);
+    const { stack } = toFailure(error);
 
     const { length } = new TextEncoder().encode(stack!);
     assert.ok(length <= 8_192 && length > 8_180 && stack!.isWellFormed(), `${length} bytes`);
   }
 });
 
-Deno.test("describeFailure() keeps of a StepError what was recorded of the step", () => {
-  const failure = describeFailure(new RangeError("too late", { cause: "a string" }), "timeout");
+Deno.test("toFailure() keeps of a StepError what was recorded of the step", () => {
+  const failure = toFailure(new RangeError("too late", { cause: "a string" }), "timeout");
 
-  const again = describeFailure(new StepError(failure, { name: "read", attempts: 2 }));
-  const wrapped = describeFailure(new Error("outer", { cause: new StepError(failure, { name: "read", attempts: 2 }) }));
+  const again = toFailure(new StepError(failure, { name: "read", attempts: 2 }));
+  const wrapped = toFailure(new Error("outer", { cause: new StepError(failure, { name: "read", attempts: 2 }) }));
 
   assert.deepEqual(again, failure);
   assert.deepEqual(messagesOf(wrapped), ["outer", ...messagesOf(failure)]);
@@ -153,24 +153,24 @@ const INDESCRIBABLE: [description: string, thrown: unknown][] = [
 ];
 
 for (const [description, thrown] of INDESCRIBABLE) {
-  Deno.test(`describeFailure() finds words for ${description}`, () => {
-    const { name, message } = describeFailure(thrown);
+  Deno.test(`toFailure() finds words for ${description}`, () => {
+    const { name, message } = toFailure(thrown);
 
     assert.equal(typeof name, "string");
     assert.ok(message.length > 0);
   });
 }
 
-Deno.test("describeFailure() cuts a message of 10 MB, and leaves it well-formed", () => {
-  const { message } = describeFailure(new Error("😀".repeat(5_000_000)));
-  const odd = describeFailure(new Error(`x${"😀".repeat(10_000)}`)).message;
+Deno.test("toFailure() cuts a message of 10 MB, and leaves it well-formed", () => {
+  const { message } = toFailure(new Error("😀".repeat(5_000_000)));
+  const odd = toFailure(new Error(`x${"😀".repeat(10_000)}`)).message;
 
   assert.ok(message.length > 8_000 && message.length < 8_300);
   assert.ok(message.isWellFormed() && odd.isWellFormed());
 });
 
-Deno.test("describeFailure() cuts a name as well", () => {
-  const { name } = describeFailure(Object.assign(new Error("a"), { name: "N".repeat(1_000_000) }));
+Deno.test("toFailure() cuts a name as well", () => {
+  const { name } = toFailure(Object.assign(new Error("a"), { name: "N".repeat(1_000_000) }));
 
   assert.ok(name.length < 8_300);
 });
@@ -218,7 +218,7 @@ Deno.test("errors keep their cause and their particulars", () => {
 });
 
 Deno.test("StepError shows the recorded stack and cause", () => {
-  const failure = describeFailure(new RangeError("too far", { cause: new TypeError("why") }));
+  const failure = toFailure(new RangeError("too far", { cause: new TypeError("why") }));
 
   const error = new StepError(failure, { name: "read", attempts: 1 });
 
@@ -231,7 +231,7 @@ Deno.test("StepError shows the recorded stack and cause", () => {
 });
 
 Deno.test("RunFailedError names job, step and what was wrong, and has that as its cause", () => {
-  const failure = describeFailure(new RangeError("ENOENT", { cause: "no file" }));
+  const failure = toFailure(new RangeError("ENOENT", { cause: "no file" }));
 
   const ofStep = new RunFailedError({ runId: "id", jobName: "import", stepName: "read", failure });
   const ofJob = new RunFailedError({ runId: "id", jobName: "import", stepName: null, failure });

@@ -1,7 +1,7 @@
 import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
-import { memberOf } from "../member_of.ts";
+import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
 import type { Retention } from "../store.ts";
@@ -53,7 +53,7 @@ function checkStore(store: unknown): void {
 
 function hasMethods(value: unknown, ...names: string[]): boolean {
   if (typeof value !== "object" || value === null) return false;
-  return names.every((name) => typeof memberOf(value, name) === "function");
+  return names.every((name) => typeof propertyOf(value, name) === "function");
 }
 
 function checkJobs(jobs: unknown): void {
@@ -73,8 +73,8 @@ function checkJobs(jobs: unknown): void {
 
 function isJob(value: unknown): value is Job {
   if (typeof value !== "object" || value === null) return false;
-  return typeof memberOf(value, "name") === "string" && typeof memberOf(value, "run") === "function" &&
-    memberOf(value, "input") !== undefined;
+  return typeof propertyOf(value, "name") === "string" && typeof propertyOf(value, "run") === "function" &&
+    propertyOf(value, "input") !== undefined;
 }
 
 function checkRetention(retention: Retention): void {

@@ -1,4 +1,4 @@
-import { describeFailure } from "../describe_failure.ts";
+import { toFailure } from "../to_failure.ts";
 import { describeFailedRun, failureReport } from "../failure.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
@@ -6,10 +6,10 @@ import type { Logger } from "../logger.ts";
 /** Logs the runs that fail in this process, and the errors of the engine itself. */
 export function logFailures(hub: Hub, logger: Logger): void {
   hub.on("run:fail", ({ runId, jobName, failedStepName: stepName, error, ...event }) => {
-    const why = "thrown" in event ? failureReport(describeFailure(event.thrown)) : error;
+    const why = "thrown" in event ? failureReport(toFailure(event.thrown)) : error;
     logger.error(`${describeFailedRun({ runId, jobName, stepName })}: ${why}`);
   });
   hub.on("worker:error", ({ error }) => {
-    logger.error(`The engine continues after an error: ${failureReport(describeFailure(error))}`);
+    logger.error(`The engine continues after an error: ${failureReport(toFailure(error))}`);
   });
 }

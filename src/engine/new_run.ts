@@ -3,7 +3,7 @@ import { PLAIN_FLOW } from "../flow.ts";
 import type { Host } from "../host.ts";
 import { decode, encode } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
-import { memberOf } from "../member_of.ts";
+import { propertyOf } from "../property_of.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
@@ -135,11 +135,11 @@ function explainStored(issue: Issue, input: unknown): Issue {
 
 function hintAt(input: unknown, path: Issue["path"]): string | null {
   try {
-    const given = path.reduce(memberOf, input);
+    const given = path.reduce(propertyOf, input);
     if (given instanceof Date) {
       return "a Date is stored as a string: let the schema accept one, with z.coerce.date() or z.iso.datetime()";
     }
-    return typeof memberOf(given, "toJSON") === "function"
+    return typeof propertyOf(given, "toJSON") === "function"
       ? `${kindOf(given)} is stored as what its toJSON() returns`
       : null;
   } catch {

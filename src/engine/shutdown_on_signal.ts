@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import process from "node:process";
 import { checkDuration } from "../check_duration.ts";
 import { kindOf } from "../kind_of.ts";
-import { memberOf } from "../member_of.ts";
+import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Engine } from "./engine.ts";
 
@@ -139,7 +139,7 @@ function checkOptions(options: ShutdownOptions): void {
 }
 
 function isStoppable(server: unknown): boolean {
-  return typeof memberOf(server, "shutdown") === "function" || typeof memberOf(server, "close") === "function";
+  return typeof propertyOf(server, "shutdown") === "function" || typeof propertyOf(server, "close") === "function";
 }
 
 function numberOf(signal: string): number | undefined {

@@ -1,6 +1,6 @@
 import { isoTime } from "../iso_time.ts";
 import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
-import { describeFailure } from "../describe_failure.ts";
+import { toFailure } from "../to_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { RunIdentity } from "../run.ts";
@@ -109,7 +109,7 @@ export class Hub {
     try {
       await listener(event);
     } catch (error) {
-      this.#logger.error(`A listener of "${event.type}" failed: ${failureReport(describeFailure(error))}`);
+      this.#logger.error(`A listener of "${event.type}" failed: ${failureReport(toFailure(error))}`);
     }
   }
 }

@@ -3,7 +3,7 @@ import { isLastEvent, type RunEvent } from "../event.ts";
 import type { Store } from "../store.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import type { JournalReader } from "./journal_reader.ts";
-import { stateEvents } from "./state_events.ts";
+import { openingEvents } from "./opening_events.ts";
 
 // The most unread events: beyond it the stream fails.
 const MAX_UNREAD = 10_000;
@@ -70,7 +70,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     consumer.runSeq = state.seq;
-    for (const event of stateEvents(state)) next(event);
+    for (const event of openingEvents(state)) next(event);
     return state.place;
   };
   return new ReadableStream({

@@ -1,4 +1,4 @@
-import { describeFailure } from "../describe_failure.ts";
+import { toFailure } from "../to_failure.ts";
 import { StepError, ValidationError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
 import { type Failure, failureText } from "../failure.ts";
@@ -91,7 +91,7 @@ function failedOutcome(thrown: unknown): Outcome {
   return {
     kind: "failed",
     // A timeout of a step is an error of the run: the run itself did not time out.
-    failure: { ...describeFailure(thrown), kind: "error" },
+    failure: { ...toFailure(thrown), kind: "error" },
     failedStepName: findFailedStep(thrown),
     thrown,
   };

@@ -11,7 +11,7 @@ import type { ExecutingStep } from "../step.ts";
 import type { Claim, Store } from "../store.ts";
 import { ExecutionState } from "./execution_state.ts";
 import { ResultOrder } from "./result_order.ts";
-import { ReportSender } from "./report_sender.ts";
+import { ReportOutbox } from "./report_outbox.ts";
 
 /** The dependencies that all executions share. */
 export interface ExecutionDeps {
@@ -59,7 +59,7 @@ export class Execution {
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
   /** Sends what no row keeps. */
-  readonly reports: ReportSender;
+  readonly reports: ReportOutbox;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
@@ -76,7 +76,7 @@ export class Execution {
     this.claimedAt = deps.host.monotonic();
     this.state = new ExecutionState(claim.lease, () => this.nudge());
     this.order = new ResultOrder(recordedNos(claim), deps.host);
-    this.reports = new ReportSender(claim.run, deps.hub, deps.host, () => {
+    this.reports = new ReportOutbox(claim.run, deps.hub, deps.host, () => {
       if (!this.state.isOver) options.onReport();
     });
     this.#renewLease = options.renewLease;

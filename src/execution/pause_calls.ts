@@ -7,7 +7,7 @@ import { isoTime } from "../iso_time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";
-import { StepNames } from "./step_names.ts";
+import { StepNameNumbers } from "./step_name_numbers.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
@@ -16,8 +16,8 @@ const LAST_INSTANT = 8_640_000_000_000_000;
 export class PauseCalls {
   readonly #execution: Execution;
   readonly #parking: Parking;
-  readonly #waitNames = new StepNames("wait");
-  readonly #sleepNames = new StepNames("sleep");
+  readonly #waitNames = new StepNameNumbers("wait");
+  readonly #sleepNames = new StepNameNumbers("sleep");
   /** The pauses of the claim, and those prepared since. */
   readonly #known = new Map<string, PauseRecord>();
 

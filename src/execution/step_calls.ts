@@ -1,5 +1,5 @@
 import { checkDuration } from "../check_duration.ts";
-import { describeFailure } from "../describe_failure.ts";
+import { toFailure } from "../to_failure.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
 import type { Failure } from "../failure.ts";
@@ -12,7 +12,7 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
-import { StepNames } from "./step_names.ts";
+import { StepNameNumbers } from "./step_name_numbers.ts";
 
 const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
 
@@ -61,7 +61,7 @@ const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 export class StepCalls {
   readonly #execution: Execution;
   readonly #parking: Parking;
-  readonly #names = new StepNames("step");
+  readonly #names = new StepNameNumbers("step");
   readonly #recorded: Map<string, StepRecord>;
   #nextIndex: number;
 
@@ -192,14 +192,14 @@ export class StepCalls {
       if (abortSignal.aborted) throw abortSignal.reason;
       const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
       const delayMs = this.#delayAfter(error, step.retry, attempt);
-      return { status: "failed", failure: describeFailure(error, kind), thrown: error, delayMs };
+      return { status: "failed", failure: toFailure(error, kind), thrown: error, delayMs };
     } finally {
       timeout?.cancel();
     }
     try {
       return { status: "completed", output: this.#execution.encode(value, `The result of step "${step.name}"`) };
     } catch (error) {
-      return { status: "failed", failure: describeFailure(error), thrown: error, delayMs: null };
+      return { status: "failed", failure: toFailure(error), thrown: error, delayMs: null };
     }
   }
 

@@ -1,4 +1,4 @@
-import { describeFailure } from "../describe_failure.ts";
+import { toFailure } from "../to_failure.ts";
 import type { StepContext } from "../job.ts";
 import { type JsonText, parseValue } from "../json.ts";
 import { fitLine, type LogLevel } from "../log.ts";
@@ -78,6 +78,6 @@ function logData(execution: Execution, data: unknown): JsonText | null {
   try {
     return execution.encode(data, "The data of this line");
   } catch (error) {
-    return JSON.stringify({ error: describeFailure(error).message });
+    return JSON.stringify({ error: toFailure(error).message });
   }
 }

@@ -6,7 +6,7 @@ import { isoTime } from "../iso_time.ts";
 import { executeRun } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
 import { LeaseKeeper } from "./lease_keeper.ts";
-import { UnrenewedLeases } from "./unrenewed_leases.ts";
+import { DeadWorkerLeases } from "./dead_worker_leases.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
@@ -31,7 +31,7 @@ export class Worker {
   #slotFreed = Promise.withResolvers<void>();
   readonly #idle: InterruptibleSleep;
   readonly #keeper: LeaseKeeper;
-  readonly #unrenewed: UnrenewedLeases;
+  readonly #unrenewed: DeadWorkerLeases;
   readonly #stopping = new AbortController();
   /** Callbacks that release the leases of jobs whose code still runs: called when the worker has stopped. */
   readonly #keptUntilStop = new Set<() => void>();
@@ -57,7 +57,7 @@ export class Worker {
     this.#settings = settings;
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
-    this.#unrenewed = new UnrenewedLeases(deps.store, settings.staleThreshold, deps.host);
+    this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
   }
 
   /** Polls for work until {@linkcode Worker.stop}. */

@@ -1,6 +1,6 @@
 import { isLastEvent, type RunEvent } from "../../src/event.ts";
 import { isOfRun, toEvents } from "../../src/fact.ts";
-import { stateEvents } from "../../src/events/state_events.ts";
+import { openingEvents } from "../../src/events/opening_events.ts";
 import type { Cursor } from "../../src/journal.ts";
 import type { RunState } from "../../src/store.ts";
 import type { Facts, RunFacts } from "./facts.ts";
@@ -343,7 +343,7 @@ class Path {
     this.#shows = shows;
     this.#mayHoldBack = mayHoldBack;
     this.#next = history.indexAfter(position);
-    const events = state === null ? [] : stateEvents(state);
+    const events = state === null ? [] : openingEvents(state);
     this.#standing = events.filter(({ type }) => !isResumed || type === "run:progress")
       .map((event) => ({ event, run: (shows as { run: RunFacts }).run, entry: null }));
   }

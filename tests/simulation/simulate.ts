@@ -3,7 +3,7 @@ import { MUTANTS } from "./mutants/mutants.ts";
 import { shrink } from "./shrink.ts";
 import { simulate, type SimulationOptions, type Verdict } from "./simulation.ts";
 import { STORE_KINDS, type StoreKind } from "./stores.ts";
-import { describeFailure, Totals } from "./totals.ts";
+import { toFailure, Totals } from "./totals.ts";
 
 // The command line of the simulation: `deno task simulate --seeds 1000`. Several threads simulate side by side.
 
@@ -153,5 +153,5 @@ async function tell(order: Order, shrinks: boolean): Promise<void> {
   const smallest = shrinks ? await shrink(failed, options) : failed;
   const mutant = order.mutant === null ? "" : ` --mutant "${order.mutant}"`;
   const command = `deno task simulate --store ${order.store} --seed ${order.seed}${mutant}`;
-  console.log(`\nSeed ${order.seed} over ${order.store}\n${describeFailure(smallest, command)}`);
+  console.log(`\nSeed ${order.seed} over ${order.store}\n${toFailure(smallest, command)}`);
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { FOUND_SEEDS } from "./seeds.ts";
 import { simulate } from "./simulation.ts";
 import type { StoreKind } from "./stores.ts";
-import { describeFailure, Totals } from "./totals.ts";
+import { toFailure, Totals } from "./totals.ts";
 
 // A bounded part of what `deno task simulate` does for as long as one likes.
 const MEMORY_SEEDS = 260;
@@ -16,7 +16,7 @@ async function simulateMany(seeds: Iterable<number>, store: StoreKind): Promise<
     assert.equal(
       verdict.violation,
       null,
-      verdict.violation === null ? "" : describeFailure(verdict, `deno task simulate --store ${store} --seed ${seed}`),
+      verdict.violation === null ? "" : toFailure(verdict, `deno task simulate --store ${store} --seed ${seed}`),
     );
     totals.add(verdict);
   }

@@ -39,7 +39,7 @@ export class Totals {
  *
  * @param command What repeats the simulation.
  */
-export function describeFailure({ violation, happened, lastLines }: Verdict, command: string): string {
+export function toFailure({ violation, happened, lastLines }: Verdict, command: string): string {
   const only = happened.length > MAX_ONLY ? "" : ` --only "${happened.join(",")}"`;
   return [
     `Broken: ${violation!.message}`,

@@ -1,6 +1,6 @@
 import { type JournalRow, parseCursor } from "../../src/journal.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
-import { findCursor } from "../../src/stores/sqlite/journal/journal_pages.ts";
+import { findCursor } from "../../src/stores/sqlite/journal/read_journal.ts";
 import { readKeptFrom, readRows } from "./known_journal.ts";
 import { withDatabase } from "./with_database.ts";
 

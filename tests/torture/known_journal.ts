@@ -13,7 +13,7 @@ import { type Cursor, formatCursor, type JournalRow } from "../../src/journal.ts
 import { type ListFilter, matches, type RunIdentity } from "../../src/run.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
 import { readFactValues, readIdentities } from "../../src/stores/sqlite/reads/fact_values.ts";
-import { readJournal } from "../../src/stores/sqlite/journal/journal_pages.ts";
+import { readJournal } from "../../src/stores/sqlite/journal/read_journal.ts";
 import { hashText } from "../support/chance.ts";
 
 /** A run that the journal tells of. */

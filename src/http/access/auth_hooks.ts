@@ -1,5 +1,5 @@
 import type { Json } from "../../json.ts";
-import { memberOf } from "../../member_of.ts";
+import { propertyOf } from "../../property_of.ts";
 import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { Signal, Wait } from "../../wait.ts";
 
@@ -113,7 +113,7 @@ export const HOOKS = [
 export function checkAuth(auth: unknown): HandlerAuth<unknown> {
   if (typeof auth !== "object" || auth === null) throw new TypeError("auth must be an object of functions");
   const given = HOOKS.flatMap((name) => {
-    const hook = memberOf(auth, name);
+    const hook = propertyOf(auth, name);
     if (hook === undefined && name !== "authenticate") return [];
     if (typeof hook !== "function") throw new TypeError(`auth.${name} must be a function`);
     return [[name, hook.bind(auth)]];

@@ -1,13 +1,13 @@
 import type { EngineInternals } from "../../engine/engine_internals.ts";
 import { HoldfastError, NotFoundError } from "../../error.ts";
-import { stateEvents } from "../../events/state_events.ts";
+import { openingEvents } from "../../events/opening_events.ts";
 import type { Host } from "../../host.ts";
 import type { Cursor } from "../../journal.ts";
 import type { ListFilter } from "../../run.ts";
-import { Channel } from "./channel.ts";
+import { FanOut } from "./fan_out.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { endedStream } from "./event_stream.ts";
-import { FollowedStream } from "./followed_stream.ts";
+import { ClientStream } from "./client_stream.ts";
 import { noMoreEvents } from "../response.ts";
 import { hasProgressAfter, hasWholeRun, type Resume, type ResumeDeps } from "./resume.ts";
 
@@ -46,17 +46,17 @@ export interface PermittedStream extends OpenStream {
 type Predicate = (stream: OpenStream) => boolean;
 
 /**
- * All event streams of a handler. Those of one run share a channel, and so do those of lists: an event is throttled and
+ * All event streams of a handler. Those of one run share a fan-out, and so do those of lists: an event is throttled and
  * encoded once for all its readers.
  */
 export class Streams {
   readonly #internals: EngineInternals;
   readonly #settings: StreamSettings;
-  readonly #open = new Map<FollowedStream, OpenStream>();
+  readonly #open = new Map<ClientStream, OpenStream>();
   /** How many are open, by tenant. */
   readonly #openOf = new Map<string, number>();
-  /** The channels by the row number of their run; `null`: that of all lists. */
-  readonly #channels = new Map<number | null, Channel>();
+  /** The fan-outs by the row number of their run; `null`: that of all lists. */
+  readonly #fanOuts = new Map<number | null, FanOut>();
   #cancelTimer: (() => void) | null = null;
   /**
    * The requests for streams that are being authorised, each with the predicates that were passed to `closeStreams()`
@@ -99,12 +99,12 @@ export class Streams {
     }
   }
 
-  /** Brings a stream up to date; then adds it to its channel. */
-  #follow(stream: FollowedStream, runId: string | null, { cursor }: Resume): void {
+  /** Brings a stream up to date; then adds it to its fan-out. */
+  #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): void {
     const begin = () => runId === null ? this.#beginList(stream, cursor) : this.#beginRun(stream, runId, cursor);
     this.#internals.reader.catchUp(stream, begin, (place) => {
       stream.noteUpToDate(place);
-      this.#channelOf(stream.runSeq, place).add(stream);
+      this.#fanOutOf(stream.runSeq, place).add(stream);
     });
   }
 
@@ -112,7 +112,7 @@ export class Streams {
     return { store: await this.#internals.store(), host: this.#settings.host };
   }
 
-  async #beginList(stream: FollowedStream, cursor: Cursor | null): Promise<Cursor> {
+  async #beginList(stream: ClientStream, cursor: Cursor | null): Promise<Cursor> {
     const store = await this.#internals.store();
     const known = cursor === null ? null : await store.findCursor(cursor);
     const place = known ?? (await store.findCursor(null))!; // the end is always known
@@ -120,7 +120,7 @@ export class Streams {
     return place;
   }
 
-  async #beginRun(stream: FollowedStream, runId: string, cursor: Cursor | null): Promise<Cursor> {
+  async #beginRun(stream: ClientStream, runId: string, cursor: Cursor | null): Promise<Cursor> {
     const deps = await this.#resumeDeps();
     const { store } = deps;
     const state = await store.getRunState(runId);
@@ -129,12 +129,12 @@ export class Streams {
     const known = cursor === null ? null : await store.findCursor(cursor);
     if (known !== null) {
       // Progress that was delayed when the client left may be older than its cursor.
-      const latest = stateEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
+      const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
       if (latest !== undefined && !await hasProgressAfter(known, state, deps)) stream.next(latest);
       return known;
     }
     if (cursor !== null) stream.sendGap();
-    for (const event of stateEvents(state)) {
+    for (const event of openingEvents(state)) {
       stream.next(event);
       if (stream.isSlow) await stream.ready(); // a run can wait for any number of signals
     }
@@ -142,18 +142,18 @@ export class Streams {
     return state.place;
   }
 
-  #channelOf(runSeq: number | null, place: Cursor): Channel {
-    const existing = this.#channels.get(runSeq);
+  #fanOutOf(runSeq: number | null, place: Cursor): FanOut {
+    const existing = this.#fanOuts.get(runSeq);
     if (existing !== undefined) return existing;
-    const channel = new Channel(runSeq, this.#settings, () => {
+    const fanOut = new FanOut(runSeq, this.#settings, () => {
       detach();
-      if (this.#channels.get(runSeq) === channel) this.#channels.delete(runSeq);
+      if (this.#fanOuts.get(runSeq) === fanOut) this.#fanOuts.delete(runSeq);
     });
-    // Streams of a channel can have different positions: each skips what it has sent already.
+    // Streams of a fan-out can have different positions: each skips what it has sent already.
     const { reader } = this.#internals;
-    const detach = reader.attach(channel, reader.readPlace ?? place);
-    this.#channels.set(runSeq, channel);
-    return channel;
+    const detach = reader.attach(fanOut, reader.readPlace ?? place);
+    this.#fanOuts.set(runSeq, fanOut);
+    return fanOut;
   }
 
   /**
@@ -180,10 +180,10 @@ export class Streams {
     for (const stream of [...this.#open.keys()]) stream.close();
   }
 
-  #newStream(shown: OpenStream, tenant: string | null, { hasIds }: Resume): FollowedStream {
+  #newStream(shown: OpenStream, tenant: string | null, { hasIds }: Resume): ClientStream {
     this.#checkRoom(tenant);
     const { maxStreamMs, throttleMs, host } = this.#settings;
-    const stream = new FollowedStream({ filter: shown.filter, hasIds, isCounted: tenant !== null, throttleMs, host });
+    const stream = new ClientStream({ filter: shown.filter, hasIds, isCounted: tenant !== null, throttleMs, host });
     // Closed, not ended: unread events are dropped.
     const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, () => stream.close());
     this.#open.set(stream, Object.freeze(shown));

@@ -38,7 +38,7 @@ import { enqueueRuns } from "./writes/enqueue.ts";
 import { readClaims, toLease } from "./reads/replay_history.ts";
 import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
-import { findCursor, readJournal } from "./journal/journal_pages.ts";
+import { findCursor, readJournal } from "./journal/read_journal.ts";
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";

@@ -209,7 +209,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
     },
   },
   {
-    name: "streams that share a channel begin where its first one did",
+    name: "streams that share a fan-out begin where its first one did",
     rule: "J4: a stream leaves nothing out",
     // Many clients follow the same runs, and begin while the events of the runs are being read.
     plan: (plan) => ({

@@ -4,7 +4,7 @@ import { ConflictError, StoreError } from "../../../src/error.ts";
 import type { Lease } from "../../../src/lease.ts";
 import type { Store } from "../../../src/store.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
-import { readJournal } from "../../../src/stores/sqlite/journal/journal_pages.ts";
+import { readJournal } from "../../../src/stores/sqlite/journal/read_journal.ts";
 import { migrateTables } from "../../../src/stores/sqlite/schema.ts";
 import { SqliteStore, type SqliteStoreOptions } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { WriteBatch } from "../../../src/stores/sqlite/write_batch.ts";

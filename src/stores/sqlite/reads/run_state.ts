@@ -1,7 +1,7 @@
 import type { RunState } from "../../../store.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { readEnd } from "../journal/journal_pages.ts";
+import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";
 import { SELECT_RUN, toAwaitedPause, toRun } from "../rows.ts";
 

@@ -4,7 +4,7 @@ import { isName } from "../name.ts";
  * Distinguishes the steps (or the waits, or the sleeps) of one run by name and occurrence: the second use of a name is
  * `name#2`, so that loops work.
  */
-export class StepNames {
+export class StepNameNumbers {
   readonly #noun: string;
   readonly #uses = new Map<string, number>();
   readonly #open = new Set<string>();

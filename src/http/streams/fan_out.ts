@@ -4,20 +4,20 @@ import type { Host } from "../../host.ts";
 import type { Cursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
 import { EncodedEvent } from "./encoded_event.ts";
-import { type FollowedStream, placeMessage } from "./followed_stream.ts";
+import { type ClientStream, placeMessage } from "./client_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 /** Streams that show the same runs. */
 interface Group {
   readonly filter: ListFilter | null;
-  readonly streams: Set<FollowedStream>;
+  readonly streams: Set<ClientStream>;
 }
 
 /**
  * The streams of one run, or of all lists, that are up to date: an event is throttled and encoded once for all its
  * readers.
  */
-export class Channel implements EventConsumer {
+export class FanOut implements EventConsumer {
   readonly runSeq: number | null;
   readonly #groups = new Map<string, Group>();
   readonly #throttle: ProgressThrottle;
@@ -38,7 +38,7 @@ export class Channel implements EventConsumer {
   }
 
   /** Adds a stream that has received everything so far. */
-  add(stream: FollowedStream): void {
+  add(stream: ClientStream): void {
     const key = JSON.stringify(stream.filter);
     const group = this.#groups.get(key) ?? { filter: stream.filter, streams: new Set() };
     this.#groups.set(key, group);
@@ -46,7 +46,7 @@ export class Channel implements EventConsumer {
     stream.onClose(() => this.#remove(stream, key, group));
   }
 
-  #remove(stream: FollowedStream, key: string, group: Group): void {
+  #remove(stream: ClientStream, key: string, group: Group): void {
     group.streams.delete(stream);
     if (group.streams.size === 0 && this.#groups.get(key) === group) this.#groups.delete(key);
     if (this.#groups.size === 0) this.#close();
@@ -97,7 +97,7 @@ export class Channel implements EventConsumer {
     return Promise.resolve();
   }
 
-  #streams(): FollowedStream[] {
+  #streams(): ClientStream[] {
     return [...this.#groups.values()].flatMap(({ streams }) => [...streams]);
   }
 

@@ -8,7 +8,7 @@ import type { RunState } from "../store.ts";
  *
  * Their numbers end at the state's position in the journal, below those of all later events.
  */
-export function stateEvents(state: RunState): RunEvent[] {
+export function openingEvents(state: RunState): RunEvent[] {
   const { run: { id, jobName, labels, updatedAt }, place } = state;
   return standingHappenings(state).map((happening, at, { length }) => ({
     ...happening,

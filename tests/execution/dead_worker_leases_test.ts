@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { UnrenewedLeases } from "../../src/execution/unrenewed_leases.ts";
+import { DeadWorkerLeases } from "../../src/execution/dead_worker_leases.ts";
 import type { SeenLease } from "../../src/lease.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
@@ -37,10 +37,10 @@ function aLease(overrides: Partial<SeenLease> = {}): SeenLease {
 function aWatch() {
   const host = new FakeHost();
   const store = new Leases(host);
-  return { host, store, watch: new UnrenewedLeases(store, LEASE_MS, host) };
+  return { host, store, watch: new DeadWorkerLeases(store, LEASE_MS, host) };
 }
 
-Deno.test("UnrenewedLeases.look() takes away a lease that it saw unchanged for its length, and not before", async () => {
+Deno.test("DeadWorkerLeases.look() takes away a lease that it saw unchanged for its length, and not before", async () => {
   const { host, store, watch } = aWatch();
   store.leases = [aLease()];
   await watch.look();
@@ -55,7 +55,7 @@ Deno.test("UnrenewedLeases.look() takes away a lease that it saw unchanged for i
   assert.deepEqual(store.revoked, [aLease()]);
 });
 
-Deno.test("UnrenewedLeases.look() leaves a lease that was renewed, and one that lasts longer", async () => {
+Deno.test("DeadWorkerLeases.look() leaves a lease that was renewed, and one that lasts longer", async () => {
   const { host, store, watch } = aWatch();
   const longer = aLease({ runId: "longer", leaseMs: 3 * LEASE_MS });
   store.leases = [aLease(), longer];
@@ -70,7 +70,7 @@ Deno.test("UnrenewedLeases.look() leaves a lease that was renewed, and one that 
   assert.deepEqual(store.revoked, []);
 });
 
-Deno.test("UnrenewedLeases.look() counts from the answer that first showed a lease, however late it came", async () => {
+Deno.test("DeadWorkerLeases.look() counts from the answer that first showed a lease, however late it came", async () => {
   const { host, store, watch } = aWatch();
   store.leases = [aLease()];
   store.answersAfterMs = 2 * LEASE_MS;
@@ -88,7 +88,7 @@ Deno.test("UnrenewedLeases.look() counts from the answer that first showed a lea
   assert.deepEqual(store.revoked, [aLease()]);
 });
 
-Deno.test("UnrenewedLeases.look() does not count the time that the last answer took", async () => {
+Deno.test("DeadWorkerLeases.look() does not count the time that the last answer took", async () => {
   const { host, store, watch } = aWatch();
   store.leases = [aLease()];
   await watch.look();

@@ -6,7 +6,7 @@ import type { Store } from "../store.ts";
  * Finds leases of other workers that are not renewed although they have not expired by the wall clock: after the
  * clock was set back, the lease of a dead worker would otherwise last longer by that amount.
  */
-export class UnrenewedLeases {
+export class DeadWorkerLeases {
   readonly #store: Store;
   readonly #host: Host;
   readonly #leaseMs: number;

@@ -9,7 +9,7 @@ const MAX_STACK_BYTES = 8_192;
 const MAX_ERRORS = 5;
 
 /** Describes any thrown value. Never throws. */
-export function describeFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
+export function toFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
   return describe(thrown, kind, []);
 }
 

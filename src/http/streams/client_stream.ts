@@ -8,7 +8,7 @@ import { EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 /** Options of a stream. */
-export interface FollowedStreamOptions {
+export interface ClientStreamOptions {
   /** Which runs it shows; `null`: one run, whose row number is set as soon as it is known. */
   filter: ListFilter | null;
   /** Whether the client is sent ids of events, from which it can resume. */
@@ -27,18 +27,18 @@ const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n
 
 /**
  * One event stream and its position: it follows the journal separately until it is up to date, and then as part of a
- * {@linkcode Channel}.
+ * {@linkcode FanOut}.
  */
-export class FollowedStream implements EventConsumer {
+export class ClientStream implements EventConsumer {
   /** The row number of the run; `null` for lists, and until it is known. */
   runSeq: number | null = null;
   /** Which runs it shows; `null` for one run. */
   readonly filter: ListFilter | null;
-  readonly #options: FollowedStreamOptions;
+  readonly #options: ClientStreamOptions;
   readonly #events: EventStream;
   readonly #ending = new AbortController();
   readonly #closeListeners: (() => void)[] = [];
-  /** Throttles progress until the stream is up to date; `null` from then on: the channel does it. */
+  /** Throttles progress until the stream is up to date; `null` from then on: the fan-out does it. */
   #throttle: ProgressThrottle | null;
   /** The number of the journal's last event when the stream became up to date. */
   #after = 0;
@@ -50,7 +50,7 @@ export class FollowedStream implements EventConsumer {
   #isOver = false;
   #isClosed = false;
 
-  constructor(options: FollowedStreamOptions) {
+  constructor(options: ClientStreamOptions) {
     this.#options = options;
     this.filter = options.filter;
     this.#throttle = new ProgressThrottle(options.throttleMs, options.host, (event) => this.#send(event));
@@ -110,7 +110,7 @@ export class FollowedStream implements EventConsumer {
    */
   reach(place: Cursor, message: Message = placeMessage(place)): void {
     const sent = this.#place;
-    // Its channel may be behind the stream's position: a client's cursor never goes back.
+    // Its fan-out may be behind the stream's position: a client's cursor never goes back.
     const isBehind = sent !== null && sent.position > place.position;
     if (this.#hasNew && isBehind) this.#sendPlace(sent);
     else if (this.#hasNew) this.#sendPlace(place, message);

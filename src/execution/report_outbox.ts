@@ -9,7 +9,7 @@ import { PendingReports, type Said } from "./pending_reports.ts";
  * Publishes what no row keeps (the start of a step, progress, log lines) in this process, and hands it to the next
  * write of the run.
  */
-export class ReportSender {
+export class ReportOutbox {
   readonly #run: RunIdentity;
   readonly #hub: Hub;
   readonly #host: Host;
@@ -44,7 +44,7 @@ export class ReportSender {
     return this.#reports.send();
   }
 
-  /** Registers a write that carries reports. Call {@linkcode ReportSender.endWrite} when it has ended. */
+  /** Registers a write that carries reports. Call {@linkcode ReportOutbox.endWrite} when it has ended. */
   beginWrite(): void {
     this.#writes += 1;
   }
