@@ -19,7 +19,7 @@ import type {
   TerminalStatus,
 } from "./run.ts";
 import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
-import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
+import type { ChildResult, NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Stores all state of runs.
@@ -51,6 +51,13 @@ import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } fro
  * **Live workers.** A worker is live while its last claim is less than that claim's `leaseMs` old. Only claims count,
  * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
  * back.
+ *
+ * **Child runs.** A run can pause on child runs (`NewPause.children`). A child exists if and only if its pause does, and
+ * the call that ends the last child of a pause resolves the pause in the same commit: `finish`, `cancel` or `claim`. A
+ * child that is retried changes nothing in its parent. When a run ends, its open pauses are closed. From that commit on
+ * none of their children is claimed any more; the following claims cancel those that have not ended, 40 in a claim, and
+ * their children in turn. The result of a child stays with its run; `delete` and `purge` move it to the pause of a
+ * parent that has not ended.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
@@ -235,6 +242,24 @@ export interface Store extends AsyncDisposable {
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]>;
 
+  /** Adds a schedule, or replaces the one of that name. `version` is set by the store. */
+  setSchedule(schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord>;
+
+  /** All schedules, in the order of their names. */
+  getSchedules(): Promise<ScheduleRecord[]>;
+
+  /** Deletes a schedule. Its runs stay. Returns whether there was one. */
+  deleteSchedule(name: string): Promise<boolean>;
+
+  /**
+   * Fires or skips a slot: compares the version of the schedule, changes it and adds the run (as `enqueue` does), all in
+   * one commit. So each slot is fired once over all processes. A repeated call finds the run that it added.
+   *
+   * @returns The schedule afterwards, and the run if one was added or found; `null` if the schedule has changed
+   * meanwhile, or does not exist.
+   */
+  fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null>;
+
   /**
    * Records how an attempt at a step ended, under the next record number of the run.
    *
@@ -253,12 +278,27 @@ export interface Store extends AsyncDisposable {
    * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
    * the request and `retryAt` make the parked run due.
    *
+   * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
+   * with some of them. Each child gets the position of a run that is triggered now. What a pause has is known by its
+   * name and the number of the child, so a repeated call adds none twice. In a retry from the failure, a pause takes
+   * over the children of the pause of the same name in the old run that completed with the same input, and creates the
+   * others as retries of the old children with the same input, from their failure.
+   *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.
    *
    * @throws {TypeError} The run is to be parked, but there is neither a pause nor a retry.
    */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
+
+  /**
+   * Reads how the children of a pause ended, in the order of their numbers, as {@linkcode Store.readRuns} reads runs but
+   * with whole values.
+   *
+   * @param from The number of the first child to read.
+   * @returns `null` if there is no such pause, or one of the children to read has not ended.
+   */
+  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null>;
 
   /**
    * Ends a run, and releases its lease and its concurrency key. Deadlines that have passed are committed, other open
@@ -461,6 +501,8 @@ export interface NewRun {
   retriggerOf: { runId: string; from: RetriggerFrom } | null;
   /** When, in which order and under which limits it is executed. */
   flow: Flow;
+  /** The schedule that makes it, and the slot: ISO 8601 in UTC; `null`: it is made by a trigger, or by a parent. */
+  schedule: { name: string; slotAt: string } | null;
 }
 
 /** The result of a request to add a run. */
@@ -510,6 +552,46 @@ export interface ClaimResult {
   now: number;
 }
 
+/** A schedule as a store keeps it. */
+export interface ScheduleRecord {
+  /** Its name. */
+  name: string;
+  /** The name of the job that it triggers. */
+  jobName: string;
+  /** Its options as JSON: cron, time zone, input, catch-up, overlap, trigger options. The store does not read them. */
+  options: JsonText;
+  /** Its options as the code declared them last, as JSON; `null`: it was made by `schedules.set()` alone. */
+  declared: JsonText | null;
+  /** Since when it is paused; `null`: it is not. Instants are milliseconds by the store's clock. */
+  pausedAt: number | null;
+  /** The next slot; `null`: none is known, because the calendar failed or has no more. */
+  nextAt: number | null;
+  /** The newest slot that was fired or skipped. */
+  lastSlotAt: number | null;
+  /** The run of the newest slot that was fired. */
+  lastRunId: string | null;
+  /** How many slots were skipped. */
+  skipped: number;
+  /** Why its slots cannot be worked out; `null`: they can. */
+  error: string | null;
+  /** Rises with each change of the schedule. */
+  version: number;
+}
+
+/** The outcome of a slot: a run, or nothing. */
+export interface Firing {
+  /** The schedule as it was read: nothing happens if its `version` has changed. */
+  schedule: Pick<ScheduleRecord, "name" | "version">;
+  /** The schedule after the firing, without what the store adds: the run and the skipped slots. */
+  next: Pick<ScheduleRecord, "nextAt" | "lastSlotAt" | "error">;
+  /** The run to add; `null`: the slot is skipped. */
+  run: NewRun | null;
+  /** Whether no run is added while one of the schedule has not ended; the slot then counts as skipped. */
+  skipsOverlap: boolean;
+  /** How many other slots were skipped. */
+  skipped: number;
+}
+
 /** The pause of a job. */
 export interface JobPause {
   /** The name of the job. */
@@ -536,6 +618,14 @@ export interface Claim {
   execution: number;
   /** How long ago its function was first called, in milliseconds. */
   startedAgoMs: number;
+  /** Its priority, which its children inherit. */
+  priority: number;
+  /** Its fairness key, which its children inherit. */
+  fairnessKey: string | null;
+  /** How many parents it has above it: 0 for a run that is no child. */
+  depth: number;
+  /** The slot of its schedule; `null`: no schedule has made it. ISO 8601 in UTC. */
+  slotAt: string | null;
   /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
   finishInMs: number | null;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */

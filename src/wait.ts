@@ -1,6 +1,9 @@
 import { ValidationError } from "./error.ts";
 import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "./json.ts";
 import { checkName } from "./name.ts";
+import type { Failure } from "./failure.ts";
+import type { RunIdentity, TerminalStatus } from "./run.ts";
+import type { NewRun } from "./store.ts";
 
 /** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -87,8 +90,8 @@ export interface SignalReceipt {
   disposition: "accepted" | "duplicate";
 }
 
-/** What a run can pause on. A sleep has no signal and is not listed among the waits. */
-export type PauseKind = "wait" | "sleep";
+/** What a run can pause on. Only waits take signals and are listed among the waits. */
+export type PauseKind = "wait" | "sleep" | "children";
 
 /** When a pause ends without a signal: a time after its preparation, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;
@@ -112,10 +115,12 @@ export function nextDeadlineInMs(pauses: readonly PauseRecord[], now: number): n
 export interface NewPause {
   /** A UUIDv7. */
   id: string;
-  /** A wait or a sleep: their names are counted separately. */
+  /** What it waits for. The names of each kind are counted separately. */
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
+  /** The child runs that it waits for; `null` for a wait or a sleep. */
+  children: NewChildren | null;
   /** When it ends without a signal. */
   deadline: Deadline;
   /** Information from the job for those who may signal. */
@@ -124,14 +129,42 @@ export interface NewPause {
   prepared: boolean;
 }
 
+/** Child runs to add to a pause. */
+export interface NewChildren {
+  /** How many children the pause has in all, over all calls that add some: 1 to 10,000. */
+  total: number;
+  /** The number of the first of `runs` among them, from 0. */
+  from: number;
+  /** The runs, in order. A number that has a child already keeps it. */
+  runs: readonly NewRun[];
+}
+
+/** How a child run ended. */
+export interface ChildResult {
+  /** The child. */
+  run: RunIdentity;
+  /** How it ended. */
+  status: TerminalStatus;
+  /** What its function returned, if it completed. */
+  output: JsonText | null;
+  /** Why it failed, if it did. */
+  failure: Failure | null;
+  /** The step at which it failed, if it was one. */
+  failedStepName: string | null;
+}
+
 /** A pause, as a replay needs it. */
 export interface PauseRecord {
   /** A UUIDv7. */
   id: string;
-  /** A wait or a sleep. */
+  /** What it waits for. */
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
+  /** How many children it has in all; 0 for a wait or a sleep. */
+  childCount: number;
+  /** How its only child ended; `null` while it is open, or if it has several: those are read with `readChildren()`. */
+  child: ChildResult | null;
   /** Information from the job for those who may signal. */
   metadata: JsonText | null;
   /** When it ends without a signal, by the store's clock. */
@@ -144,5 +177,6 @@ export interface PauseRecord {
   resolution:
     | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }
     | { outcome: "timeout"; recordedNo: number }
+    | { outcome: "children"; recordedNo: number }
     | null;
 }

@@ -93,6 +93,7 @@ async function fill(setting: Setting, kind: Kind, runs: number): Promise<string>
       coalesce: null,
       retriggerOf: null,
       flow: PLAIN_FLOW,
+      schedule: null,
     }]);
   }
   return path;

@@ -96,6 +96,7 @@ export async function newRun(
     coalesce,
     retriggerOf: options.retriggerOf ?? null,
     flow: PLAIN_FLOW,
+    schedule: null,
   };
 }
 

@@ -134,7 +134,7 @@ export class PauseCalls {
   #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
     const id = this.#execution.deps.host.newId();
     const text = this.#execution.encode(metadata, `The metadata of wait "${name}"`);
-    return { id, kind, name, deadline, metadata: text, prepared: false };
+    return { id, kind, name, deadline, children: null, metadata: text, prepared: false };
   }
 
   #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
@@ -178,11 +178,19 @@ export class PauseCalls {
 }
 
 function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {
-  return { id, kind, name, metadata, deadline: deadlineAt === null ? null : { at: deadlineAt }, prepared: false };
+  return {
+    id,
+    kind,
+    name,
+    children: null,
+    metadata,
+    deadline: deadlineAt === null ? null : { at: deadlineAt },
+    prepared: false,
+  };
 }
 
 function toResult({ resolution }: OverPause): WaitResult {
-  if (resolution.outcome === "timeout") return { outcome: "timeout" };
+  if (resolution.outcome !== "signal") return { outcome: "timeout" };
   return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
 }
 

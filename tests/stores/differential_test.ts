@@ -168,6 +168,7 @@ class Script {
         ? { runId: this.#runId(), from: this.#chance.pick(["start", "failure", "failure"] as const) }
         : null,
       flow: PLAIN_FLOW,
+      schedule: null,
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = operation("enqueue", [run], (store) => store.enqueue([run]));
@@ -233,6 +234,7 @@ class Script {
         name: `pause-${i}-${this.#chance.int(4)}`,
         deadline,
         metadata: null,
+        children: null,
         prepared: this.#chance.happens(0.3),
       };
     });

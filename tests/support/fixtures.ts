@@ -25,6 +25,7 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     coalesce: null,
     retriggerOf: null,
     flow: PLAIN_FLOW,
+    schedule: null,
     ...overrides,
   };
 }
@@ -83,6 +84,7 @@ export function aPause(overrides: Partial<NewPause> = {}): NewPause {
     id: uuidV7(FAKE_START),
     kind: "wait",
     name: "review",
+    children: null,
     deadline: null,
     metadata: null,
     prepared: false,

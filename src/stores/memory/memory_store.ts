@@ -1,3 +1,4 @@
+import type { ChildResult } from "../../wait.ts";
 import { isoTime } from "../../iso_time.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
@@ -27,6 +28,7 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  Firing,
   FoundRuns,
   JobPause,
   NewRun,
@@ -37,6 +39,7 @@ import type {
   Retention,
   RunQuery,
   RunState,
+  ScheduleRecord,
   SignalOutcome,
   Store,
   ValuePart,
@@ -227,6 +230,26 @@ export class MemoryStore implements Store {
 
   getPausedJobs(): Promise<JobPause[]> {
     return this.#perform(() => [...this.#paused.values()].sort((a, b) => a.jobName < b.jobName ? -1 : 1));
+  }
+
+  setSchedule(_schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  getSchedules(): Promise<ScheduleRecord[]> {
+    return Promise.resolve([]);
+  }
+
+  deleteSchedule(_name: string): Promise<boolean> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  fireSchedule(_firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
+    return Promise.reject(new Error("not built yet"));
   }
 
   forgetWorker(workerId: string): Promise<void> {

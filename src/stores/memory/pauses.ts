@@ -11,9 +11,11 @@ export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | u
 
 /** Adds a pause to a run, with a fixed instant as its deadline. */
 export function preparePause(run: KeptRun, request: NewPause, now: number): KeptPause {
-  const { deadline, prepared, ...identity } = request;
+  const { deadline, prepared, children: _, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
+    childCount: 0,
+    child: null,
     preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),
     createdAt: now,

@@ -226,6 +226,10 @@ export function toClaim(run: KeptRun, now: number): Claim {
     input: run.input,
     execution: run.interruptions + 1,
     startedAgoMs: Math.max(0, now - run.startedAt!),
+    priority: 0,
+    fairnessKey: null,
+    depth: 0,
+    slotAt: null,
     finishInMs: null,
     originId: run.originId,
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
@@ -267,9 +271,9 @@ export function toStep(runId: string, step: KeptStep): StepText {
 
 /** A pause as a replay needs it. */
 export function toPauseRecord(pause: KeptPause): PauseRecord {
-  const { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, state } = pause;
+  const { id, kind, name, metadata, childCount, child, deadlineAt, createdAt, preparedNo, state } = pause;
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
-  return { id, kind, name, metadata, deadlineAt, createdAt, preparedNo, resolution };
+  return { id, kind, name, metadata, childCount, child, deadlineAt, createdAt, preparedNo, resolution };
 }
 
 /** A copy of a wait for callers. */
@@ -280,6 +284,7 @@ export function toWait(runId: string, pause: KeptPause): Wait {
 /** A copy of a wait for callers, with its values as stored JSON. */
 export function toWaitText(runId: string, pause: KeptPause): WaitText {
   const resolved = pause.state.status === "resolved" ? pause.state : null;
+  const outcome = resolved?.resolution.outcome;
   const signal = resolved?.resolution.outcome === "signal" ? resolved.resolution : null;
   return {
     id: pause.id,
@@ -287,7 +292,7 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
     name: pause.name,
     metadata: pause.metadata,
     status: pause.state.status,
-    outcome: resolved?.resolution.outcome ?? null,
+    outcome: outcome === undefined || outcome === "children" ? null : outcome,
     payload: signal?.payload ?? null,
     signalId: signal?.signalId ?? null,
     createdAt: isoTime(pause.createdAt),

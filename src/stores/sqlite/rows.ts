@@ -154,6 +154,8 @@ export function toPauseRecord(row: SqliteRow): PauseRecord {
     kind: row.kind as PauseKind,
     name: row.name as string,
     metadata: text(row.metadata),
+    childCount: 0,
+    child: null,
     deadlineAt: integer(row.deadline_at),
     createdAt: Number(row.created_at),
     preparedNo: integer(row.prepared_no),

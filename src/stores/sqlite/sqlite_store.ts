@@ -1,3 +1,4 @@
+import type { ChildResult } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
 import { type Host, pause, systemHost } from "../../host.ts";
 import type { FactValue, FactValueRef } from "../../fact.ts";
@@ -14,6 +15,7 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  Firing,
   FoundRuns,
   JobPause,
   NewRun,
@@ -24,6 +26,7 @@ import type {
   Retention,
   RunQuery,
   RunState,
+  ScheduleRecord,
   SignalOutcome,
   Store,
   ValuePart,
@@ -281,6 +284,26 @@ export class SqliteStore implements Store {
   }
 
   getPausedJobs(): Promise<JobPause[]> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  setSchedule(_schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  getSchedules(): Promise<ScheduleRecord[]> {
+    return Promise.resolve([]);
+  }
+
+  deleteSchedule(_name: string): Promise<boolean> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  fireSchedule(_firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    return Promise.reject(new Error("not built yet"));
+  }
+
+  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
     return Promise.reject(new Error("not built yet"));
   }
 

@@ -89,6 +89,7 @@ export const CLAIM_MUTANTS: readonly Mutant[] = [
           deadline: { at },
           metadata: null,
           prepared: false,
+          children: null,
         };
         const result = await store.pause(lease, { ...request, pauses: [...request.pauses, delay], retryAt: null });
         return { ...result, pauses: result.pauses.slice(0, -1) };
