@@ -39,6 +39,8 @@ test("pause() prepares a wait and leaves the run running", async ({ store, host 
       metadata: '{"who":"ann"}',
       deadlineAt: FAKE_START + 5_010,
       createdAt: FAKE_START + 10,
+      childCount: 0,
+      child: null,
       preparedNo: null,
       resolution: null,
     }],
