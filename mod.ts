@@ -31,6 +31,7 @@ export { createEngine } from "./src/engine/create_engine.ts";
 export type {
   BatchItem,
   CompletedRun,
+  DeclaredSchedule,
   Engine,
   EngineOptions,
   IdleOptions,
@@ -47,6 +48,15 @@ export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/new_run.ts";
 export type { PurgeOptions } from "./src/engine/purge_loop.ts";
+export type { Schedule } from "./src/engine/schedules/schedule.ts";
+export type {
+  CatchUp,
+  Overlap,
+  ScheduledTriggerOptions,
+  ScheduleOptions,
+  ScheduleTiming,
+} from "./src/engine/schedules/schedule_options.ts";
+export type { Schedules } from "./src/engine/schedules/schedule_registry.ts";
 export type { WorkerOptions } from "./src/execution/worker_settings.ts";
 export * from "./src/error.ts";
 export type {
@@ -56,6 +66,8 @@ export type {
   RunEvent,
   RunEventBase,
   RunHappening,
+  ScheduleSkip,
+  ScheduleSkipEvent,
   WorkerErrorEvent,
 } from "./src/event.ts";
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";

@@ -66,8 +66,30 @@ export interface WorkerErrorEvent {
   sequence: number;
 }
 
+/** Slots of a schedule that passed without a run. */
+export interface ScheduleSkip {
+  /** The name of the schedule. */
+  scheduleName: string;
+  /** The slot, or the first of several: ISO 8601 in UTC. */
+  slotAt: string;
+  /** A run of the schedule had not ended (`overlap`), or the slots were found too late (`late`). */
+  reason: "overlap" | "late";
+  /** How many slots were skipped. */
+  skipped: number;
+}
+
+/** This engine has skipped slots of a schedule. Published in this process only. */
+export interface ScheduleSkipEvent extends ScheduleSkip {
+  /** The event's name. */
+  type: "schedule:skip";
+  /** When it happened: ISO 8601 in UTC. */
+  timestamp: string;
+  /** Increases from one event of the engine to the next. */
+  sequence: number;
+}
+
 /** Any event that an engine publishes. */
-export type EngineEvent = RunEvent | WorkerErrorEvent;
+export type EngineEvent = RunEvent | ScheduleSkipEvent | WorkerErrorEvent;
 
 /** The name of any event. */
 export type EventType = EngineEvent["type"];

@@ -68,6 +68,11 @@ export interface StepContext {
   readonly runId: string;
   /** 1 for the first execution of the run, one more after each interruption. */
   readonly execution: number;
+  /**
+   * The slot for which a schedule has made the run: ISO 8601 in UTC. A retry has the slot of the old run. `null` in any
+   * other run.
+   */
+  readonly slotAt: string | null;
   /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
   readonly abortSignal: AbortSignal;
   /**

@@ -242,18 +242,26 @@ export interface Store extends AsyncDisposable {
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]>;
 
-  /** Adds a schedule, or replaces the one of that name. `version` is set by the store. */
-  setSchedule(schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord>;
+  /**
+   * Adds a schedule, or replaces the one of that name, if it has not changed since it was read. The store sets its
+   * `version`.
+   *
+   * @param version The version of the schedule that is replaced; `null`: there must be none of that name.
+   * @returns The schedule as stored; `null` if it has another version, does not exist, or exists already. A repeated call
+   * returns `null`, too.
+   */
+  setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null>;
 
   /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleRecord[]>;
+  getSchedules(): Promise<ScheduleList>;
 
   /** Deletes a schedule. Its runs stay. Returns whether there was one. */
   deleteSchedule(name: string): Promise<boolean>;
 
   /**
    * Fires or skips a slot: compares the version of the schedule, changes it and adds the run (as `enqueue` does), all in
-   * one commit. So each slot is fired once over all processes. A repeated call finds the run that it added.
+   * one commit. So each slot is fired once over all processes. A repeated call finds the run that it added; one that
+   * added none is answered with `null`.
    *
    * @returns The schedule afterwards, and the run if one was added or found; `null` if the schedule has changed
    * meanwhile, or does not exist.
@@ -501,8 +509,11 @@ export interface NewRun {
   retriggerOf: { runId: string; from: RetriggerFrom } | null;
   /** When, in which order and under which limits it is executed. */
   flow: Flow;
-  /** The schedule that makes it, and the slot: ISO 8601 in UTC; `null`: it is made by a trigger, or by a parent. */
-  schedule: { name: string; slotAt: string } | null;
+  /**
+   * The schedule that makes it, and the slot: ISO 8601 in UTC, `null` if the schedule was triggered without one. `null`:
+   * it is made by a trigger, or by a parent.
+   */
+  schedule: { name: string; slotAt: string | null } | null;
 }
 
 /** The result of a request to add a run. */
@@ -574,8 +585,16 @@ export interface ScheduleRecord {
   skipped: number;
   /** Why its slots cannot be worked out; `null`: they can. */
   error: string | null;
-  /** Rises with each change of the schedule. */
+  /** Rises with each change of the schedule. A schedule that is deleted and added again has another one. */
   version: number;
+}
+
+/** The schedules of a store. */
+export interface ScheduleList {
+  /** The schedules, in the order of their names. */
+  schedules: ScheduleRecord[];
+  /** The current instant of the store's clock, by which slots are due. */
+  now: number;
 }
 
 /** The outcome of a slot: a run, or nothing. */

@@ -6,6 +6,7 @@ import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
 import type { Retention } from "../store.ts";
 import type { EngineOptions, Jobs } from "./engine.ts";
+import { type CheckedSchedule, checkSchedule } from "./schedules/schedule_options.ts";
 
 // Typed so that an option cannot be added without its name.
 const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
@@ -14,6 +15,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   worker: true,
   retention: true,
   labels: true,
+  schedules: true,
   maxValueBytes: true,
   logger: true,
   host: true,
@@ -26,13 +28,37 @@ const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true,
  * @throws {TypeError} An option is unknown, the store is not a store, or a job is not a job.
  * @throws {RangeError} A retention or `maxValueBytes` is out of range.
  */
-export function checkEngineOptions(options: EngineOptions<Jobs, unknown>): void {
+export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "schedules">): void {
   checkOptionNames(options, ENGINE_OPTIONS, "createEngine()");
   checkStore(options.store);
   checkJobs(options.jobs);
   checkRetention(options.retention ?? {});
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkMaxValueBytes(options.maxValueBytes);
+}
+
+/**
+ * Checks the declared schedules, but for their inputs and the options of their triggers.
+ *
+ * @throws {TypeError} An option is unknown or has the wrong type, or the engine does not have the job.
+ * @throws {RangeError} A pattern, a zone or a mode is not valid.
+ * @throws {ValidationError} A name is not valid.
+ * @throws {SerializationError} An input cannot be stored as JSON.
+ */
+export function checkSchedules(
+  schedules: unknown,
+  jobs: ReadonlyMap<string, Job>,
+  maxValueBytes: number,
+): CheckedSchedule[] {
+  if (typeof schedules !== "object" || schedules === null || Array.isArray(schedules)) {
+    throw new TypeError(`schedules of createEngine() must be an object of schedules, not ${kindOf(schedules)}`);
+  }
+  return Object.entries(schedules).map(([name, options]) => {
+    const schedule = checkSchedule(name, options, maxValueBytes);
+    const { jobName } = schedule.options;
+    if (jobs.has(jobName)) return schedule;
+    throw new TypeError(`Schedule "${name}" is of job "${jobName}", which is not one of the jobs of the engine`);
+  });
 }
 
 function checkStore(store: unknown): void {

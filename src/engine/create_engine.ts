@@ -30,7 +30,7 @@ import type {
   RetriggerOptions,
   WaitOptions,
 } from "./engine.ts";
-import { checkEngineOptions } from "./check_engine_options.ts";
+import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
@@ -48,6 +48,8 @@ import {
   type TriggerOptions,
   type TriggerResult,
 } from "./new_run.ts";
+import { Scheduler } from "./schedules/scheduler.ts";
+import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
@@ -75,6 +77,7 @@ const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
+  readonly schedules: Schedules<L>;
   readonly on: Hub["on"];
   readonly #store: Store;
   readonly #jobs: ReadonlyMap<string, Job>;
@@ -101,7 +104,32 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       currentStep: new AsyncLocalStorage(),
       maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
     };
-    const lifecycle = new Lifecycle({ jobs: this.#jobs, settings, retention: options.retention ?? {} }, this.#deps);
+    const declared = checkSchedules(options.schedules ?? {}, this.#jobs, this.#deps.maxValueBytes);
+    const scheduler = new Scheduler({
+      ...this.#deps,
+      jobs: this.#jobs,
+      declared: new Set(declared.map(({ name }) => name)),
+      requestRun: (job, input, options) => this.#requestedRun(job, input, options),
+      publishTrigger: (enqueued, asked) => void this.#publishTrigger(enqueued, asked),
+    });
+    const schedules = new ScheduleRegistry<L>({
+      store: options.store,
+      migrate: () => this.migrate(),
+      declared,
+      maxValueBytes: this.#deps.maxValueBytes,
+      findJob: (name) => this.#findJob(name),
+      requestRun: (job, input, options) => this.#requestedRun(job, input, options),
+      addRun: async (run) => this.#publishTrigger(await this.#enqueue(run), run),
+      onChange: () => scheduler.wake(),
+    });
+    this.schedules = schedules;
+    const lifecycle = new Lifecycle({
+      jobs: this.#jobs,
+      settings,
+      retention: options.retention ?? {},
+      declareSchedules: () => schedules.declare(),
+      scheduler,
+    }, this.#deps);
     this.#lifecycle = lifecycle;
     this[INTERNALS] = {
       reader: lifecycle.reader,
@@ -197,7 +225,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       retriggerOf: { runId, from },
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
-    const request = { ...run, concurrencyKey: old.concurrencyKey };
+    const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
+    const request = { ...run, concurrencyKey: old.concurrencyKey, schedule };
     const result = this.#publishTrigger(await this.#enqueue(request), request);
     if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
     return result;

@@ -12,10 +12,17 @@ import type { Logger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
+import type { ScheduleOptions } from "./schedules/schedule_options.ts";
+import type { Schedules } from "./schedules/schedule_registry.ts";
 import type { WorkerOptions } from "../execution/worker_settings.ts";
 
 /** The jobs of an engine, by the names of their handles. */
 export type Jobs = { readonly [key: string]: Job };
+
+/** A schedule of one of an engine's jobs, or of a job that is given by its name. */
+export type DeclaredSchedule<J extends Jobs, L = Labels> =
+  | { [K in keyof J]: J[K] extends Job<infer Input> ? ScheduleOptions<Input, L> & { job: J[K] } : never }[keyof J]
+  | ScheduleOptions<unknown, L> & { job: string };
 
 /** Options of {@linkcode createEngine}. */
 export interface EngineOptions<J extends Jobs, L = Labels> {
@@ -32,6 +39,11 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
    * output is stored, and must be labels. Default: any labels.
    */
   labels?: Schema<L, SchemaLabels>;
+  /**
+   * When jobs are triggered without a call, by the names of the schedules. Each start writes those whose options differ
+   * from the ones that were declared last. They fire while an engine is started that declares them. Default: none.
+   */
+  schedules?: { readonly [name: string]: DeclaredSchedule<NoInfer<J>, NoInfer<L>> };
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
   /**
@@ -119,7 +131,13 @@ export interface RetriggerOptions {
 export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposable {
   /** A handle for each job. */
   readonly jobs: JobHandles<J, L>;
-  /** Migrates the store and starts the worker. */
+  /** The schedules of the store: those that engines declare, and those that {@linkcode Schedules.set} has made. */
+  readonly schedules: Schedules<L>;
+  /**
+   * Migrates the store, writes the schedules that this engine declares, and starts the worker and the schedules.
+   *
+   * @throws {ValidationError} The input, or an option of the trigger, of a declared schedule is not valid.
+   */
   start(): Promise<void>;
   /** Migrates the store: enough for a process that only triggers, lists and shows runs. */
   migrate(): Promise<void>;
@@ -212,7 +230,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Executes everything that is due now, but not runs that sleep or wait, and then deletes what `retention` no longer
+   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then deletes what `retention` no longer
    * keeps: for tests, cron and serverless.
    *
    * @returns `executed`: how many runs it executed. A run that paused and resumed meanwhile counts once.

@@ -10,6 +10,7 @@ import { checkOptionNames } from "../option_names.ts";
 import type { Retention } from "../store.ts";
 import type { IdleOptions } from "./engine.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
+import type { Scheduler } from "./schedules/scheduler.ts";
 
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
@@ -27,9 +28,14 @@ export interface LifecycleOptions {
   settings: WorkerSettings;
   /** How long finished runs are kept. */
   retention: Retention;
+  /** Writes the schedules that the code declares. */
+  declareSchedules: () => Promise<void>;
+  /** Fires the slots of schedules. */
+  scheduler: Pick<Scheduler, "run" | "fireDue">;
 }
 
-/** Starts and stops the parts of an engine: its worker, the deletion of old runs, event streams, background work. */
+/** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
+ * work. */
 export class Lifecycle {
   /** Publishes the events of runs in all processes. */
   readonly reader: JournalReader;
@@ -85,13 +91,17 @@ export class Lifecycle {
     const stopCount = this.#stopCount;
     await this.#stopping;
     await this.migrate();
+    await this.#options.declareSchedules();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
     const wake = () => worker.wake();
     const upkeep = new AbortController();
     const { store, hub } = this.#deps;
-    const keeping = runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal);
+    const keeping = Promise.all([
+      runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
+      this.#options.scheduler.run(upkeep.signal),
+    ]);
     const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
     this.#stopStarted = async () => {
       for (const stop of stops) stop();
@@ -131,10 +141,12 @@ export class Lifecycle {
     }
     if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
     await this.migrate();
+    await this.#options.declareSchedules();
     const enough = new AbortController();
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
     try {
       const stopCount = this.#stopCount;
+      await this.#options.scheduler.fireDue(enough.signal);
       const executed = await this.#worker.drain(maxRuns, enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });

@@ -1,5 +1,5 @@
 import { isoTime } from "../iso_time.ts";
-import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
+import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening, ScheduleSkip } from "../event.ts";
 import { toFailure } from "../to_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
@@ -71,6 +71,17 @@ export class Hub {
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
+  }
+
+  /** Publishes that slots of a schedule were skipped, after the commit. */
+  publishSkip(skip: ScheduleSkip): void {
+    if (!this.#hasListener("schedule:skip")) return;
+    this.#publishEvent({
+      type: "schedule:skip",
+      ...skip,
+      timestamp: isoTime(this.#host.now()),
+      sequence: ++this.#sequence,
+    });
   }
 
   /** Publishes an error of the engine itself as `worker:error`. */

@@ -43,6 +43,7 @@ export function stepContext(execution: Execution): StepContext {
   return {
     runId: claim.run.id,
     execution: claim.execution,
+    slotAt: claim.slotAt,
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob(steps.run(name, work, options ?? {})) as never,

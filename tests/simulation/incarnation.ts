@@ -204,6 +204,7 @@ export class Incarnation {
     );
     this.#lastSequence = sequence;
     if (type === "worker:error") return this.#checkComplaint(event.error);
+    if (type === "schedule:skip") return; // the simulation has no schedules
     const { runId } = event;
     const run = this.#facts.runs.get(runId)?.request;
     this.#facts.expect(

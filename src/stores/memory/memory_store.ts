@@ -39,6 +39,7 @@ import type {
   Retention,
   RunQuery,
   RunState,
+  ScheduleList,
   ScheduleRecord,
   SignalOutcome,
   Store,
@@ -72,6 +73,7 @@ import {
   toWaitText,
 } from "./records.ts";
 import { MemoryRuns } from "./runs.ts";
+import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
@@ -86,6 +88,7 @@ export class MemoryStore implements Store {
   readonly #runs: MemoryRuns;
   readonly #waits = new Map<string, { run: KeptRun; wait: KeptPause }>();
   readonly #paused = new Map<string, JobPause>();
+  readonly #schedules: MemorySchedules;
   readonly #workers = new Map<string, KnownWorker>();
 
   /**
@@ -95,6 +98,7 @@ export class MemoryStore implements Store {
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     this.#host = options.host ?? systemHost;
     this.#runs = new MemoryRuns(options.journalLength);
+    this.#schedules = new MemorySchedules(this.#runs);
   }
 
   /** Does nothing: there are no tables. */
@@ -232,20 +236,24 @@ export class MemoryStore implements Store {
     return this.#perform(() => [...this.#paused.values()].sort((a, b) => a.jobName < b.jobName ? -1 : 1));
   }
 
-  setSchedule(_schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord> {
-    return Promise.reject(new Error("not built yet"));
+  /** Adds a schedule, or replaces one that has not changed meanwhile. */
+  setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null> {
+    return this.#perform((now) => this.#schedules.set(schedule, version, now));
   }
 
-  getSchedules(): Promise<ScheduleRecord[]> {
-    return Promise.resolve([]);
+  /** All schedules, in the order of their names. */
+  getSchedules(): Promise<ScheduleList> {
+    return this.#perform((now) => ({ schedules: this.#schedules.list(), now }));
   }
 
-  deleteSchedule(_name: string): Promise<boolean> {
-    return Promise.reject(new Error("not built yet"));
+  /** Deletes a schedule. */
+  deleteSchedule(name: string): Promise<boolean> {
+    return this.#perform(() => this.#schedules.delete(name));
   }
 
-  fireSchedule(_firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
-    return Promise.reject(new Error("not built yet"));
+  /** Fires or skips a slot. */
+  fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    return this.#perform((now) => this.#schedules.fire(firing, (run) => this.#enqueueOne(run, now)));
   }
 
   readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {

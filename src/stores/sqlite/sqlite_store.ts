@@ -26,6 +26,7 @@ import type {
   Retention,
   RunQuery,
   RunState,
+  ScheduleList,
   ScheduleRecord,
   SignalOutcome,
   Store,
@@ -287,12 +288,12 @@ export class SqliteStore implements Store {
     return Promise.reject(new Error("not built yet"));
   }
 
-  setSchedule(_schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord> {
+  setSchedule(_schedule: Omit<ScheduleRecord, "version">, _version: number | null): Promise<ScheduleRecord | null> {
     return Promise.reject(new Error("not built yet"));
   }
 
-  getSchedules(): Promise<ScheduleRecord[]> {
-    return Promise.resolve([]);
+  getSchedules(): Promise<ScheduleList> {
+    return Promise.resolve({ schedules: [], now: this.#host.now() });
   }
 
   deleteSchedule(_name: string): Promise<boolean> {

@@ -1,0 +1,155 @@
+import type { Job } from "../../job.ts";
+import { decode, encode, type Json, type JsonText } from "../../json.ts";
+import { kindOf } from "../../kind_of.ts";
+import { checkName } from "../../name.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import type { Labels } from "../../run.ts";
+import type { TriggerOptions } from "../new_run.ts";
+import { Calendar } from "./calendar.ts";
+
+/**
+ * Which slots are fired that passed while no engine looked: the newest, however old (`last`); none, but for one that is
+ * found within 60 seconds (`none`); the newest 100 (`all`). The others are counted as skipped.
+ */
+export type CatchUp = "last" | "none" | "all";
+
+/** What a slot does while a run of the schedule has not ended: nothing (`skip`), or it adds a run (`allow`). */
+export type Overlap = "skip" | "allow";
+
+/** The options of a trigger that a schedule can have. */
+export type ScheduledTriggerOptions<L = Labels> = Omit<TriggerOptions<L>, "idempotencyKey" | "startAt" | "delay">;
+
+/** When a schedule fires. */
+export interface ScheduleTiming {
+  /**
+   * A pattern of five fields (minute, hour, day, month, weekday), of six with seconds in front, or of seven with the
+   * year at the end; or a nickname such as `@daily`. If both day and weekday are restricted, either may match.
+   */
+  cron: string;
+  /** The zone whose clock the pattern reads, such as `Europe/Berlin`. Default `UTC`. */
+  timezone?: string;
+  /** Which slots are fired that passed while no engine looked. Default `last`. */
+  catchUp?: CatchUp;
+  /** What a slot does while a run of the schedule has not ended. Default `skip`. */
+  overlap?: Overlap;
+}
+
+/** A schedule: a job, its input, when it is triggered, and options of the trigger. */
+export type ScheduleOptions<Input = unknown, L = Labels> = ScheduleTiming & ScheduledTriggerOptions<L> & {
+  /** The job, or its name. */
+  job: Job<Input> | string;
+  /** The input of each run; the job's schema parses it each time. */
+  input: Input;
+};
+
+/** The options of a schedule as they are stored. */
+export interface StoredOptions extends Required<ScheduleTiming> {
+  /** The name of the job. */
+  jobName: string;
+  /** The input; left out if it is `undefined`. */
+  input?: Json;
+  /** The options of the trigger. */
+  trigger: ScheduledTriggerOptions<unknown>;
+}
+
+/** A schedule whose options have been checked, but for those that the trigger checks. */
+export interface CheckedSchedule {
+  /** Its name. */
+  name: string;
+  /** Its options as they are stored. */
+  options: StoredOptions;
+  /** The same as JSON. */
+  text: JsonText;
+}
+
+// Typed so that an option cannot be added without its name.
+const OPTIONS: Record<keyof ScheduleOptions, true> = {
+  job: true,
+  input: true,
+  cron: true,
+  timezone: true,
+  catchUp: true,
+  overlap: true,
+  concurrencyKey: true,
+  coalesce: true,
+  labels: true,
+};
+const CATCH_UPS: readonly CatchUp[] = ["last", "none", "all"];
+const OVERLAPS: readonly Overlap[] = ["skip", "allow"];
+// The idempotency key of a run has the name, and what goes around it.
+const MAX_NAME_LENGTH = 200;
+
+/**
+ * Checks a schedule. The job and the options of the trigger are checked with the first run.
+ *
+ * @throws {ValidationError} The name is not valid.
+ * @throws {TypeError} An option is unknown or has the wrong type.
+ * @throws {RangeError} The pattern, the zone or a mode is not valid.
+ * @throws {SerializationError} The input cannot be stored as JSON.
+ */
+export function checkSchedule(
+  name: string,
+  given: ScheduleOptions<unknown, unknown>,
+  maxBytes: number,
+): CheckedSchedule {
+  checkScheduleName(name);
+  const subject = `Schedule "${name}"`;
+  checkOptionNames(given, OPTIONS, subject);
+  const { job, input, cron, timezone = "UTC", catchUp = "last", overlap = "skip", ...trigger } = given;
+  const jobName = nameOf(job, subject);
+  explain(subject, () => new Calendar(cron, timezone));
+  checkMode(catchUp, CATCH_UPS, `catchUp of schedule "${name}"`);
+  checkMode(overlap, OVERLAPS, `overlap of schedule "${name}"`);
+  const stored = decode(encode(input, { subject: `The input of schedule "${name}"`, maxBytes }));
+  const options: StoredOptions = {
+    jobName,
+    cron,
+    timezone,
+    catchUp,
+    overlap,
+    ...(stored === undefined ? {} : { input: stored }),
+    trigger: sorted(trigger),
+  };
+  const text = encode(options, { subject: `The options of schedule "${name}"`, maxBytes: Infinity })!;
+  return { name, options: readOptions(text), text };
+}
+
+function checkScheduleName(name: unknown): void {
+  checkName(name, "The name of a schedule");
+  if (name.length <= MAX_NAME_LENGTH) return;
+  throw new RangeError(`The name of a schedule has at most ${MAX_NAME_LENGTH} characters, not ${name.length}`);
+}
+
+function nameOf(job: unknown, subject: string): string {
+  if (typeof job === "string") return job;
+  const name = typeof job === "object" && job !== null && "name" in job ? job.name : undefined;
+  if (typeof name === "string") return name;
+  throw new TypeError(`${subject} needs a job: what defineJob() makes, or its name, not ${kindOf(job)}`);
+}
+
+/** Names the schedule in what a calendar throws. */
+function explain<T>(subject: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof TypeError) throw new TypeError(`${subject}: ${error.message}`);
+    if (error instanceof RangeError) throw new RangeError(`${subject}: ${error.message}`);
+    throw error;
+  }
+}
+
+function checkMode(value: unknown, modes: readonly string[], subject: string): void {
+  if (modes.some((mode) => mode === value)) return;
+  throw new RangeError(`${subject} must be one of ${modes.join(", ")}, not ${JSON.stringify(value)}`);
+}
+
+/** The options that are given, in the order of their names: the order in the code makes no other text. */
+function sorted<T extends object>(options: T): T {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given.sort(([one], [other]) => one < other ? -1 : 1)) as T; // the same names and values
+}
+
+/** Reads the options of a stored schedule. */
+export function readOptions(text: JsonText): StoredOptions {
+  return decode(text) as unknown as StoredOptions; // what checkSchedule() has written
+}

@@ -1,0 +1,258 @@
+import type { ScheduleSkip } from "../../event.ts";
+import type { Hub } from "../../events/hub.ts";
+import { retryStoreCall } from "../../events/retry_store_call.ts";
+import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
+import type { Host } from "../../host.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { Job } from "../../job.ts";
+import type { Enqueued, Firing, NewRun, ScheduleRecord, Store } from "../../store.ts";
+import { toFailure } from "../../to_failure.ts";
+import type { TriggerOptions } from "../new_run.ts";
+import { Calendar } from "./calendar.ts";
+import { readOptions, type StoredOptions } from "./schedule_options.ts";
+
+/** The dependencies of {@linkcode Scheduler}. */
+export interface SchedulerDeps {
+  /** Keeps the schedules. */
+  store: Store;
+  /** Publishes skipped slots and errors. */
+  hub: Hub;
+  /** Time and timers. */
+  host: Host;
+  /** The jobs of the engine, by name. */
+  jobs: ReadonlyMap<string, Job>;
+  /** The names of the schedules that the code declares. */
+  declared: ReadonlySet<string>;
+  /** Checks a trigger and builds the run that it asks for. */
+  requestRun: (job: Job, input: unknown, options: TriggerOptions<unknown>) => Promise<NewRun>;
+  /** Publishes what became of a run that was asked for. */
+  publishTrigger: (enqueued: Enqueued, asked: NewRun) => void;
+  /** Creates a calendar. Default: {@linkcode Calendar}. */
+  newCalendar?: (cron: string, timezone: string) => SlotSource;
+}
+
+// How soon an engine notices what others have changed. It only reads.
+const LOOK_EVERY_MS = 1_000;
+// How long a schedule with an error is left alone.
+const RETRY_MS = 60_000;
+// With `none`, a slot that is found later is skipped. Clocks that differ by less are not considered to be set back.
+const LATE_MS = 60_000;
+// With `all`, older slots are skipped.
+const MAX_CAUGHT_UP = 100;
+
+/**
+ * Fires the slots of schedules. Every engine does: the store lets one of them fire each slot.
+ *
+ * It reads the schedules every second, and when the next slot is due. It writes only to fire or to skip a slot, to show
+ * an error, and when the clock was set back.
+ */
+export class Scheduler {
+  readonly #deps: SchedulerDeps;
+  readonly #newCalendar: NonNullable<SchedulerDeps["newCalendar"]>;
+  readonly #idle: InterruptibleSleep;
+  #known: ReadonlyMap<string, Known> = new Map();
+
+  constructor(deps: SchedulerDeps) {
+    this.#deps = deps;
+    this.#newCalendar = deps.newCalendar ?? ((cron, timezone) => new Calendar(cron, timezone));
+    this.#idle = new InterruptibleSleep(deps.host);
+  }
+
+  /** Looks for due slots at once. */
+  wake(): void {
+    this.#idle.wake();
+  }
+
+  /** Fires slots until `abortSignal` fires. */
+  async run(abortSignal: AbortSignal): Promise<void> {
+    const wake = () => this.wake();
+    abortSignal.addEventListener("abort", wake);
+    while (!abortSignal.aborted) {
+      let idleMs = LOOK_EVERY_MS;
+      try {
+        idleMs = await this.#look(abortSignal);
+      } catch (error) {
+        if (!abortSignal.aborted) this.#deps.hub.publishError(error);
+      }
+      if (abortSignal.aborted) break;
+      if (idleMs > 0) await this.#idle.sleep(idleMs);
+      else await new Promise<void>((resolve) => this.#deps.host.defer(resolve));
+    }
+    abortSignal.removeEventListener("abort", wake);
+  }
+
+  /** Fires what is due now. */
+  async fireDue(abortSignal: AbortSignal): Promise<void> {
+    while (!abortSignal.aborted && await this.#look(abortSignal) === 0);
+  }
+
+  /** Fires what is due, and returns after how many milliseconds to look again; 0 if something has changed. */
+  async #look(abortSignal: AbortSignal): Promise<number> {
+    const { schedules, now } = await this.#deps.store.getSchedules();
+    const readAt = this.#deps.host.monotonic();
+    const mine = schedules.filter((record) => this.#mayFire(record));
+    this.#known = new Map(mine.map((record) => [record.name, this.#knownOf(record)]));
+    const due = await Promise.all(mine.map((record) => this.#care(record, now, abortSignal)));
+    const passedMs = this.#deps.host.monotonic() - readAt;
+    const nextAt = Math.min(...due);
+    if (nextAt <= now) return 0;
+    return Math.min(LOOK_EVERY_MS, Math.max(1, nextAt - now - passedMs));
+  }
+
+  /**
+   * A schedule that is declared in code stops when it is removed from the code, and engines of another service do not
+   * fire it.
+   */
+  #mayFire({ name, jobName, declared, pausedAt }: ScheduleRecord): boolean {
+    return pausedAt === null && this.#deps.jobs.has(jobName) && (declared === null || this.#deps.declared.has(name));
+  }
+
+  /** What is known of the schedule, unless it has changed. */
+  #knownOf(record: ScheduleRecord): Known {
+    const known = this.#known.get(record.name);
+    if (known?.version === record.version) return known;
+    const isSame = known !== undefined && known.text === record.options;
+    return {
+      version: record.version,
+      text: record.options,
+      options: isSame ? known.options : readOptions(record.options),
+      calendar: isSame ? known.calendar : null,
+      retryAt: isSame && known.error === record.error ? known.retryAt : -Infinity,
+      error: record.error,
+      checked: { from: Infinity, until: -Infinity },
+    };
+  }
+
+  /**
+   * Does what a schedule needs: fires what is due, or checks when it is due next.
+   *
+   * @returns When it needs something again; `now` if that may be at once.
+   */
+  async #care(record: ScheduleRecord, now: number, abortSignal: AbortSignal): Promise<number> {
+    const known = this.#known.get(record.name)!; // set for each of them
+    const restMs = known.retryAt - this.#deps.host.monotonic();
+    if (restMs > 0) return now + restMs;
+    try {
+      const { cron, timezone } = known.options;
+      const calendar = known.calendar ??= this.#newCalendar(cron, timezone);
+      const { nextAt } = record;
+      if (nextAt === null || nextAt > now) return await this.#checkNext(record, known, calendar, now, abortSignal);
+      await this.#fire(record, nextAt, known.options, calendar, now, abortSignal);
+      return now;
+    } catch (error) {
+      if (abortSignal.aborted) return Infinity;
+      known.error = toFailure(error).message;
+      if (known.error !== record.error) await this.#write(record, { error: known.error }, abortSignal);
+      return this.#rest(known, now);
+    }
+  }
+
+  /** Leaves a schedule alone for a minute. */
+  #rest(known: Known, now: number): number {
+    known.retryAt = this.#deps.host.monotonic() + RETRY_MS;
+    return now + RETRY_MS;
+  }
+
+  /** Fires the slots up to now, as far as they are to be caught up; the others are skipped. */
+  async #fire(
+    { name, version }: ScheduleRecord,
+    from: number,
+    options: StoredOptions,
+    calendar: SlotSource,
+    now: number,
+    abortSignal: AbortSignal,
+  ): Promise<void> {
+    const { catchUp, overlap } = options;
+    const { newest, count } = calendar.missed(from, now, catchUp === "all" ? MAX_CAUGHT_UP : 1);
+    const isLate = catchUp === "none" && now - newest.at(-1)! > LATE_MS;
+    let schedule = { name, version };
+    for (const [index, slot] of newest.entries()) {
+      const run = isLate ? null : await this.#runAt(name, options, slot);
+      const skipped = index === 0 ? count - newest.length : 0;
+      const firing: Firing = {
+        schedule,
+        next: { nextAt: newest[index + 1] ?? calendar.next(slot), lastSlotAt: slot, error: null },
+        run,
+        skipsOverlap: overlap === "skip",
+        skipped,
+      };
+      const fired = await retryStoreCall(() => this.#deps.store.fireSchedule(firing), this.#deps, abortSignal);
+      if (fired === null) return; // somebody else has changed or fired it
+      const late = skipped + (isLate ? 1 : 0);
+      if (late > 0) this.#publishSkip(name, from, "late", late);
+      if (fired.run !== null && run !== null) this.#deps.publishTrigger(fired.run, run);
+      else if (run !== null) this.#publishSkip(name, slot, "overlap", 1);
+      if (abortSignal.aborted) return;
+      schedule = fired.schedule;
+    }
+  }
+
+  async #runAt(name: string, { jobName, input, trigger }: StoredOptions, slot: number): Promise<NewRun> {
+    const slotAt = isoTime(slot);
+    // If the clock is set back, the slot leads to the same run.
+    const idempotencyKey = `schedule/${name}/${slotAt}`;
+    const job = this.#deps.jobs.get(jobName)!; // only schedules of known jobs are fired
+    const run = await this.#deps.requestRun(job, input, { ...trigger, idempotencyKey });
+    return { ...run, schedule: { name, slotAt } };
+  }
+
+  #publishSkip(scheduleName: string, slot: number, reason: ScheduleSkip["reason"], skipped: number): void {
+    this.#deps.hub.publishSkip({ scheduleName, slotAt: isoTime(slot), reason, skipped });
+  }
+
+  /**
+   * Checks that the next slot is not too far in the future: it is, if it was worked out before the clock was set back.
+   * Clears an error that is over.
+   */
+  async #checkNext(
+    record: ScheduleRecord,
+    known: Known,
+    calendar: SlotSource,
+    now: number,
+    abortSignal: AbortSignal,
+  ): Promise<number> {
+    const { nextAt, error } = record;
+    const { checked } = known;
+    if (nextAt !== null && error === null && checked.from <= now && now < checked.until) return nextAt;
+    const latest = calendar.next(now + LATE_MS);
+    const isPlausible = nextAt !== null && (latest === null || nextAt <= latest);
+    const right = isPlausible ? nextAt : calendar.next(now);
+    if (right !== nextAt || error !== null) {
+      await this.#write(record, { nextAt: right, error: null }, abortSignal);
+      return now;
+    }
+    if (nextAt === null) return this.#rest(known, now);
+    known.checked = { from: now, until: (latest ?? Infinity) - LATE_MS };
+    return nextAt;
+  }
+
+  /** Changes a schedule, unless somebody else has changed it. */
+  async #write(
+    { version, ...record }: ScheduleRecord,
+    change: Partial<Pick<ScheduleRecord, "nextAt" | "error">>,
+    abortSignal: AbortSignal,
+  ): Promise<void> {
+    const { store } = this.#deps;
+    await retryStoreCall(() => store.setSchedule({ ...record, ...change }, version), this.#deps, abortSignal);
+  }
+}
+
+type SlotSource = Pick<Calendar, "next" | "missed">;
+
+/** What an engine knows of a schedule that it may fire. */
+interface Known {
+  /** The version that it has read. */
+  version: number;
+  /** The options as stored. */
+  text: string;
+  /** The options. */
+  options: StoredOptions;
+  /** The calendar; `null` until it is needed. */
+  calendar: SlotSource | null;
+  /** The error that the schedule shows. */
+  error: string | null;
+  /** When it is looked at again after an error, on the monotonic clock. */
+  retryAt: number;
+  /** Between which instants the next slot is known to be right. */
+  checked: { from: number; until: number };
+}
