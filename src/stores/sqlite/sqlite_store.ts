@@ -157,16 +157,18 @@ export class SqliteStore implements Store {
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, or returns every integer as a bigint.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkOptions(options, "SqliteStore.from()");
     if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
-    const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
-    if (Number(read) !== probe) {
-      throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    // Every driver returns a row as an object of the column names.
+    const { value } = database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown };
+    if (typeof value === "bigint") {
+      throw new TypeError("The database returns every integer as a bigint; open it without that option");
     }
+    if (value !== probe) throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
     const store = new SqliteStore({
       driver: database,
       close: () => {},
