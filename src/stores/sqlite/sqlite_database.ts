@@ -37,7 +37,8 @@ export interface SqliteDriverStatement {
  * A read takes the type of its rows as a parameter. Nothing checks it, but it can be trusted: the statement names its
  * columns, the tables are STRICT, so that SQLite stores no value of another type than the schema says, and only this
  * store writes them (so a `status` is one that it knows, and a column of JSON can be parsed). Drivers return integers
- * up to 2^53 as numbers, and the store writes none that is larger.
+ * up to 2^53 as numbers, and the store writes none that is larger; `SqliteStore.from()` refuses a database that returns
+ * every integer as a `bigint`.
  */
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;

@@ -163,8 +163,8 @@ export class SqliteStore implements Store {
     checkOptions(options, "SqliteStore.from()");
     if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
-    // Every driver returns a row as an object of the column names.
-    const { value } = database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown };
+    const row = database.prepare(`SELECT ${probe} AS value`).get();
+    const { value } = row as { value: unknown }; // every driver returns a row as an object of the column names
     if (typeof value === "bigint") {
       throw new TypeError("The database returns every integer as a bigint; open it without that option");
     }
