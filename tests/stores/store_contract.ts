@@ -15,6 +15,7 @@ import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
 import { readingCases } from "./contract/reading.ts";
 import { retriggerCases } from "./contract/retrigger.ts";
+import { scheduleCases } from "./contract/schedules.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
@@ -53,6 +54,7 @@ const CASES = [
   ...stepCases,
   ...pauseCases,
   ...signalCases,
+  ...scheduleCases,
   ...finishCases,
   ...cancelCases,
   ...deleteCases,

@@ -168,8 +168,34 @@ CREATE TABLE holdfast_workers (
 ) STRICT, WITHOUT ROWID;
 `;
 
+// `scheduled_runs` has the runs that schedules have made; `slot_at` is NULL if a schedule was triggered without a slot.
+// All runs of a schedule before `open_from` have ended.
+const SCHEDULE_TABLES = `
+CREATE TABLE holdfast_schedules (
+  name TEXT PRIMARY KEY,
+  job TEXT NOT NULL,
+  options TEXT NOT NULL,
+  declared TEXT,
+  paused_at INTEGER,
+  next_at INTEGER,
+  last_slot_at INTEGER,
+  last_run_id TEXT,
+  skipped INTEGER NOT NULL,
+  error TEXT,
+  version INTEGER NOT NULL,
+  open_from INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE holdfast_scheduled_runs (
+  run_seq INTEGER PRIMARY KEY REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  schedule_name TEXT NOT NULL,
+  slot_at INTEGER
+) STRICT;
+CREATE INDEX holdfast_scheduled_runs_by_name ON holdfast_scheduled_runs (schedule_name, run_seq);
+`;
+
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-const MIGRATIONS: readonly string[] = [FIRST_VERSION];
+const MIGRATIONS: readonly string[] = [FIRST_VERSION, SCHEDULE_TABLES];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one
@@ -197,5 +223,5 @@ export function migrateTables(database: SqliteDatabase): void {
 function readVersion(database: SqliteDatabase): number {
   const table = database.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'");
   if (table === undefined) return 0;
-  return Number(database.get("SELECT version FROM holdfast_schema")?.version ?? 0);
+  return database.get<{ version: number }>("SELECT version FROM holdfast_schema")?.version ?? 0;
 }

@@ -1,0 +1,131 @@
+import type { Host } from "../../host.ts";
+import type { JsonText } from "../../json.ts";
+import type { Enqueued, Firing, NewRun, ScheduleRecord } from "../../store.ts";
+import { type RunRow, SELECT_RUN, toRun } from "./rows.ts";
+import type { SqliteDatabase } from "./sqlite_database.ts";
+import { enqueueRuns } from "./writes/enqueue.ts";
+
+/** A row of `holdfast_schedules`. */
+interface ScheduleRow {
+  name: string;
+  job: string;
+  options: JsonText;
+  declared: JsonText | null;
+  paused_at: number | null;
+  next_at: number | null;
+  last_slot_at: number | null;
+  last_run_id: string | null;
+  skipped: number;
+  error: string | null;
+  version: number;
+}
+
+const COLUMNS = "name, job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, version";
+
+/** All schedules, in the order of their names. See `Store.getSchedules()`. */
+export function readSchedules(db: SqliteDatabase): ScheduleRecord[] {
+  return db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`).map(toRecord);
+}
+
+/** Adds or replaces a schedule. See `Store.setSchedule()`. */
+export function setSchedule(
+  db: SqliteDatabase,
+  schedule: Omit<ScheduleRecord, "version">,
+  version: number | null,
+  now: number,
+): ScheduleRecord | null {
+  const { name, jobName, options, declared, pausedAt, nextAt, lastSlotAt, lastRunId, skipped, error } = schedule;
+  const values = [jobName, options, declared, pausedAt, nextAt, lastSlotAt, lastRunId, skipped, error];
+  const row = version === null
+    ? db.get<ScheduleRow>(
+      `INSERT INTO holdfast_schedules
+         (job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, name, version)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ${COLUMNS}`,
+      ...values,
+      name,
+      now,
+    )
+    : db.get<ScheduleRow>(
+      `UPDATE holdfast_schedules SET job = ?, options = ?, declared = ?, paused_at = ?, next_at = ?, last_slot_at = ?,
+         last_run_id = ?, skipped = ?, error = ?, version = version + 1
+       WHERE name = ? AND version = ? RETURNING ${COLUMNS}`,
+      ...values,
+      name,
+      version,
+    );
+  return row === undefined ? null : toRecord(row);
+}
+
+/** Deletes a schedule. See `Store.deleteSchedule()`. */
+export function deleteSchedule(db: SqliteDatabase, name: string): boolean {
+  return db.run("DELETE FROM holdfast_schedules WHERE name = ?", name) > 0;
+}
+
+/** Fires or skips a slot. See `Store.fireSchedule()`. */
+export function fireSchedule(
+  db: SqliteDatabase,
+  { schedule: { name, version }, next, run, skipsOverlap, skipped }: Firing,
+  host: Pick<Host, "newId">,
+  now: number,
+): { schedule: ScheduleRecord; run: Enqueued | null } | null {
+  const known = db.get<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
+  if (known === undefined) return null;
+  const added = run === null ? undefined : db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, run.id);
+  if (added !== undefined) return { schedule: toRecord(known), run: { run: toRun(added), disposition: "created" } };
+  if (known.version !== version) return null;
+  const overlap = run !== null && skipsOverlap ? findOverlap(db, name) : { isOpen: false, openFrom: null };
+  const enqueued = run === null || overlap.isOpen ? null : enqueue(db, run, host, now);
+  const row = db.one<ScheduleRow>(
+    `UPDATE holdfast_schedules SET next_at = ?, last_slot_at = ?, error = ?, last_run_id = coalesce(?, last_run_id),
+       skipped = skipped + ?, open_from = coalesce(?, open_from), version = version + 1
+     WHERE name = ? RETURNING ${COLUMNS}`,
+    next.nextAt,
+    next.lastSlotAt,
+    next.error,
+    enqueued?.run.id ?? null,
+    skipped + (enqueued === null ? 1 : 0),
+    overlap.openFrom,
+    name,
+  );
+  return { schedule: toRecord(row), run: enqueued };
+}
+
+function enqueue(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+  return enqueueRuns(db, [run], host, now)[0]!; // one for each request
+}
+
+/**
+ * Whether a run of a schedule has not ended. `open_from` is the first that may not have: those before it, which have
+ * ended, are not looked at again.
+ */
+function findOverlap(db: SqliteDatabase, name: string): { isOpen: boolean; openFrom: number | null } {
+  const open = db.get<{ seq: number }>(
+    `SELECT r.seq FROM holdfast_scheduled_runs s JOIN holdfast_runs r ON r.seq = s.run_seq
+     WHERE s.schedule_name = ? AND s.run_seq >= (SELECT open_from FROM holdfast_schedules WHERE name = ?)
+       AND r.completed_at IS NULL ORDER BY s.run_seq LIMIT 1`,
+    name,
+    name,
+  );
+  if (open !== undefined) return { isOpen: true, openFrom: open.seq };
+  const { last } = db.one<{ last: number | null }>(
+    "SELECT max(run_seq) AS last FROM holdfast_scheduled_runs WHERE schedule_name = ?",
+    name,
+  );
+  return { isOpen: false, openFrom: last === null ? null : last + 1 };
+}
+
+function toRecord(row: ScheduleRow): ScheduleRecord {
+  return {
+    name: row.name,
+    jobName: row.job,
+    options: row.options,
+    declared: row.declared,
+    pausedAt: row.paused_at,
+    nextAt: row.next_at,
+    lastSlotAt: row.last_slot_at,
+    lastRunId: row.last_run_id,
+    skipped: row.skipped,
+    error: row.error,
+    version: row.version,
+  };
+}
