@@ -73,7 +73,13 @@ export type {
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export { type Host, systemHost } from "./src/host.ts";
-export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth_hooks.ts";
+export type {
+  HandlerAuth,
+  Operation,
+  RequestedOperation,
+  RequestedTrigger,
+  RunOperation,
+} from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";

@@ -8,6 +8,7 @@ import {
   readListFilter,
   readRunFilter,
   readRunId,
+  readScheduleName,
   readSignal,
   readTrigger,
   readWaitId,
@@ -47,6 +48,14 @@ export interface RouteFunctions {
   readonly cancel: Respond;
   /** `DELETE /run?runId=`: deletes a run that has ended. */
   readonly delete: Respond;
+  /** `GET /schedules`: lists the schedules, by name. */
+  readonly schedules: Respond;
+  /** `POST /schedules/pause?name=`: pauses a schedule, and shows it. */
+  readonly schedulesPause: Respond;
+  /** `POST /schedules/resume?name=`: ends the pause of a schedule, and shows it. */
+  readonly schedulesResume: Respond;
+  /** `POST /schedules/trigger?name=`: triggers a schedule now, without a slot. */
+  readonly schedulesTrigger: Respond;
 }
 
 /** One method of a path. */
@@ -75,6 +84,10 @@ export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   retry: { method: "POST", path: "/retry", answer: retrigger },
   cancel: { method: "POST", path: "/cancel", answer: cancel },
   delete: { method: "DELETE", path: "/run", answer: deleteRun },
+  schedules: { method: "GET", path: "/schedules", answer: listSchedules },
+  schedulesPause: { method: "POST", path: "/schedules/pause", answer: pauseSchedule },
+  schedulesResume: { method: "POST", path: "/schedules/resume", answer: resumeSchedule },
+  schedulesTrigger: { method: "POST", path: "/schedules/trigger", answer: triggerSchedule },
 };
 
 /** The routes of a path, one for each of its methods. */
@@ -152,4 +165,21 @@ async function cancel({ engine, query }: RouteCall): Promise<Response> {
 async function deleteRun({ engine, query }: RouteCall): Promise<Response> {
   await engine.deleteRun(readRunId(query));
   return jsonResponse({ success: true });
+}
+
+async function listSchedules({ engine }: RouteCall): Promise<Response> {
+  return jsonResponse(await engine.listSchedules());
+}
+
+async function pauseSchedule({ engine, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await engine.pauseSchedule(readScheduleName(query)));
+}
+
+async function resumeSchedule({ engine, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await engine.resumeSchedule(readScheduleName(query)));
+}
+
+async function triggerSchedule({ engine, query }: RouteCall): Promise<Response> {
+  const { id: runId, disposition, status } = await engine.triggerSchedule(readScheduleName(query));
+  return jsonResponse({ runId, disposition, status });
 }

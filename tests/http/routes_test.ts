@@ -663,7 +663,9 @@ forEachStore("DELETE /run refuses a run that has not ended", async (context) => 
   assert.equal((await service.engine.getRuns()).total, 2);
 });
 
-const NEED_A_RUN = Object.entries(routes).filter(([name]) => !["trigger", "runs", "runsSubscribe"].includes(name));
+const NEED_A_RUN = Object.entries(routes).filter(([name, { path }]) =>
+  !["trigger", "runs", "runsSubscribe"].includes(name) && !path.startsWith("/schedules")
+);
 const ODD_IDS = [
   UNKNOWN,
   "x".repeat(10_000),

@@ -9,7 +9,9 @@ import { type Answer, aService, type Asked, type Service } from "./http.ts";
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
 /** The routes that need a run. */
-export const routesOfRuns = allRoutes.filter(([name]) => !["trigger", "runs", "runsSubscribe"].includes(name));
+export const routesOfRuns = allRoutes.filter(([name, { path }]) =>
+  !["trigger", "runs", "runsSubscribe"].includes(name) && !path.startsWith("/schedules")
+);
 
 /** What shows how the service is built: a stack, a path, a module, the database. */
 export const INTERNALS = /\n\s+at |file:\/\/|node:|ext:|SQLITE|holdfast_/;

@@ -6,6 +6,17 @@ import type { Signal, Wait } from "../../wait.ts";
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
 
+/** The operations that do not concern one run: `schedules` lists them, the others change or trigger one of them. */
+export type Operation = "schedules" | "pause" | "resume" | "trigger";
+
+/** An operation that does not concern one run. */
+export interface RequestedOperation {
+  /** What is to be done. */
+  readonly operation: Operation;
+  /** The name of the schedule, as the client sent it; there may be no such schedule. */
+  readonly scheduleName?: string;
+}
+
 /** A trigger, in the form that is about to be stored. */
 export interface RequestedTrigger {
   /** The name of an existing job. */
@@ -65,6 +76,11 @@ export interface HandlerAuth<Context> {
     run: Readonly<Run>,
     access: { readonly operation: RunOperation },
   ) => unknown;
+  /**
+   * Called before an operation that does not concern one run: before schedules are listed, and before one of them is
+   * paused, resumed or triggered (`onTrigger` is not called then). Without it, all of these are refused.
+   */
+  readonly onOperate?: (context: NoInfer<Context>, access: RequestedOperation) => unknown;
   /** Called after `onRunAccess` before a signal is stored, unless it was accepted before. */
   readonly onSignal?: (
     context: NoInfer<Context>,
@@ -100,6 +116,7 @@ export const HOOKS = [
   "tenant",
   "onTrigger",
   "onRunAccess",
+  "onOperate",
   "onSignal",
   "scopeRuns",
   "scopeRunsSubscribe",

@@ -9,7 +9,8 @@ import { isName, NAME_RULE } from "../../name.ts";
 import type { ListFilter, Run, RunFilter, RunText } from "../../run.ts";
 import type { NewRun, RunQuery } from "../../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
+import { type ClientSchedule, toClientSchedule } from "../client_schedule.ts";
+import type { HandlerAuth, RequestedOperation, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { callHook } from "./hook.ts";
@@ -149,6 +150,39 @@ export class AuthorizedEngine {
       const narrowed = scope === null ? filter : narrowList(filter, scope);
       return { context: this.#context, tenant: await this.#tenant(), runId: null, filter: narrowed };
     });
+  }
+
+  /** All schedules. */
+  async listSchedules(): Promise<ClientSchedule[]> {
+    await this.#checkOperation({ operation: "schedules" });
+    return (await this.#deps.engine.schedules.list()).map(toClientSchedule);
+  }
+
+  /** Pauses a schedule. */
+  async pauseSchedule(scheduleName: string): Promise<ClientSchedule> {
+    await this.#checkOperation({ operation: "pause", scheduleName });
+    return toClientSchedule(await this.#deps.engine.schedules.pause(scheduleName));
+  }
+
+  /** Ends the pause of a schedule. */
+  async resumeSchedule(scheduleName: string): Promise<ClientSchedule> {
+    await this.#checkOperation({ operation: "resume", scheduleName });
+    return toClientSchedule(await this.#deps.engine.schedules.resume(scheduleName));
+  }
+
+  /** Triggers a schedule, without a slot. */
+  async triggerSchedule(scheduleName: string): Promise<TriggerResult> {
+    await this.#checkOperation({ operation: "trigger", scheduleName });
+    return await this.#deps.engine.schedules.trigger(scheduleName);
+  }
+
+  /** Calls the hook for an operation that does not concern one run; refuses it without the hook. */
+  async #checkOperation(access: RequestedOperation): Promise<void> {
+    const { auth } = this.#deps;
+    if (auth !== null && auth.onOperate === undefined) {
+      throw new HoldfastError("forbidden", "Schedules are not served: the handler has no onOperate hook");
+    }
+    await this.#ask("onOperate", (hook) => hook(this.#context, Object.freeze(access)), nothing);
   }
 
   /** The run, if it exists and the caller may perform the operation on it. */

@@ -50,6 +50,11 @@ export function readWaitId(query: URLSearchParams): string {
   return readParameter(query, "waitId");
 }
 
+/** Reads the name of the schedule, as {@linkcode readRunId} does. */
+export function readScheduleName(query: URLSearchParams): string {
+  return readParameter(query, "name");
+}
+
 function readParameter(query: URLSearchParams, name: string): string {
   const value = readOptional(query, name);
   if (value === undefined || value === "") throw new ValidationError(`The parameter ${name} is missing`);

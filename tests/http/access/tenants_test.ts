@@ -28,6 +28,7 @@ type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate">;
 /** Which hook guards a route, and what it takes to be let do what the route does. */
 type RouteCase =
   | { hook: "onRunAccess"; operation: RunOperation; works: TenantStatus; body?: Record<string, unknown> }
+  | { hook: "onOperate"; query?: string; body?: undefined }
   | { hook: "onTrigger" | "scopeRuns" | "scopeRunsSubscribe"; body?: Record<string, unknown> };
 
 const CASES: { readonly [Name in RouteName]: RouteCase } = {
@@ -45,6 +46,10 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   retry: { hook: "onRunAccess", operation: "retrigger", works: "failed" },
   cancel: { hook: "onRunAccess", operation: "cancel", works: "pending" },
   delete: { hook: "onRunAccess", operation: "delete", works: "cancelled" },
+  schedules: { hook: "onOperate" },
+  schedulesPause: { hook: "onOperate", query: "?name=nightly" },
+  schedulesResume: { hook: "onOperate", query: "?name=nightly" },
+  schedulesTrigger: { hook: "onOperate", query: "?name=nightly" },
 };
 
 // From `routes`, so that none is left out.
@@ -59,8 +64,13 @@ const NOBODY: TenantRun = { runId: UNKNOWN, waitId: UNKNOWN };
 /** Asks for a route: by its path, or the function of the handler. */
 function askRoute(handler: Handler, name: RouteName, way: Way, run = NOBODY, headers = {}): Promise<Response> {
   const { method, path } = routes[name];
-  const { hook, body } = CASES[name];
-  const query = hook === "onRunAccess" ? `?runId=${run.runId}&waitId=${run.waitId}` : "";
+  const route = CASES[name];
+  const { body } = route;
+  const query = route.hook === "onRunAccess"
+    ? `?runId=${run.runId}&waitId=${run.waitId}`
+    : route.hook === "onOperate"
+    ? route.query ?? ""
+    : "";
   const asked: Asked = body === undefined ? { headers } : { headers, body };
   return way === "by its path"
     ? handler.fetch(aRequest(method, `${path}${query}`, asked))
@@ -265,6 +275,7 @@ forEachStore(
       authenticate: hook("authenticate"),
       onTrigger: hook("onTrigger"),
       onRunAccess: hook("onRunAccess"),
+      onOperate: hook("onOperate"),
       onSignal: hook("onSignal"),
       scopeRuns: hook("scopeRuns") as () => object,
       scopeRunsSubscribe: hook("scopeRunsSubscribe") as () => object,
@@ -334,6 +345,7 @@ const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onRequest"]: r
   onRequest: NAMES,
   onTrigger: ["trigger"],
   onRunAccess: RUN_ROUTES.map(({ name }) => name),
+  onOperate: ["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
   onSignal: ["signal"],
   scopeRuns: ["runs", "runsSubscribe"],
   scopeRunsSubscribe: ["runsSubscribe"],
