@@ -181,7 +181,7 @@ forEachStore(
 );
 
 forEachStore("catchUp all fires the newest hundred of a year of seconds, in their order", async (context) => {
-  const { store, host } = context;
+  const { host } = context;
   const engine = anEngine(context, { cron: "* * * * * *", catchUp: "all", overlap: "allow" });
   await engine.schedules.list();
   await engine.start();
