@@ -104,8 +104,9 @@ import type { ChildResult, NewPause, PauseRecord, Signal, SignalReceipt, Wait, W
  * a pause that is prepared for the job (`prepared`), a signal, a deadline. A replay delivers in this order.
  *
  * **Clock.** The store's own clock decides when something expires: the clock of the database if several machines share
- * it. Callers send durations, and instants that the store gave them before. Two kinds of instants are those of others:
- * the deadline that a job states as a date, and the times of reports and log lines, which the store only keeps. What is
+ * it. Callers send durations, and instants that the store gave them before. Three kinds of instants are those of others:
+ * the deadline that a job states as a date, the slots of schedules, and the times of reports and log lines, which the
+ * store only keeps. What is
  * committed stays so after the clock is set back, and a pending run without a start can be claimed whatever the clock
  * says.
  *

@@ -114,6 +114,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     });
     const schedules = new ScheduleRegistry<L>({
       store: options.store,
+      host,
       migrate: () => this.migrate(),
       declared,
       maxValueBytes: this.#deps.maxValueBytes,

@@ -167,3 +167,33 @@ forEachStore("the functions of the handler serve schedules at any path", async (
   await Promise.all(answers.map((answer) => answer.text()));
   assert.equal((await engine.getRuns()).total, 1);
 });
+
+forEachStore("a client cannot take the key of a slot, whatever its tenant is called", async (context) => {
+  const { store, host } = context;
+  const key = "schedule/s/2040-01-01T00:01:00.000Z";
+  const engine = createEngine({ store, host, jobs: { echo } });
+  await engine.schedules.set("s", { job: echo, input: "of the schedule", cron: "* * * * *", overlap: "allow" });
+  const trigger = async (tenant: string | null, idempotencyKey: string) => {
+    const auth = { authenticate: () => null, onTrigger: () => {}, scopeRuns: () => ({}), onRunAccess: () => {} };
+    const handler = createHandler(engine, {
+      host,
+      auth: tenant === null ? auth : { ...auth, tenant: () => tenant },
+    });
+    const body = { jobName: "echo", input: {}, idempotencyKey };
+    return (await (await handler.fetch(aRequest("POST", "/trigger", { body }))).json());
+  };
+
+  const refused = await trigger(null, key);
+  const answers = [await trigger("schedule", key.slice("schedule/".length)), await trigger("%schedule", "s/x")];
+  host.advance(60_000);
+  await engine.runUntilIdle();
+
+  assert.equal(refused.code, "invalid_request");
+  assert.deepEqual(answers.map(({ disposition }) => disposition), ["created", "created"]);
+  const { runs } = await engine.getRuns();
+  assert.deepEqual(runs.map(({ idempotencyKey, output }) => [idempotencyKey, output]), [
+    [key, "of the schedule"],
+    ["%25schedule/s/x", {}],
+    ["%schedule/s/2040-01-01T00:01:00.000Z", {}],
+  ]);
+});

@@ -79,6 +79,9 @@ const OVERLAPS: readonly Overlap[] = ["skip", "allow"];
 // The idempotency key of a run has the name, and what goes around it.
 const MAX_NAME_LENGTH = 200;
 
+/** The idempotency keys of the runs of slots begin with this. */
+export const SCHEDULE_KEYS = "schedule/";
+
 /**
  * Checks a schedule. The job and the options of the trigger are checked with the first run.
  *

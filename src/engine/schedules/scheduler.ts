@@ -9,7 +9,7 @@ import type { Enqueued, Firing, NewRun, ScheduleRecord, Store } from "../../stor
 import { toFailure } from "../../to_failure.ts";
 import type { TriggerOptions } from "../new_run.ts";
 import { Calendar } from "./calendar.ts";
-import { readOptions, type StoredOptions } from "./schedule_options.ts";
+import { readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
 
 /** The dependencies of {@linkcode Scheduler}. */
 export interface SchedulerDeps {
@@ -39,6 +39,8 @@ const RETRY_MS = 60_000;
 const LATE_MS = 60_000;
 // With `all`, older slots are skipped.
 const MAX_CAUGHT_UP = 100;
+// How many schedules are looked at without a break for the event loop: a new calendar takes some 0.2 ms.
+const SLICE = 50;
 
 /**
  * Fires the slots of schedules. Every engine does: the store lets one of them fire each slot.
@@ -88,15 +90,21 @@ export class Scheduler {
 
   /** Fires what is due, and returns after how many milliseconds to look again; 0 if something has changed. */
   async #look(abortSignal: AbortSignal): Promise<number> {
-    const { schedules, now } = await this.#deps.store.getSchedules();
-    const readAt = this.#deps.host.monotonic();
-    const mine = schedules.filter((record) => this.#mayFire(record));
-    this.#known = new Map(mine.map((record) => [record.name, this.#knownOf(record)]));
-    const due = await Promise.all(mine.map((record) => this.#care(record, now, abortSignal)));
-    const passedMs = this.#deps.host.monotonic() - readAt;
-    const nextAt = Math.min(...due);
+    const { host, store } = this.#deps;
+    const { schedules, now } = await store.getSchedules();
+    const readAt = host.monotonic();
+    const mine = schedules.filter((record) => this.#mayFire(record))
+      .map((record) => ({ record, known: this.#knownOf(record) }));
+    this.#known = new Map(mine.map(({ record, known }) => [record.name, known]));
+    let nextAt = Infinity;
+    for (let from = 0; from < mine.length && !abortSignal.aborted; from += SLICE) {
+      if (from > 0) await new Promise<void>((resolve) => host.defer(resolve));
+      const slice = mine.slice(from, from + SLICE);
+      const instants = await Promise.all(slice.map(({ record, known }) => this.#care(record, known, now, abortSignal)));
+      nextAt = Math.min(nextAt, ...instants);
+    }
     if (nextAt <= now) return 0;
-    return Math.min(LOOK_EVERY_MS, Math.max(1, nextAt - now - passedMs));
+    return Math.min(LOOK_EVERY_MS, Math.max(1, nextAt - now - (host.monotonic() - readAt)));
   }
 
   /**
@@ -128,9 +136,9 @@ export class Scheduler {
    *
    * @returns When it needs something again; `now` if that may be at once.
    */
-  async #care(record: ScheduleRecord, now: number, abortSignal: AbortSignal): Promise<number> {
-    const known = this.#known.get(record.name)!; // set for each of them
-    const restMs = known.retryAt - this.#deps.host.monotonic();
+  async #care(record: ScheduleRecord, known: Known, now: number, abortSignal: AbortSignal): Promise<number> {
+    const { host, hub } = this.#deps;
+    const restMs = known.retryAt - host.monotonic();
     if (restMs > 0) return now + restMs;
     try {
       const { cron, timezone } = known.options;
@@ -142,7 +150,9 @@ export class Scheduler {
     } catch (error) {
       if (abortSignal.aborted) return Infinity;
       known.error = toFailure(error).message;
-      if (known.error !== record.error) await this.#write(record, { error: known.error }, abortSignal);
+      if (known.error !== record.error) {
+        await this.#write(record, { error: known.error }, abortSignal).catch((error) => hub.publishError(error));
+      }
       return this.#rest(known, now);
     }
   }
@@ -190,7 +200,7 @@ export class Scheduler {
   async #runAt(name: string, { jobName, input, trigger }: StoredOptions, slot: number): Promise<NewRun> {
     const slotAt = isoTime(slot);
     // If the clock is set back, the slot leads to the same run.
-    const idempotencyKey = `schedule/${name}/${slotAt}`;
+    const idempotencyKey = `${SCHEDULE_KEYS}${name}/${slotAt}`;
     const job = this.#deps.jobs.get(jobName)!; // only schedules of known jobs are fired
     const run = await this.#deps.requestRun(job, input, { ...trigger, idempotencyKey });
     return { ...run, schedule: { name, slotAt } };

@@ -1,7 +1,8 @@
 import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/new_run.ts";
-import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
+import { SCHEDULE_KEYS } from "../../engine/schedules/schedule_options.ts";
+import { ConflictError, HoldfastError, NotFoundError, ValidationError } from "../../error.ts";
 import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
@@ -67,7 +68,9 @@ export class AuthorizedEngine {
       beforeAdding: async (run) => {
         await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
         const tenant = await this.#tenant();
-        return tenant === null ? run : withKeysOf(tenant, run);
+        if (tenant !== null) return withKeysOf(tenant, run);
+        checkNotOfSchedule(run.idempotencyKey);
+        return run;
       },
       beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : (found) => this.#checkFound(found),
     });
@@ -316,9 +319,23 @@ function readTenant(name: unknown): string {
   throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
 }
 
-/** Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". */
+/**
+ * Refuses the key of a slot: a client could have it lead to a run of its own.
+ *
+ * @throws {ValidationError} The key begins as those of schedules do.
+ */
+function checkNotOfSchedule(key: string | null): void {
+  if (key === null || !key.startsWith(SCHEDULE_KEYS)) return;
+  throw new ValidationError(`idempotencyKey must not begin with "${SCHEDULE_KEYS}": schedules have such keys`);
+}
+
+/**
+ * Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". A tenant whose keys
+ * would be those of schedules gets a prefix that no other name leads to.
+ */
 function withKeysOf(tenant: string, run: NewRun): NewRun {
-  const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  const prefix = encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
   const own = (key: string | null) => key === null ? null : prefix + key;
   return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
 }
