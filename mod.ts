@@ -42,6 +42,8 @@ export type {
   WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
+export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { FlowOptions } from "./src/engine/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
@@ -63,6 +65,8 @@ export type {
   EngineEvent,
   EventOf,
   EventType,
+  JobEvent,
+  JobHappening,
   RunEvent,
   RunEventBase,
   RunHappening,
@@ -72,6 +76,7 @@ export type {
 } from "./src/event.ts";
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
+export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rate } from "./src/flow.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type {
   HandlerAuth,

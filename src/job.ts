@@ -1,3 +1,4 @@
+import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import type { Json, Jsonify } from "./json.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
@@ -8,7 +9,7 @@ import type { Wait, WaitResult } from "./wait.ts";
 
 /** The argument of a step's function. */
 export interface StepTools {
-  /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
   readonly abortSignal: AbortSignal;
   /**
    * The same for every attempt at this step of this run and of its retries from the failure: pass it to external
@@ -73,7 +74,7 @@ export interface StepContext {
    * other run.
    */
   readonly slotAt: string | null;
-  /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
   readonly abortSignal: AbortSignal;
   /**
    * Executes a function and records what it returns, so that it is never executed again once it is recorded.
@@ -131,6 +132,8 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly output: Schema | null;
   /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
+  /** When, in which order and under which limits its runs are executed. */
+  readonly flow: JobFlow;
   /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
   /** Used only for type inference: it is never set. */
@@ -138,7 +141,7 @@ export interface Job<Input = unknown, Output = unknown> {
 }
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output> {
+export interface JobDefinition<S extends Schema, Output> extends FlowDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: string;
   /**
@@ -174,7 +177,7 @@ export interface JobDefinition<S extends Schema, Output> {
  *
  * @throws {ValidationError} The name is not valid.
  * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
- * @throws {RangeError} A number of the retry policy is out of range.
+ * @throws {RangeError} A priority, a duration, a limit or a number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
   definition: JobDefinition<S, Output>,
@@ -188,6 +191,7 @@ export function defineJob<const S extends Schema, Output>(
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     retry: { ...retry },
+    flow: readJobFlow(definition, `job "${definition.name}"`),
     // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
   };
@@ -198,6 +202,10 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   input: true,
   output: true,
   retry: true,
+  priority: true,
+  startWithin: true,
+  finishWithin: true,
+  limits: true,
   run: true,
 };
 

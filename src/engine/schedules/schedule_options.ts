@@ -73,6 +73,10 @@ const OPTIONS: Record<keyof ScheduleOptions, true> = {
   concurrencyKey: true,
   coalesce: true,
   labels: true,
+  priority: true,
+  fairnessKey: true,
+  startWithin: true,
+  finishWithin: true,
 };
 const CATCH_UPS: readonly CatchUp[] = ["last", "none", "all"];
 const OVERLAPS: readonly Overlap[] = ["skip", "allow"];

@@ -66,9 +66,9 @@ export class AuthorizedEngine {
   async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
-        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
+        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run, options))), nothing);
         const tenant = await this.#tenant();
-        if (tenant !== null) return withKeysOf(tenant, run);
+        if (tenant !== null) return ofTenant(tenant, run);
         checkNotOfSchedule(run.idempotencyKey);
         return run;
       },
@@ -330,17 +330,24 @@ function checkNotOfSchedule(key: string | null): void {
 }
 
 /**
- * Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". A tenant whose keys
- * would be those of schedules gets a prefix that no other name leads to.
+ * Prefixes keys with the tenant, so that tenants cannot share one: the name ends at the first "/". A tenant whose keys
+ * would be those of schedules gets a prefix that no other name leads to. Tenants take turns, unless a label of the run
+ * says whose turn it is.
  */
-function withKeysOf(tenant: string, run: NewRun): NewRun {
+function ofTenant(tenant: string, run: NewRun): NewRun {
   const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
   const prefix = encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
   const own = (key: string | null) => key === null ? null : prefix + key;
-  return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
+  return {
+    ...run,
+    idempotencyKey: own(run.idempotencyKey),
+    concurrencyKey: own(run.concurrencyKey),
+    flow: { ...run.flow, fairnessKey: run.flow.fairnessKey ?? tenant },
+  };
 }
 
-function toRequested(run: NewRun): RequestedTrigger {
+function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {
+  const { startAt, delay, priority, startWithin, finishWithin } = options;
   const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
   return {
     jobName,
@@ -350,5 +357,6 @@ function toRequested(run: NewRun): RequestedTrigger {
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),
     ...(coalesce === null ? {} : { coalesce }),
+    ...withoutUndefined({ startAt: startAt?.toString(), delay, priority, startWithin, finishWithin }),
   };
 }

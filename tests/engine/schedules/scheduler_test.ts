@@ -71,7 +71,10 @@ forEachStore("a schedule fires each slot when it is due, and wakes the worker", 
   for (const { createdAt, slotAt, status, scheduleName } of runs) {
     assert.deepEqual([createdAt, status, scheduleName], [slotAt, "completed", "s"]);
   }
-  assert.equal(events.filter(({ type }) => type === "run:trigger").length, 3);
+  assert.deepEqual(
+    events.flatMap((event) => event.type === "run:trigger" ? [[event.runId, event.scheduleName, event.slotAt]] : []),
+    runs.map(({ id, slotAt }) => [id, "s", slotAt]).reverse(),
+  );
   const schedule = (await engine.schedules.get("s"))!;
   assert.deepEqual([schedule.lastSlotAt, schedule.lastRunId, schedule.skipped], [runs[0]!.slotAt, runs[0]!.id, 0]);
 });
@@ -296,6 +299,25 @@ forEachStore("several engines fire each slot once, also over restarts", async (c
   assert.equal(new Set(triggers).size, triggers.length);
   assert.equal(triggers.length, 11);
   for (const engine of engines) await engine.stop();
+});
+
+Deno.test("the options of a schedule are those of its triggers", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const options = { priority: 7, fairnessKey: "acme", startWithin: 5 * SECOND, finishWithin: MINUTE };
+  const engine = anEngine({ store, host }, options);
+  await engine.runUntilIdle();
+  host.advance(MINUTE);
+
+  await engine.runUntilIdle();
+
+  const [run] = (await engine.getRuns()).runs;
+  const { priority, fairnessKey, startBy, finishBy } = run!;
+  assert.deepEqual(
+    { priority, fairnessKey, startBy, finishBy },
+    { priority: 7, fairnessKey: "acme", startBy: "2040-01-01T00:01:05.000Z", finishBy: "2040-01-01T00:02:00.000Z" },
+  );
+  assert.equal((await engine.schedules.get("s"))!.priority, 7);
 });
 
 Deno.test("two engines with one SQLite file fire each slot once", () =>

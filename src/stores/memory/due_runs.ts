@@ -1,0 +1,95 @@
+import { positionOf } from "../../flow.ts";
+import type { MemoryKeys } from "./concurrency_keys.ts";
+import { keyScope, type MemoryRates } from "./rates.ts";
+import type { KeptRun } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+// A run that kept its key over a retry delay precedes all others, whatever their priority.
+const HEAD_START = 2 ** 52;
+
+/** The due runs in their order, with the lines of their concurrency keys. */
+export class DueRuns {
+  readonly #inOrder: KeptRun[];
+  readonly #removed = new Set<KeptRun>();
+  /** The due runs of each concurrency key and job, in their order. */
+  readonly #lines = new Map<string, Map<string, KeptRun[]>>();
+  /** How many runs stand in the lines: those of a key are needed only when one of them is looked at. */
+  #lined = 0;
+  readonly #keys: MemoryKeys;
+  readonly #rates: MemoryRates;
+
+  constructor(runs: MemoryRuns, rates: MemoryRates) {
+    this.#keys = runs.keys;
+    this.#rates = rates;
+    const due = runs.open.filter(isDue);
+    // Those that use nothing are in their order already.
+    const isSorted = due.every((run) => run.flow.priority === 0 && !this.#keys.isHeldBy(run));
+    this.#inOrder = isSorted ? due : due.sort((left, right) => this.#positionOf(left) - this.#positionOf(right));
+  }
+
+  /** The due runs in their order, those that were removed included. */
+  get inOrder(): readonly KeptRun[] {
+    return this.#inOrder;
+  }
+
+  /** Removes a run that was claimed or has failed. */
+  remove(run: KeptRun): void {
+    this.#removed.add(run);
+    const line = this.#lineOf(run);
+    const index = line?.indexOf(run) ?? -1;
+    if (index !== -1) line!.splice(index, 1);
+  }
+
+  /** Whether a run was removed. */
+  isRemoved(run: KeptRun): boolean {
+    return this.#removed.has(run);
+  }
+
+  /** The runs that come before a run in the line of its key and are each the first of another job. */
+  firstsBefore(run: KeptRun): KeptRun[] {
+    const { concurrencyKey: key, jobName } = run;
+    if (key === null || this.#keys.isHeldBy(run)) return [];
+    this.#lineUpTo(run);
+    return [...this.#lines.get(key)!.values()]
+      .flatMap(([first]) => first ?? [])
+      .filter((first) => first.jobName !== jobName && this.#positionOf(first) < this.#positionOf(run));
+  }
+
+  /**
+   * When a run can have its concurrency key, as far as the runs of its job are concerned: an instant that has passed if
+   * it can have it now; `Infinity` while it is not the first, or the key has no room.
+   */
+  keyOpensAt(run: KeptRun): number {
+    const { concurrencyKey: key, flow: { keyConcurrency, keyRate } } = run;
+    if (key === null || this.#keys.isHeldBy(run)) return -Infinity;
+    this.#lineUpTo(run);
+    if (this.#lineOf(run)![0] !== run || this.#keys.countOthers(run) >= keyConcurrency) return Infinity;
+    return keyRate === null || run.startedAt !== null ? -Infinity : this.#rates.opensAt(keyScope(key), keyRate);
+  }
+
+  #lineUpTo(run: KeptRun): void {
+    const position = this.#positionOf(run);
+    for (; this.#lined < this.#inOrder.length; this.#lined++) {
+      const next = this.#inOrder[this.#lined]!;
+      if (this.#positionOf(next) > position) return;
+      if (!this.#removed.has(next)) this.#lineOf(next)?.push(next);
+    }
+  }
+
+  #positionOf(run: KeptRun): number {
+    return positionOf(run.seq, run.flow.priority) - (this.#keys.isHeldBy(run) ? HEAD_START : 0);
+  }
+
+  #lineOf({ concurrencyKey: key, jobName }: KeptRun): KeptRun[] | undefined {
+    if (key === null) return undefined;
+    const jobs = this.#lines.get(key) ?? new Map<string, KeptRun[]>();
+    this.#lines.set(key, jobs);
+    const line = jobs.get(jobName) ?? [];
+    jobs.set(jobName, line);
+    return line;
+  }
+}
+
+function isDue({ status, isDelayed, parking }: KeptRun): boolean {
+  return status === "pending" ? !isDelayed : parking?.isWoken === true;
+}
