@@ -16,7 +16,7 @@ export function findBrokenLine(database: DatabaseSync): string | null {
   ).all() as { id: string; job: string; key: string; place: string }[];
   if (inLine.length === 0) return null;
   const holders = new Map(
-    prepared(database, "SELECT concurrency_key AS key, run_id AS id FROM holdfast_keys").all()
+    prepared(database, "SELECT concurrency_key AS key, run_id AS id FROM holdfast_holders").all()
       .map(({ key, id }) => [key, id]),
   );
   const firsts = new Set<string>();

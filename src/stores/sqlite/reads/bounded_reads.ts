@@ -6,7 +6,9 @@ import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import {
+  FLOW_COLUMNS,
   type LogRow,
+  RUN_TABLES,
   type RunRow,
   type StepRow,
   toLogText,
@@ -28,9 +30,10 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   while (!part.hasMore && part.items.length < runIds.length) {
     const slice = runIds.slice(part.items.length, part.items.length + SLICE);
     const ids = maxLength === Infinity ? slice : slice.slice(0, countFitting(runSizes(db, slice), part.room));
-    const columns = maxLength === Infinity ? "r.*, i.payload" : [
+    const columns = maxLength === Infinity ? `r.*, i.payload, ${FLOW_COLUMNS}` : [
       smallColumns(db, "holdfast_runs", "r", ["output"]),
       smallValue("i.payload", "payload"),
+      FLOW_COLUMNS,
     ].join(", ");
     const rows = byId(db.all<RunRow & LargeFlags>(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
     part.add(ids, (id) => {
@@ -41,8 +44,7 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   return part.items;
 }
 
-const FROM_RUNS = "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
-  "WHERE r.id IN (SELECT value FROM json_each(?))";
+const FROM_RUNS = `FROM ${RUN_TABLES} WHERE r.id IN (SELECT value FROM json_each(?))`;
 
 function runSizes(db: SqliteDatabase, runIds: readonly string[]): number[] {
   const size = bytesOf("i.payload", "r.output", "r.labels", "r.error", "r.failure");

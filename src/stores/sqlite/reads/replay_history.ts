@@ -85,7 +85,7 @@ function toClaim(
     input: toInput(row),
     execution: row.interruptions + 1,
     startedAgoMs: Math.max(0, now - row.started_at),
-    finishInMs: null,
+    finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
