@@ -4,17 +4,25 @@ import { abandonmentCases } from "./contract/abandonment.ts";
 import { cancelCases } from "./contract/cancel.ts";
 import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
+import { deadlineCases } from "./contract/deadlines.ts";
+import { delayCases } from "./contract/delays.ts";
 import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
 import { factCases } from "./contract/facts.ts";
+import { fairnessCases } from "./contract/fairness.ts";
 import { finishCases } from "./contract/finish.ts";
+import { jobPauseCases } from "./contract/job_pauses.ts";
 import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
+import { limitCases } from "./contract/limits.ts";
 import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
+import { priorityCases } from "./contract/priorities.ts";
+import { rateCases } from "./contract/rates.ts";
 import { readingCases } from "./contract/reading.ts";
 import { retriggerCases } from "./contract/retrigger.ts";
+import { runFilterCases } from "./contract/run_filters.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
@@ -46,8 +54,15 @@ const CASES = [
   ...retriggerCases,
   ...claimCases,
   ...wakingCases,
+  ...delayCases,
+  ...priorityCases,
+  ...deadlineCases,
   ...abandonmentCases,
   ...concurrencyCases,
+  ...limitCases,
+  ...rateCases,
+  ...fairnessCases,
+  ...jobPauseCases,
   ...leaseCases,
   ...workerCases,
   ...stepCases,
@@ -57,6 +72,7 @@ const CASES = [
   ...cancelCases,
   ...deleteCases,
   ...readingCases,
+  ...runFilterCases,
   ...partCases,
   ...factCases,
   ...journalCases,

@@ -16,6 +16,18 @@ export async function add(store: Store, overrides: Partial<NewRun> = {}): Promis
   return added!;
 }
 
+/** The ids of the runs that a claim takes, in their order. */
+export async function claimedIds(store: Store, overrides: ClaimOverrides = {}): Promise<string[]> {
+  const { claims } = await store.claim(aClaimRequest(overrides));
+  return claims.map(({ run }) => run.id);
+}
+
+/** Adds runs of one flow after another, and answers their ids. */
+export async function addIds(store: Store, ...overrides: Partial<NewRun>[]): Promise<string[]> {
+  const added = await store.enqueue(overrides.map((one) => aRun(one)));
+  return added.map(({ run }) => run.id);
+}
+
 /** Claims one run, of which there must be one. */
 export async function claimOne(store: Store, overrides: ClaimOverrides = {}): Promise<Claim> {
   const { claims } = await store.claim(aClaimRequest({ limit: 1, ...overrides }));
