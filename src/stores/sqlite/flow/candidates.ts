@@ -31,22 +31,31 @@ export interface Drawn {
   turn: number | null;
 }
 
+/** How candidates are looked for. */
+export interface CandidateOptions {
+  /** Whether runs with flow are due. */
+  hasFlow: boolean;
+  /** How many runs are read at once. */
+  pageSize: number;
+  /** Whether a run of another job comes first in the queue of the key. It is asked for runs with a fairness key. */
+  isBehind(run: Candidate): boolean;
+}
+
 /** Draws candidates one after another: those without a fairness key by position, and all of them by turn. */
 export class Candidates {
   readonly #db: SqliteDatabase;
   readonly #lanes: Lane[];
   readonly #heads: JobHeads[];
 
-  /** @param hasFlow Whether runs with flow are due. */
-  constructor(db: SqliteDatabase, gates: readonly JobGate[], options: { hasFlow: boolean; pageSize: number }) {
+  constructor(db: SqliteDatabase, gates: readonly JobGate[], options: CandidateOptions) {
     this.#db = db;
     const open = gates.filter(({ room }) => room > 0);
-    const { hasFlow, pageSize } = options;
+    const { hasFlow, pageSize, isBehind } = options;
     // Without runs with flow, no claim makes another run ready.
     const ready = hasFlow || open.length < 2 ? open : readyOf(db, open);
     this.#lanes = ready.map((gate) => new Lane(db, gate, "plain", pageSize));
     if (hasFlow) this.#lanes.push(...open.map((gate) => new Lane(db, gate, "flow", pageSize)));
-    this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate)) : [];
+    this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate, isBehind)) : [];
   }
 
   /** The next candidate, or `null`. It is not drawn again. */
@@ -58,7 +67,7 @@ export class Candidates {
       if (run !== null && (first === null || run.position < first.position)) [lane, first] = [other, run];
     }
     let heads: JobHeads | null = null;
-    let head: Head | null = null;
+    let head: CandidateHead | null = null;
     for (const other of this.#heads) {
       const next = other.first();
       if (next !== null && (head === null || precedes(next, head))) [heads, head] = [other, next];
@@ -67,7 +76,7 @@ export class Candidates {
       const keyless = first === null ? null : { turn: readKeylessTurn(this.#db), position: first.position };
       if (keyless === null || precedes(head, keyless)) {
         heads.skip(head);
-        return { run: readCandidate(this.#db, head.run_seq), gate: heads.gate, head, turn: head.turn };
+        return { run: head.run, gate: heads.gate, head, turn: head.turn };
       }
       return this.#drawFrom(lane!, keyless.turn); // it has the first keyless run
     }
@@ -81,6 +90,7 @@ export class Candidates {
   /** Notes that queues of keys have changed. */
   rereadQueues(): void {
     for (const lane of this.#lanes) lane.reread();
+    for (const heads of this.#heads) heads.reread();
   }
 
   /** Notes that the heads of these jobs have changed. */
@@ -176,34 +186,55 @@ const FLOW_BEGUN = `SELECT ${
   WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
   ORDER BY f.position, f.run_seq LIMIT ?`;
 
+/** A head that can be drawn. */
+interface CandidateHead extends Head {
+  run: Candidate;
+}
+
 /** The heads of one job. */
 class JobHeads {
   readonly gate: JobGate;
   readonly #db: SqliteDatabase;
-  /** The fairness keys whose runs were drawn, and not claimed. */
+  readonly #isBehind: CandidateOptions["isBehind"];
+  /** The fairness keys of which a run was drawn. */
   readonly #skipped = new Set<string>();
-  #first: Head | null | undefined;
+  #first: CandidateHead | null | undefined;
   #isBegunOnly = false;
 
-  constructor(db: SqliteDatabase, gate: JobGate) {
+  constructor(db: SqliteDatabase, gate: JobGate, isBehind: CandidateOptions["isBehind"]) {
     this.#db = db;
     this.gate = gate;
+    this.#isBehind = isBehind;
   }
 
-  first(): Head | null {
-    const { room, starts, job } = this.gate;
+  first(): CandidateHead | null {
+    const { room, starts } = this.gate;
     if (room <= 0) return null;
     if (starts <= 0 && !this.#isBegunOnly) {
       this.#isBegunOnly = true;
       this.#first = undefined;
     }
     if (this.#first === undefined) {
-      const heads = this.#isBegunOnly
-        ? readBegunHeads(this.#db, job.name)
-        : readHeads(this.#db, job.name, 1 + this.#skipped.size);
-      this.#first = heads.find(({ fairness_key: key }) => !this.#skipped.has(key)) ?? null;
+      this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.job.name)) : this.#findReady();
     }
     return this.#first;
+  }
+
+  #findReady(): CandidateHead | null {
+    for (let limit = 1 + this.#skipped.size;; limit *= 4) {
+      const heads = readHeads(this.#db, this.gate.job.name, limit);
+      const found = this.#find(heads);
+      if (found !== null || heads.length < limit) return found;
+    }
+  }
+
+  #find(heads: readonly Head[]): CandidateHead | null {
+    for (const head of heads) {
+      if (this.#skipped.has(head.fairness_key)) continue;
+      const run = readCandidate(this.#db, head.run_seq);
+      if (!this.#isBehind(run)) return { ...head, run };
+    }
+    return null;
   }
 
   skip(head: Head): void {

@@ -223,7 +223,8 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const gates = openGates(db, request.jobs, paused, request.limit + 1, now);
   const precedence = precedenceOf(db, request, paused, now);
   const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
-  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1 });
+  const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);
+  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, isBehind });
   const taken: Candidate[] = [];
   const takenKeys = new Set<string>();
   const late: ClaimResult["failed"] = [];
@@ -233,7 +234,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
     const key = run.concurrency_key;
     if (key !== null) {
       if (!hasFlow && takenKeys.has(key)) continue; // by a run of another job in this claim
-      if (canBeBehind && isBehindOtherJob(db, run, precedence)) continue;
+      if (drawn.head === null && isBehind(run)) continue;
     }
     hasMore = taken.length === request.limit;
     if (hasMore) break;
