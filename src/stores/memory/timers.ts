@@ -15,7 +15,11 @@ export function findNextTimer(runs: MemoryRuns, { jobs }: ClaimRequest): number 
   const ghosts = runs.keys.ghosts.filter(({ concurrencyKey, jobName }) =>
     concurrencyKey !== null || limited.has(jobName)
   );
-  return earliest([...runs.open.map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+  return earliest([...runs.open.filter(hasTimer).map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+}
+
+function hasTimer({ lease, parking, isDelayed, flow }: KeptRun): boolean {
+  return lease !== null || parking !== null || isDelayed || flow.startWithin !== null || flow.finishWithin !== null;
 }
 
 function nextTimerOf(run: KeptRun): number | null {
@@ -35,17 +39,25 @@ export function processTimers(
     return expired.slice(0, MAX_TIMERS);
   };
   const failed: ClaimResult["failed"] = [];
-  for (const run of take(runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
+  const open = runs.open.filter(hasTimer);
+  for (const run of take(open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
     runs.abandon(run, now);
     if (run.abandonments >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
   }
   for (const ghost of take(runs.keys.ghosts.filter(({ expiresAt }) => expiresAt <= now))) runs.releaseGhost(ghost);
-  for (const run of take(runs.open.filter((run) => run.lease === null && missedDeadline(run, now) !== null))) {
+  for (const run of take(open.filter((run) => isFree(run) && missedDeadline(run, now) !== null))) {
     failed.push(fail(runs, run, missedDeadline(run, now)!, now));
   }
-  for (const run of take(runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
-  for (const run of take(runs.open.filter((run) => run.isDelayed && run.startAt! <= now))) runs.endDelay(run, now);
+  for (const run of take(open.filter((run) => isFree(run) && (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
+  for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && run.startAt! <= now))) {
+    runs.endDelay(run, now);
+  }
   return { failed, hasMoreTimers };
+}
+
+/** Whether a run has not ended, and is under no lease. */
+function isFree({ lease, completedAt }: KeptRun): boolean {
+  return lease === null && completedAt === null;
 }
 
 /** Fails a run that is not under a lease. */

@@ -159,6 +159,20 @@ test("claim() counts a start in the future as one of now: at most one period unt
   assert.deepEqual(then.claims.map(({ run }) => run.id), [second]);
 });
 
+test("claim() counts a start again that has left the period, if the clock is set back", async ({ store, host }) => {
+  const [, second] = await addIds(store, {}, {});
+  await store.claim(atRate(ONE_A_SECOND, { limit: 1 }));
+  host.advance(1_500);
+  await store.claim(atRate(ONE_A_SECOND, { limit: 0 }));
+  host.jump(-1_000);
+
+  const during = await store.claim(atRate(ONE_A_SECOND));
+  host.advance(500);
+
+  assert.deepEqual([during.claims, during.nextTimerAt], [[], FAKE_START + 1_000]);
+  assert.deepEqual((await store.claim(atRate(ONE_A_SECOND))).claims.map(({ run }) => run.id), [second]);
+});
+
 test("claim() has the rate open after the clock was set forward", async ({ store, host }) => {
   const [, second] = await addIds(store, {}, {});
   await store.claim(atRate(ONE_A_SECOND, { limit: 1 }));
