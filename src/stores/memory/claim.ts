@@ -7,7 +7,7 @@ import { jobScope, keyScope, type MemoryRates } from "./rates.ts";
 import { earliest, type KeptRun, toClaim } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 import { fail, findNextTimer, processTimers } from "./timers.ts";
-import type { MemoryTurns } from "./turns.ts";
+import type { MemoryTurns } from "./fairness_turns.ts";
 
 /** The entry of a worker, from its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
