@@ -46,8 +46,14 @@ export function leaveQueue(db: SqliteDatabase, { seq, concurrency_key: key, flow
       seq,
     );
     touchGroup(db, row.job, row.fairness_key);
+    if (key !== null) forgetOpening(db, key, row.job);
   }
   if (key !== null) updateQueue(db, key, now);
+}
+
+/** Removes the opening of a queue whose first run with flow has left it. */
+export function forgetOpening(db: SqliteDatabase, key: string, job: string): void {
+  db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ? AND job = ?", key, job);
 }
 
 /** Makes a run that holds its key the first of its queue: it comes back after a retry delay. */
@@ -99,17 +105,37 @@ export function countKeyStart(db: SqliteDatabase, key: string, runSeq: number, n
   if (rate !== undefined) addStarts(db, keyScope(key), rate, 1, now);
 }
 
+/**
+ * The state of a new run without flow. It is the last of its queue, so it changes nothing for the others.
+ *
+ * @returns `null`: it enters the queue blocked, and `updateQueue` says more.
+ */
+export function stateOfNewRun(db: SqliteDatabase, key: string, job: string): "R" | "B" | null {
+  const row = db.one<{ flowing: number; blocked: number }>(
+    `SELECT EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL) AS flowing,
+       EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) OR EXISTS
+         (SELECT 1 FROM holdfast_runs WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL) AS blocked`,
+    key,
+    key,
+    key,
+    job,
+  );
+  if (row.flowing === 1) return null;
+  return row.blocked === 1 ? "B" : "R";
+}
+
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
 export function updateQueue(db: SqliteDatabase, key: string, now: number): void {
-  const { held, flowing } = db.one<{ held: number; flowing: number }>(
-    `SELECT EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) AS held,
-       EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL)
-         OR EXISTS (SELECT 1 FROM holdfast_openings WHERE concurrency_key = ?) AS flowing`,
+  const { flowing, held, job } = db.one<{ flowing: number; held: number; job: string | null }>(
+    `SELECT EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL) AS flowing,
+       EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) AS held,
+       (SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1) AS job`,
     key,
     key,
     key,
   );
   if (flowing === 1) updateFlowingQueue(db, key, now);
+  else if (job === null) return;
   else if (held === 1) {
     // Without the index the planner would scan the whole queue.
     db.run(
@@ -117,7 +143,10 @@ export function updateQueue(db: SqliteDatabase, key: string, now: number): void 
        WHERE concurrency_key = ? AND queue_state = 'R'`,
       key,
     );
-  } else for (const job of queuedJobs(db, key)) putFirstReady(db, key, job);
+  } else {
+    putFirstReady(db, key, job);
+    for (const other of queuedJobs(db, key, job)) putFirstReady(db, key, other);
+  }
 }
 
 /** Marks the first run of a job in the queue of a free key as ready, in a queue of runs without flow. */
@@ -226,31 +255,29 @@ function firstFlowing(db: SqliteDatabase, key: string, job: string): FlowingRow 
 }
 
 /** The jobs of the runs without flow in a queue. */
-function queuedJobs(db: SqliteDatabase, key: string): Iterable<string> {
-  return jobsAfter((after) =>
+function queuedJobs(db: SqliteDatabase, key: string, start = ""): Iterable<string> {
+  return jobsAfter(start, (after) =>
     db.get<{ job: string }>(
       `SELECT job FROM holdfast_runs
        WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
       key,
       after,
-    )
-  );
+    ));
 }
 
 /** The jobs of the runs with flow in a queue. */
 function flowingJobs(db: SqliteDatabase, key: string): Iterable<string> {
-  return jobsAfter((after) =>
+  return jobsAfter("", (after) =>
     db.get<{ job: string }>(
       `SELECT job FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
        WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
       key,
       after,
-    )
-  );
+    ));
 }
 
-function* jobsAfter(next: (after: string) => { job: string } | undefined): Generator<string> {
-  for (let row = next(""); row !== undefined; row = next(row.job)) yield row.job;
+function* jobsAfter(start: string, next: (after: string) => { job: string } | undefined): Generator<string> {
+  for (let row = next(start); row !== undefined; row = next(row.job)) yield row.job;
 }
 
 /** The first run of a job in the queue of a key. */

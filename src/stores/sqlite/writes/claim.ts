@@ -4,7 +4,7 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
-import { countKeyStart, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
+import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
 import {
@@ -272,6 +272,7 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
       run.seq,
     );
     touchGroup(db, run.job, run.fairness_key);
+    if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
   if (key !== null) takeKey(db, key, run.id, run.lease_generation + 1, now);

@@ -6,7 +6,7 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { enterQueue, updateQueue } from "../flow/concurrency_keys.ts";
+import { enterQueue, stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { insertFlow, NO_FLOW, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
@@ -111,6 +111,7 @@ function findPending(db: SqliteDatabase, key: string, job: string, now: number):
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const seq = drawNumber(db);
   const hasFlow = usesFlow(run);
+  const state = hasFlow ? null : run.concurrencyKey === null ? "R" : stateOfNewRun(db, run.concurrencyKey, run.jobName);
   const row = {
     seq,
     id: run.id,
@@ -119,7 +120,7 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    queue_state: hasFlow ? null : run.concurrencyKey === null ? "R" : "B",
+    queue_state: hasFlow ? null : state ?? "B",
     flow: hasFlow ? 1 : null,
     retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
@@ -145,7 +146,7 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (!hasFlow) {
-    if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey, now);
+    if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
     return toRun({ ...NO_EXECUTION, ...NO_FLOW, ...row, payload: run.payload });
   }
   const { due_at: dueAt, ...flow } = insertFlow(db, seq, run, now);
