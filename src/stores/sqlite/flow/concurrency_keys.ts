@@ -126,17 +126,15 @@ export function stateOfNewRun(db: SqliteDatabase, key: string, job: string): "R"
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
 export function updateQueue(db: SqliteDatabase, key: string, now: number): void {
-  const { flowing, held, job } = db.one<{ flowing: number; held: number; job: string | null }>(
+  const { flowing, job } = db.one<{ flowing: number; job: string | null }>(
     `SELECT EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL) AS flowing,
-       EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) AS held,
        (SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1) AS job`,
-    key,
     key,
     key,
   );
   if (flowing === 1) updateFlowingQueue(db, key, now);
   else if (job === null) return;
-  else if (held === 1) {
+  else if (db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? LIMIT 1", key) !== undefined) {
     // Without the index the planner would scan the whole queue.
     db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'

@@ -147,15 +147,16 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (!hasFlow) {
     if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
-    return toRun({ ...NO_EXECUTION, ...NO_FLOW, ...row, payload: run.payload });
+    return toRun({ ...UNCLAIMED, ...row, payload: run.payload });
   }
   const { due_at: dueAt, ...flow } = insertFlow(db, seq, run, now);
   if (dueAt === null) enterQueue(db, row, now);
-  return toRun({ ...NO_EXECUTION, ...row, ...flow, payload: run.payload });
+  return toRun({ ...UNCLAIMED, ...row, ...flow, payload: run.payload });
 }
 
 /** The columns of a run that was not claimed yet. */
-const NO_EXECUTION = {
+const UNCLAIMED = {
+  ...NO_FLOW,
   lease_owner: null,
   lease_expires_at: null,
   lease_generation: 0,
