@@ -75,7 +75,7 @@ import { matchesFilter } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
-import { MemoryTurns } from "./turns.ts";
+import { MemoryTurns } from "./fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
 /**

@@ -41,18 +41,37 @@ export interface RunRow extends IdentityRow {
   retriggered_as: string | null;
   schedule_name: string | null;
   slot_at: number | null;
+  /** 1 if it has a row of `holdfast_flow`. */
+  flow: number | null;
+  start_at: number | null;
+  priority: number | null;
+  fairness_key: string | null;
+  start_by: number | null;
+  finish_by: number | null;
 }
+
+/** The columns of {@linkcode RunRow} that are those of `holdfast_flow`: NULL for a run that has no row there. */
+export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by";
 
 /** The columns of {@linkcode RunRow} that are those of `holdfast_scheduled_runs`: NULL for a run that has no row there. */
 export type ScheduleColumn = "schedule_name" | "slot_at";
 
 /** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
-type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by";
+type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by" | "flow";
+
+/** The columns of `holdfast_flow` that {@linkcode toRun} reads. */
+export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by";
+
+/** The columns of `holdfast_scheduled_runs` that {@linkcode toRun} reads. */
+export const SCHEDULE_COLUMNS = "s.schedule_name, s.slot_at";
+
+/** The tables that {@linkcode toRun} reads. For a run without flow nothing is looked up in `holdfast_flow`. */
+export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
+  "LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL) " +
+  "LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq";
 
 /** Reads what {@linkcode toRun} needs; a WHERE on `r` or `i` follows. */
-export const SELECT_RUN = "SELECT r.*, i.payload, s.schedule_name, s.slot_at " +
-  "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
-  "LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq";
+export const SELECT_RUN = `SELECT r.*, i.payload, ${FLOW_COLUMNS}, ${SCHEDULE_COLUMNS} FROM ${RUN_TABLES}`;
 
 /** A row of {@linkcode SELECT_RUN} as a run. */
 export function toRun(row: Omit<RunRow, Unread>): Run {
@@ -80,11 +99,11 @@ export function toRunText(row: Omit<RunRow, Unread>): RunText {
     updatedAt: isoTime(row.updated_at),
     startedAt: isoTime(row.started_at),
     completedAt: isoTime(row.completed_at),
-    startAt: null,
-    priority: 0,
-    fairnessKey: null,
-    startBy: null,
-    finishBy: null,
+    startAt: isoTime(row.start_at),
+    priority: row.priority ?? 0,
+    fairnessKey: row.fairness_key,
+    startBy: isoTime(row.start_by),
+    finishBy: isoTime(row.finish_by),
     failureKind: failure?.kind ?? null,
     parentRunId: null,
     scheduleName: row.schedule_name,

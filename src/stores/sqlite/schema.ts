@@ -1,4 +1,5 @@
 import { StoreError } from "../../error.ts";
+import { FLOW_TABLES } from "./flow/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
 // All names begin with `holdfast_`, so that the tables can be in a file of the host application.
@@ -195,7 +196,7 @@ CREATE INDEX holdfast_scheduled_runs_by_name ON holdfast_scheduled_runs (schedul
 `;
 
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-const MIGRATIONS: readonly string[] = [FIRST_VERSION, SCHEDULE_TABLES];
+export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES, SCHEDULE_TABLES];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one

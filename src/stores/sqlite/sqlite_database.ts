@@ -48,6 +48,8 @@ export class SqliteDatabase {
   readonly held = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
+  /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
+  readonly touchedGroups = new Set<string>();
   /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 

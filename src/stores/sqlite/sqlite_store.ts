@@ -35,7 +35,10 @@ import type {
 } from "../../store.ts";
 import { parseWait, type Signal, type Wait, type WaitText } from "../../wait.ts";
 import { backUp } from "./backup.ts";
-import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./writes/claim.ts";
+import { claimRuns, findIdle } from "./writes/claim.ts";
+import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
+import { settleHeads } from "./flow/turns.ts";
+import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -235,12 +238,10 @@ export class SqliteStore implements Store {
     return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
   }
 
-  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const now = this.#host.now();
-    const idle = await this.#read(() =>
-      hasWork(this.#db, request, now) ? null : { nextTimerAt: readNextTimer(this.#db) }
-    );
+    const idle = await this.#read(() => findIdle(this.#db, request, now));
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
@@ -278,19 +279,6 @@ export class SqliteStore implements Store {
     return this.#write((now) => revokeLeases(this.#db, leases, now));
   }
 
-  /** Deletes the entry of a worker that will not claim again. */
-  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
-  resumeJob(_jobName: string): Promise<boolean> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
-  getPausedJobs(): Promise<JobPause[]> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
   setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null> {
     return this.#write((now) => setSchedule(this.#db, schedule, version, now));
@@ -315,6 +303,7 @@ export class SqliteStore implements Store {
     return Promise.reject(new Error("not built yet"));
   }
 
+  /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
@@ -322,6 +311,21 @@ export class SqliteStore implements Store {
   /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
     return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
+  }
+
+  /** Pauses a job: from now on, no run of it is claimed. */
+  pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return this.#write((now) => pauseJob(this.#db, jobName, pause, now));
+  }
+
+  /** Ends the pause of a job. */
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#write(() => resumeJob(this.#db, jobName));
+  }
+
+  /** The paused jobs, in the order of their names. */
+  getPausedJobs(): Promise<JobPause[]> {
+    return this.#read(() => readJobPauses(this.#db));
   }
 
   /** Records how an attempt at a step ended. */
@@ -471,7 +475,9 @@ export class SqliteStore implements Store {
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     return this.#writes.submit(() => {
       this.#check();
-      return work(this.#host.now());
+      const value = work(this.#host.now());
+      settleHeads(this.#db);
+      return value;
     }, options);
   }
 

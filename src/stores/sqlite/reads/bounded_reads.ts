@@ -6,8 +6,11 @@ import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import {
+  FLOW_COLUMNS,
   type LogRow,
+  RUN_TABLES,
   type RunRow,
+  SCHEDULE_COLUMNS,
   type StepRow,
   toLogText,
   toRunText,
@@ -28,10 +31,11 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   while (!part.hasMore && part.items.length < runIds.length) {
     const slice = runIds.slice(part.items.length, part.items.length + SLICE);
     const ids = maxLength === Infinity ? slice : slice.slice(0, countFitting(runSizes(db, slice), part.room));
-    const columns = maxLength === Infinity ? "r.*, i.payload, s.schedule_name, s.slot_at" : [
+    const columns = maxLength === Infinity ? `r.*, i.payload, ${FLOW_COLUMNS}, ${SCHEDULE_COLUMNS}` : [
       smallColumns(db, "holdfast_runs", "r", ["output"]),
       smallValue("i.payload", "payload"),
-      "s.schedule_name, s.slot_at",
+      FLOW_COLUMNS,
+      SCHEDULE_COLUMNS,
     ].join(", ");
     const rows = byId(db.all<RunRow & LargeFlags>(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
     part.add(ids, (id) => {
@@ -42,9 +46,7 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   return part.items;
 }
 
-const FROM_RUNS = "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
-  "LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq " +
-  "WHERE r.id IN (SELECT value FROM json_each(?))";
+const FROM_RUNS = `FROM ${RUN_TABLES} WHERE r.id IN (SELECT value FROM json_each(?))`;
 
 function runSizes(db: SqliteDatabase, runIds: readonly string[]): number[] {
   const size = bytesOf("i.payload", "r.output", "r.labels", "r.error", "r.failure");

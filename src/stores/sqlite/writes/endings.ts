@@ -9,10 +9,19 @@ import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { releaseKey } from "./concurrency_keys.ts";
+import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { keepGhost } from "../flow/ghosts.ts";
 import { closePauses } from "./pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
-import { type IdentityRow, type RunRow, type ScheduleColumn, SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
+import {
+  type FlowColumn,
+  type IdentityRow,
+  type RunRow,
+  type ScheduleColumn,
+  SELECT_RUN,
+  toRun,
+  toRunIdentity,
+} from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 
 /** Ends a run. See `Store.finish()`. */
@@ -66,7 +75,7 @@ export function finishRun(
   noteReports(db, lease, runSeq, added);
   db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
   if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
-  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
+  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
 }
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
@@ -86,7 +95,7 @@ export function cancelRun(
 
   const isUnderLease = isLeased(status) && execution?.generation === generation;
   const { reports, progress } = isUnderLease ? newReports(execution.reports, before.last_report_no) : NO_REPORTS;
-  const row = db.one<Omit<RunRow, "payload" | ScheduleColumn>>(
+  const row = db.one<Omit<RunRow, "payload" | FlowColumn | ScheduleColumn>>(
     `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
        lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
      WHERE seq = ? RETURNING *`,
@@ -106,26 +115,15 @@ export function cancelRun(
   );
   db.facts.note([runSeq, "cancelled"]);
   closePauses(db, runSeq, "cancelled", now);
-  const { concurrency_key: key, lease_expires_at: expiresAt } = before;
-  if (key !== null) {
-    if (isLeased(status) && expiresAt !== null && expiresAt > now) keepKeyUntil(db, key, runId, expiresAt);
-    else releaseKey(db, key, runId, generation);
+  const { id: run_id, job, concurrency_key, lease_expires_at: expires_at } = before;
+  // A worker may still execute the run.
+  if (isLeased(status) && expires_at !== null && expires_at > now) {
+    keepGhost(db, { run_id, generation, job, concurrency_key, expires_at });
+  } else {
+    if (before.flow !== null) leaveQueue(db, before, now);
+    if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
   }
-  const { payload, schedule_name, slot_at } = before;
-  return toRun({ ...row, payload, schedule_name, slot_at });
-}
-
-/**
- * A worker may still execute the run: its key stays held until that worker has noticed the cancel, or its lease has
- * expired.
- */
-function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
-  db.run(
-    "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
-    expiresAt,
-    key,
-    runId,
-  );
+  return toRun({ ...before, ...row });
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */

@@ -6,7 +6,8 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { updateQueue } from "./concurrency_keys.ts";
+import { enterQueue, stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
+import { insertFlow, NO_FLOW, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
 
@@ -58,16 +59,11 @@ function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): E
 function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): RunRow | null {
   const { concurrencyKey: key, jobName: job, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const pending = db.get<RunRow>(
-    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.queue_state IS NOT NULL AND r.status = 'pending'
-     ORDER BY r.seq LIMIT 1`,
-    key,
-    job,
-  );
-  if (pending !== undefined || coalesce !== "active") return pending ?? null;
+  const pending = findPending(db, key, job, now);
+  if (pending !== null || coalesce !== "active") return pending;
   const leased = db.get<RunRow>(
-    `${SELECT_RUN} JOIN holdfast_keys k ON k.run_id = r.id
-     WHERE k.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ?`,
+    `${SELECT_RUN} JOIN holdfast_holders h ON h.run_id = r.id
+     WHERE h.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ? ORDER BY r.seq LIMIT 1`,
     key,
     job,
     now,
@@ -81,9 +77,41 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): RunRow |
   return waiting ?? null;
 }
 
+/** The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed. */
+function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | null {
+  const found = [
+    db.get<{ seq: number }>(
+      `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+       WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND status = 'pending' ORDER BY seq LIMIT 1`,
+      key,
+      job,
+    ),
+    db.get<{ seq: number }>(
+      `SELECT f.run_seq AS seq FROM holdfast_flow f INDEXED BY holdfast_flow_queued_by_age
+       JOIN holdfast_runs r ON r.seq = f.run_seq
+       WHERE f.concurrency_key = ? AND f.job = ? AND f.queue_state IS NOT NULL AND r.status = 'pending'
+       ORDER BY f.run_seq LIMIT 1`,
+      key,
+      job,
+    ),
+    ...db.all<{ seq: number }>(
+      `SELECT run_seq AS seq FROM holdfast_flow INDEXED BY holdfast_flow_delayed_by_key
+       WHERE concurrency_key = ? AND job = ? AND due_at <= ?`,
+      key,
+      job,
+      now,
+    ),
+  ].filter((row) => row !== undefined);
+  if (found.length === 0) return null;
+  const oldest = Math.min(...found.map(({ seq }) => seq));
+  return db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, oldest);
+}
+
 /** Adds a run, unless one with its id or its idempotency key exists: then returns `null`. */
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const seq = drawNumber(db);
+  const hasFlow = usesFlow(run);
+  const state = hasFlow ? null : run.concurrencyKey === null ? "R" : stateOfNewRun(db, run.concurrencyKey, run.jobName);
   const row = {
     seq,
     id: run.id,
@@ -92,15 +120,17 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    queue_state: run.concurrencyKey === null ? "R" : "B",
+    queue_state: hasFlow ? null : state ?? "B",
+    flow: hasFlow ? 1 : null,
     retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, retrigger_of, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, created_at,
+        updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;
   if (!isAdded) return null;
@@ -116,8 +146,13 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
   }
   const scheduled = noteSchedule(db, seq, run);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
-  if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey);
-  return toRun({ ...NO_EXECUTION, ...row, ...scheduled, payload: run.payload });
+  if (!hasFlow) {
+    if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
+    return toRun({ ...UNCLAIMED, ...row, ...scheduled, payload: run.payload });
+  }
+  const { due_at: dueAt, ...flow } = insertFlow(db, seq, run, now);
+  if (dueAt === null) enterQueue(db, row, now);
+  return toRun({ ...UNCLAIMED, ...row, ...scheduled, ...flow, payload: run.payload });
 }
 
 /** Keeps which schedule has made a run. */
@@ -138,7 +173,8 @@ function noteSchedule(
 }
 
 /** The columns of a run that was not claimed yet. */
-const NO_EXECUTION = {
+const UNCLAIMED = {
+  ...NO_FLOW,
   lease_owner: null,
   lease_expires_at: null,
   lease_generation: 0,

@@ -6,7 +6,7 @@ import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../
 import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { enterQueue, releaseKey } from "./concurrency_keys.ts";
+import { enterQueue, holdsKey, putFirst, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import {
   type IdentityRow,
@@ -21,9 +21,9 @@ import {
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
 export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const reports = findNewReports(db, lease, request.reports);
-  const run = db.get<{ seq: number; job: string }>(
+  const run = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow`,
     now,
     reports.progress,
     reports.lastNo,
@@ -50,6 +50,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     instants.length === 0 ? null : Math.min(...instants),
     runSeq,
   );
+  if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", runSeq);
   moveRun(db, run.job, "running", "waiting");
   for (const { waitId, name, deadlineAt } of [...rows.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
     db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
@@ -64,7 +65,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     );
   }
   if (lease.concurrencyKey !== null && request.retryAt === null) {
-    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
+    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
   }
   return { parked: true, ...result };
 }
@@ -150,13 +151,18 @@ export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
 
 /** Makes a waiting run due, if it is not so already. */
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
-  const run = db.get<{ concurrency_key: string | null }>(
+  const run = db.get<QueuedRun & { id: string }>(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING concurrency_key`,
+     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL AND (flow IS NULL OR
+       (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)
+     RETURNING seq, id, concurrency_key, flow`,
     now,
     runSeq,
   );
-  if (run !== undefined) enterQueue(db, runSeq, run.concurrency_key);
+  if (run === undefined) return;
+  const isHolder = run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id);
+  if (isHolder) putFirst(db, runSeq);
+  enterQueue(db, isHolder ? { ...run, flow: 1 } : run, now);
 }
 
 /** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
