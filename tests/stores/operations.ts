@@ -115,7 +115,9 @@ export class Script {
         ? { runId: this.#runId(), from: this.#chance.pick(["start", "failure", "failure"] as const) }
         : null,
       flow: this.#flow(concurrencyKey),
-      schedule: null,
+      schedule: this.#chance.happens(0.1)
+        ? { name: "nightly", slotAt: this.#chance.pick([null, "2023-11-14T22:13:20.000Z"]) }
+        : null,
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = { ...operation("enqueue", [run], (store) => store.enqueue([run])), added: run };

@@ -301,9 +301,7 @@ forEachStore("several engines fire each slot once, also over restarts", async (c
   for (const engine of engines) await engine.stop();
 });
 
-Deno.test("the options of a schedule are those of its triggers", async () => {
-  const host = new FakeHost();
-  const store = new MemoryStore({ host });
+forEachStore("the options of a schedule are those of its triggers", async ({ store, host }) => {
   const options = { priority: 7, fairnessKey: "acme", startWithin: 5 * SECOND, finishWithin: MINUTE };
   const engine = anEngine({ store, host }, options);
   await engine.runUntilIdle();
