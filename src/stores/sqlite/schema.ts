@@ -197,5 +197,5 @@ export function migrateTables(database: SqliteDatabase): void {
 function readVersion(database: SqliteDatabase): number {
   const table = database.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'");
   if (table === undefined) return 0;
-  return Number(database.get("SELECT version FROM holdfast_schema")?.version ?? 0);
+  return database.get<{ version: number }>("SELECT version FROM holdfast_schema")?.version ?? 0;
 }

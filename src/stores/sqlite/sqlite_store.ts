@@ -43,7 +43,7 @@ import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
-import { SELECT_RUN, toRun, toWait } from "./rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toRun, toWait } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { migrateTables } from "./schema.ts";
 import { recordStep } from "./writes/steps.ts";
@@ -135,7 +135,7 @@ export class SqliteStore implements Store {
       throw storeError(error, { refusal });
     }
     const store = new SqliteStore({
-      driver: driver as unknown as SqliteDriver,
+      driver: driver as unknown as SqliteDriver, // `SqliteValue` leaves out the types that the store does not use
       close: () => driver.close(),
       file: name === MEMORY ? null : await DatabaseFileGuard.watch(name),
     }, options);
@@ -157,16 +157,18 @@ export class SqliteStore implements Store {
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, or returns every integer as a bigint.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkOptions(options, "SqliteStore.from()");
     if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
-    const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
-    if (Number(read) !== probe) {
-      throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    const row = database.prepare(`SELECT ${probe} AS value`).get();
+    const { value } = row as { value: unknown }; // every driver returns a row as an object of the column names
+    if (typeof value === "bigint") {
+      throw new TypeError("The database returns every integer as a bigint; open it without that option");
     }
+    if (value !== probe) throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
     const store = new SqliteStore({
       driver: database,
       close: () => {},
@@ -324,7 +326,7 @@ export class SqliteStore implements Store {
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null> {
     return this.#read(() => {
-      const row = this.#db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+      const row = this.#db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
       return row === undefined ? null : toRun(row);
     });
   }
@@ -354,8 +356,8 @@ export class SqliteStore implements Store {
     const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
       "WHERE p.id = ? AND p.kind = 'wait'";
     return this.#read(() => {
-      const row = this.#db.get(sql, waitId);
-      return row === undefined ? null : toWait(row.run_id as string, row);
+      const row = this.#db.get<PauseRow & { run_id: string }>(sql, waitId);
+      return row === undefined ? null : toWait(row.run_id, row);
     });
   }
 
@@ -421,7 +423,7 @@ export class SqliteStore implements Store {
 
   /** A version that changes whenever another connection of any process has committed. */
   getVersion(): Promise<number> {
-    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version));
+    return this.#read(() => this.#db.one<{ data_version: number }>("PRAGMA data_version").data_version);
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
@@ -469,7 +471,7 @@ export class SqliteStore implements Store {
           throw error;
         }
       });
-      if (done) return value as T;
+      if (done) return value as T; // the value of the end is that of the generator
       await new Promise<void>((resolve) => this.#host.defer(resolve));
     }
   }

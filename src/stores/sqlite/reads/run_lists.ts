@@ -44,8 +44,9 @@ interface Found {
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
   const { ids, ...page } = yield* findRuns(db, filter);
   // A run may have been deleted or changed since it was found.
-  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null && isOneOf(run.status, filter.status));
-  return { runs: runs.map((run) => parseRun(run!)), ...page };
+  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null)
+    .filter((run) => isOneOf(run.status, filter.status));
+  return { runs: runs.map(parseRun), ...page };
 }
 
 /** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
@@ -61,11 +62,11 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
   const { total, seqs } = conditions.labels.length === 0
     ? yield* findByIndex(db, conditions, scope, { limit, offset })
     : yield* scan(db, chooseScan(db, conditions, scope), { limit, offset }, null);
-  const rows = seqs.length === 0 ? [] : db.all(
+  const rows = seqs.length === 0 ? [] : db.all<{ id: string }>(
     "SELECT id FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
     JSON.stringify(seqs),
   );
-  return { ids: rows.map(({ id }) => id as string), total, hasMore: offset + seqs.length < total };
+  return { ids: rows.map(({ id }) => id), total, hasMore: offset + seqs.length < total };
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
@@ -100,12 +101,13 @@ function* findByIndex(
   const size = sliceSize(range, 0);
   for (; skip > size; skip -= size) {
     const { text, parameters } = newestIn(range, before, size);
-    before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
+    before = db.one<{ seq: number | null }>(`SELECT min(seq) AS seq FROM (${text})`, ...parameters).seq ?? 0;
     yield;
   }
   const { text, parameters } = newestIn(range, before, skip + wanted);
-  const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, wanted, skip);
-  return { total, seqs: rows.map(({ seq }) => Number(seq)) };
+  const sql = `SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`;
+  const rows = db.all<{ seq: number }>(sql, ...parameters, wanted, skip);
+  return { total, seqs: rows.map(({ seq }) => seq) };
 }
 
 /** Runs that an index has in their order: those of some jobs, in some statuses, or with a label. */
@@ -165,17 +167,15 @@ function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery[
 
 /** The label that the fewest runs have; of labels with 1,000 runs or more, any. */
 function rarest(db: SqliteDatabase, labels: readonly Label[]): Label {
-  if (labels.length === 1) return labels[0]!;
+  if (labels.length === 1) return labels[0]!; // the length says so
   const few = labels.map((label) => ({
     label,
-    runs: Number(
-      db.get(
-        "SELECT count(*) AS runs FROM (SELECT 1 FROM holdfast_labels WHERE key = ? AND value = ? LIMIT 1000)",
-        ...label,
-      )!.runs,
-    ),
+    runs: db.one<{ runs: number }>(
+      "SELECT count(*) AS runs FROM (SELECT 1 FROM holdfast_labels WHERE key = ? AND value = ? LIMIT 1000)",
+      ...label,
+    ).runs,
   }));
-  return few.sort((one, other) => one.runs - other.runs)[0]!.label;
+  return few.sort((one, other) => one.runs - other.runs)[0]!.label; // it is called with one label or more
 }
 
 /** The conditions that a run `l.seq` of a range has to meet besides. */
@@ -226,28 +226,28 @@ function* scan(
   let found = 0;
   for (let before = Number.MAX_SAFE_INTEGER;;) {
     const slice = newestIn(range, before, size);
-    const { entries, last, matches } = db.get(
+    const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>(
       `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches
        FROM (${slice.text}) l ${join}`,
       ...wanted,
       ...slice.parameters,
-    )!;
+    );
     const skip = Math.max(0, offset - found);
     const room = limit - seqs.length;
-    if (room > 0 && Number(matches) > skip) {
+    if (room > 0 && matches > skip) {
       const few = terms.length === 0 ? newestIn(range, before, skip + room) : slice;
-      const rows = db.all(
+      const rows = db.all<{ seq: number }>(
         `SELECT l.seq FROM (${few.text}) l ${join} WHERE ${rest} ORDER BY l.seq DESC LIMIT ? OFFSET ?`,
         ...few.parameters,
         ...wanted,
         room,
         skip,
       );
-      seqs.push(...rows.map(({ seq }) => Number(seq)));
+      seqs.push(...rows.map(({ seq }) => seq));
     }
-    found += Number(matches);
-    if (Number(entries) < size || (total !== null && seqs.length === limit)) return { total: total ?? found, seqs };
-    before = Number(last);
+    found += matches;
+    if (entries < size || (total !== null && seqs.length === limit)) return { total: total ?? found, seqs };
+    before = last ?? 0;
     yield;
   }
 }

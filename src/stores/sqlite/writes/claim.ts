@@ -1,13 +1,14 @@
 import type { Fact } from "../../../fact.ts";
+import type { JsonText } from "../../../json.ts";
 import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { abandonedFailure } from "../../abandoned_failure.ts";
 import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { enterQueue, releaseKey, takeKey } from "./concurrency_keys.ts";
 import { closePauses, commitDeadlines, noteResumption, wake } from "./pauses.ts";
-import { toHeldRun, toRunIdentity } from "../rows.ts";
+import { type HeldRow, type IdentityRow, toHeldRun, toRunIdentity } from "../rows.ts";
 
 // How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
 // transactions.
@@ -18,17 +19,32 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
 
+/** A row of a claimed run. */
+export interface ClaimedRow extends IdentityRow, HeldRow {
+  concurrency_key: string | null;
+  lease_expires_at: number;
+  interruptions: number;
+  has_pauses: number;
+  started_at: number;
+  origin_id: string | null;
+  payload: JsonText | null;
+  input: JsonText | null;
+}
+
 /** The result of a claim, before the histories are read. */
 export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
   /** The rows of the claimed runs, as the claim left them, in the order in which they were triggered. */
-  rows: SqliteRow[];
+  rows: ClaimedRow[];
 }
 
 /** Whether a claim would find anything to do; checks without taking the lock. */
 export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
-  const worker = db.get("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", request.workerId);
+  const worker = db.get<{ seen_at: number; claim_id: string }>(
+    "SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?",
+    request.workerId,
+  );
   if (worker?.claim_id === request.claimId) return true;
-  const age = worker === undefined ? Infinity : now - Number(worker.seen_at);
+  const age = worker === undefined ? Infinity : now - worker.seen_at;
   // Other workers have to see that this worker is alive.
   if (age < 0 || age > request.leaseMs / 3) return true;
   const nextTimerAt = readNextTimer(db);
@@ -56,27 +72,27 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
 
 /** When the next timer of a run expires, or that of a key that a cancelled run still holds. */
 export function readNextTimer(db: SqliteDatabase): number | null {
-  const row = db.get(
+  const { at } = db.one<{ at: number | null }>(
     `SELECT min(at) AS at FROM (
        SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
        UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
        UNION ALL SELECT min(expires_at) FROM holdfast_keys WHERE expires_at IS NOT NULL)`,
   );
-  return row === undefined || row.at === null ? null : Number(row.at);
+  return at;
 }
 
 /** A call that is repeated after an unknown outcome returns the runs that it claimed and still holds. */
-function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | null {
-  const worker = db.get(
+function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | null {
+  const worker = db.get<{ claimed: JsonText }>(
     "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
     request.workerId,
     request.claimId,
   );
   if (worker === undefined) return null;
-  const claimed = JSON.parse(worker.claimed as string) as [runId: string, generation: number][];
+  const claimed: [runId: string, generation: number][] = JSON.parse(worker.claimed);
   return claimed
     .map(([runId, generation]) =>
-      db.get(
+      db.get<ClaimedRow>(
         `SELECT ${CLAIMED} FROM holdfast_runs
          WHERE id = ? AND lease_generation = ? AND status = 'running'`,
         runId,
@@ -104,7 +120,7 @@ function revokeExpiredLeases(
   maxAbandonments: number,
   now: number,
 ): { run: RunIdentity; error: string }[] {
-  const expired = db.all(
+  const expired = db.all<LeasedRow>(
     "SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?",
     now,
     MAX_TIMERS,
@@ -115,6 +131,14 @@ function revokeExpiredLeases(
   });
 }
 
+/** What is read of a run whose lease is revoked. */
+export interface LeasedRow extends IdentityRow {
+  seq: number;
+  concurrency_key: string | null;
+  lease_generation: number;
+  abandonments: number;
+}
+
 /**
  * Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead.
  *
@@ -122,12 +146,12 @@ function revokeExpiredLeases(
  */
 export function revokeLease(
   db: SqliteDatabase,
-  row: SqliteRow,
+  row: LeasedRow,
   maxAbandonments: number,
   now: number,
 ): string | null {
-  const runSeq = Number(row.seq);
-  const abandonments = Number(row.abandonments) + 1;
+  const runSeq = row.seq;
+  const abandonments = row.abandonments + 1;
   const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
   const error = failure?.message ?? null;
   db.run(
@@ -142,45 +166,47 @@ export function revokeLease(
     abandonments,
     runSeq,
   );
-  moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
+  moveRun(db, row.job, "running", error === null ? "pending" : "failed");
   if (error !== null) db.facts.note([runSeq, "failed"]);
-  const key = row.concurrency_key as string | null;
+  const key = row.concurrency_key;
   if (error === null) enterQueue(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
-  if (key !== null) releaseKey(db, key, row.id as string, Number(row.lease_generation));
+  if (key !== null) releaseKey(db, key, row.id, row.lease_generation);
   return error;
 }
 
 /** Releases keys of cancelled runs whose worker did not release its lease in time. */
 function releaseExpiredKeys(db: SqliteDatabase, now: number): void {
-  const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
-  for (const { concurrency_key: key, run_id: runId, generation } of expired) {
-    releaseKey(db, key as string, runId as string, Number(generation));
-  }
+  const expired = db.all<{ concurrency_key: string; run_id: string; generation: number }>(
+    "SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?",
+    now,
+    MAX_TIMERS,
+  );
+  for (const { concurrency_key: key, run_id: runId, generation } of expired) releaseKey(db, key, runId, generation);
 }
 
 function wakeSleepers(db: SqliteDatabase, now: number): void {
-  const due = db.all(
+  const due = db.all<{ seq: number }>(
     "SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ?",
     now,
     MAX_TIMERS,
   );
   for (const { seq } of due) {
-    commitDeadlines(db, Number(seq), now);
-    wake(db, Number(seq), now);
+    commitDeadlines(db, seq, now);
+    wake(db, seq, now);
   }
 }
 
 /** Takes ready runs of the known jobs in the order in which they were triggered. */
-function claimReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
-  const candidates: SqliteRow[] = [];
+function claimReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: ClaimedRow[]; hasMore: boolean } {
+  const candidates: ReadyRow[] = [];
   const takenKeys = new Set<string>();
   const otherJobs = liveJobsOfOthers(db, request, now);
   for (const candidate of readyRuns(db, request.jobNames, request.limit + 1)) {
-    const key = candidate.concurrency_key as string | null;
+    const key = candidate.concurrency_key;
     if (key !== null) {
       if (takenKeys.has(key)) continue; // by a run of another job in this claim
-      if (hasOlderRun(db, key, Number(candidate.seq), otherJobs)) continue;
+      if (hasOlderRun(db, key, candidate.seq, otherJobs)) continue;
     }
     if (candidates.length === request.limit) return { rows: claimRows(db, candidates, request, now), hasMore: true };
     if (key !== null) takenKeys.add(key);
@@ -189,26 +215,36 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, now: number): { r
   return { rows: claimRows(db, candidates, request, now), hasMore: false };
 }
 
+/** What is read of a ready run. */
+interface ReadyRow {
+  seq: number;
+  status: RunStatus;
+  concurrency_key: string | null;
+}
+
 /** Ready runs of several jobs, merged by age. Reads ahead by pages. */
-function* readyRuns(db: SqliteDatabase, jobNames: readonly string[], pageSize: number): Generator<SqliteRow> {
+function* readyRuns(db: SqliteDatabase, jobNames: readonly string[], pageSize: number): Generator<ReadyRow> {
   const queues = jobNames.map((job) => ({ job, rows: firstReady(db, job, 0, pageSize) }));
   while (true) {
     let oldest = null;
+    let oldestSeq = Infinity;
     for (const queue of queues) {
-      const seq = queue.rows[0]?.seq;
-      if (seq !== undefined && (oldest === null || seq! < oldest.rows[0]!.seq!)) oldest = queue;
+      const first = queue.rows[0];
+      if (first === undefined || first.seq >= oldestSeq) continue;
+      oldest = queue;
+      oldestSeq = first.seq;
     }
-    if (oldest === null) return;
-    const candidate = oldest.rows.shift()!;
-    if (oldest.rows.length === 0) oldest.rows = firstReady(db, oldest.job, Number(candidate.seq), pageSize);
+    const candidate = oldest?.rows.shift();
+    if (oldest === null || candidate === undefined) return;
+    if (oldest.rows.length === 0) oldest.rows = firstReady(db, oldest.job, candidate.seq, pageSize);
     yield candidate;
   }
 }
 
-function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: number): SqliteRow[] {
-  return db.all(
+function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: number): ReadyRow[] {
+  return db.all<ReadyRow>(
     // The planner would take the index of all runs of the job, most of which have ended.
-    `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs INDEXED BY holdfast_runs_ready
+    `SELECT seq, status, concurrency_key FROM holdfast_runs INDEXED BY holdfast_runs_ready
      WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
     job,
     afterSeq,
@@ -219,12 +255,12 @@ function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: nu
 /** Whether an older run of the key, of a job that a live worker knows, comes first. */
 function hasOlderRun(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
   if (otherJobs.size === 0) return false;
-  const older = db.all(
+  const older = db.all<{ job: string }>(
     "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state = 'R' AND seq < ?",
     key,
     seq,
   );
-  return older.some(({ job }) => otherJobs.has(job as string));
+  return older.some(({ job }) => otherJobs.has(job));
 }
 
 /**
@@ -243,23 +279,23 @@ export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boo
 
 function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
-  const workers = db.all(
+  const workers = db.all<{ jobs: JsonText }>(
     "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
     exceptWorkerId,
     now,
     now,
   );
-  return workers.flatMap(({ jobs }) => JSON.parse(jobs as string) as string[]);
+  return workers.flatMap(({ jobs }): string[] => JSON.parse(jobs));
 }
 
 function claimRows(
   db: SqliteDatabase,
-  candidates: readonly SqliteRow[],
+  candidates: readonly ReadyRow[],
   request: ClaimRequest,
   now: number,
-): SqliteRow[] {
+): ClaimedRow[] {
   if (candidates.length === 0) return [];
-  const rows = db.all(
+  const rows = db.all<ClaimedRow>(
     `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
        started_at = coalesce(started_at, ?), updated_at = ?
@@ -268,28 +304,28 @@ function claimRows(
     now + request.leaseMs,
     now,
     now,
-    JSON.stringify(candidates.map(({ seq }) => Number(seq))),
-  ).sort((one, other) => Number(one.seq) - Number(other.seq));
-  const before = new Map(candidates.map(({ seq, status }) => [Number(seq), status as RunStatus]));
+    JSON.stringify(candidates.map(({ seq }) => seq)),
+  ).sort((one, other) => one.seq - other.seq);
+  const before = new Map(candidates.map(({ seq, status }) => [seq, status]));
   for (const row of rows) {
-    const key = row.concurrency_key as string | null;
-    if (key !== null) takeKey(db, key, row.id as string, Number(row.lease_generation));
-    if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
-    const status = before.get(Number(row.seq))!;
-    moveRun(db, row.job as string, status, "running");
+    const key = row.concurrency_key;
+    if (key !== null) takeKey(db, key, row.id, row.lease_generation);
+    if (row.has_pauses === 1) commitDeadlines(db, row.seq, now);
+    const status = before.get(row.seq)!; // the statement updates only candidates
+    moveRun(db, row.job, status, "running");
     db.facts.note(claimedFact(row, request.workerId));
-    db.held.note(row.id as string, toHeldRun(row));
-    if (status === "waiting") noteResumption(db, Number(row.seq), now);
+    db.held.note(row.id, toHeldRun(row));
+    if (status === "waiting") noteResumption(db, row.seq, now);
   }
   return rows;
 }
 
-function claimedFact(row: SqliteRow, owner: string): Fact {
+function claimedFact(row: ClaimedRow, owner: string): Fact {
   const { seq, lease_generation: generation, lease_expires_at: expiresAt, interruptions } = row;
-  return [Number(seq), "claimed", Number(generation), owner, Number(expiresAt), Number(interruptions) + 1];
+  return [seq, "claimed", generation, owner, expiresAt, interruptions + 1];
 }
 
-function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly SqliteRow[], now: number): void {
+function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly ClaimedRow[], now: number): void {
   db.run(
     "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
     request.workerId,
@@ -297,7 +333,7 @@ function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly Sq
     now,
     request.leaseMs,
     request.claimId,
-    JSON.stringify(rows.map((row) => [row.id, Number(row.lease_generation)])),
+    JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
   );
 }
 

@@ -44,9 +44,9 @@ export function takeKey(db: SqliteDatabase, key: string, runId: string, generati
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
 export function updateQueue(db: SqliteDatabase, key: string): void {
-  const holder = db.get("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
+  const holder = db.get<{ run_id: string }>("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
   if (holder !== undefined) {
-    const runId = holder.run_id as string;
+    const runId = holder.run_id;
     // Without this the planner would scan the whole queue.
     db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
@@ -58,28 +58,28 @@ export function updateQueue(db: SqliteDatabase, key: string): void {
     return;
   }
   for (let job = nextJob(db, key, ""); job !== null; job = nextJob(db, key, job)) {
-    const first = db.get(
+    const first = db.one<{ seq: number; queue_state: "R" | "B" }>(
       `SELECT seq, queue_state FROM holdfast_runs
        WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY seq LIMIT 1`,
       key,
       job,
-    )!;
+    );
     if (first.queue_state === "R") continue;
     db.run(
       "UPDATE holdfast_runs SET queue_state = 'B' WHERE concurrency_key = ? AND job = ? AND queue_state = 'R'",
       key,
       job,
     );
-    db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq!);
+    db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
   }
 }
 
 function nextJob(db: SqliteDatabase, key: string, after: string): string | null {
-  const row = db.get(
+  const row = db.get<{ job: string }>(
     `SELECT job FROM holdfast_runs
      WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
     key,
     after,
   );
-  return row === undefined ? null : row.job as string;
+  return row?.job ?? null;
 }

@@ -4,11 +4,11 @@ import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
 import { updateQueue } from "./concurrency_keys.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
-import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
+import { fromInput, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
@@ -34,36 +34,38 @@ function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, 
   const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
   const coalescable = findCoalescable(db, run, now);
-  const found = coalescable === null ? insertRun(db, run, host, now) : null;
-  if (found !== null) return { run: found, disposition: "created" };
-  return findRun(db, run) ?? joinRun(db, toRun(coalescable!), Number(coalescable!.seq), run);
+  if (coalescable !== null) return findRun(db, run) ?? joinRun(db, coalescable, run);
+  const added = insertRun(db, run, host, now);
+  if (added !== null) return { run: added, disposition: "created" };
+  return findRun(db, run)!; // the one for which it was not added
 }
 
-function joinRun(db: SqliteDatabase, joined: Run, seq: number, request: NewRun): Enqueued {
-  db.facts.note(...coalescedFacts(seq, joined, request));
+function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
+  const joined = toRun(row);
+  db.facts.note(...coalescedFacts(row.seq, joined, request));
   return { run: joined, disposition: "coalesced" };
 }
 
 /** The run that was added before by the same call, or by another with the same idempotency key. */
 function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): Enqueued | null {
-  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, id);
+  const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
   if (known !== undefined) return { run: toRun(known), disposition: "created" };
   if (idempotencyKey === null) return null;
-  const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
+  const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
   return same === undefined ? null : { run: toRun(same), disposition: "idempotent" };
 }
 
-function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRow | null {
+function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): RunRow | null {
   const { concurrencyKey: key, jobName: job, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const pending = db.get(
+  const pending = db.get<RunRow>(
     `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.queue_state IS NOT NULL AND r.status = 'pending'
      ORDER BY r.seq LIMIT 1`,
     key,
     job,
   );
   if (pending !== undefined || coalesce !== "active") return pending ?? null;
-  const leased = db.get(
+  const leased = db.get<RunRow>(
     `${SELECT_RUN} JOIN holdfast_keys k ON k.run_id = r.id
      WHERE k.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ?`,
     key,
@@ -71,7 +73,7 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
     now,
   );
   if (leased !== undefined) return leased;
-  const waiting = db.get(
+  const waiting = db.get<RunRow>(
     `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
     key,
     job,
@@ -86,7 +88,7 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     seq,
     id: run.id,
     job: run.jobName,
-    status: "pending",
+    status: "pending" as const,
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
@@ -114,5 +116,20 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey);
-  return toRun({ ...row, lease_generation: 0, payload: run.payload });
+  return toRun({ ...NO_EXECUTION, ...row, payload: run.payload });
 }
+
+/** The columns of a run that was not claimed yet. */
+const NO_EXECUTION = {
+  lease_owner: null,
+  lease_expires_at: null,
+  lease_generation: 0,
+  progress: null,
+  output: null,
+  error: null,
+  failure: null,
+  failed_step: null,
+  started_at: null,
+  completed_at: null,
+  retriggered_as: null,
+};

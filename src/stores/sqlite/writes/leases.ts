@@ -1,7 +1,7 @@
 import type { Lease, SeenLease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
 import type { Renewal } from "../../../store.ts";
-import { revokeLease } from "./claim.ts";
+import { type LeasedRow, revokeLease } from "./claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "./concurrency_keys.ts";
@@ -16,7 +16,7 @@ export function renewLeases(
 ): (number | null)[] {
   return renewals.map(({ lease, reports }) => {
     const added = findNewReports(db, lease, reports);
-    const row = db.get(
+    const row = db.get<{ seq: number; lease_expires_at: number }>(
       `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
        WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, lease_expires_at`,
       now + leaseMs,
@@ -27,8 +27,8 @@ export function renewLeases(
       lease.generation,
     );
     if (row === undefined) return null;
-    noteReports(db, lease, Number(row.seq), added);
-    return Number(row.lease_expires_at);
+    noteReports(db, lease, row.seq, added);
+    return row.lease_expires_at;
   });
 }
 
@@ -37,7 +37,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
   const added = findNewReports(db, lease, reports);
-  const row = db.get(
+  const row = db.get<{ seq: number; job: string }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
      WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
@@ -48,9 +48,9 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
     generation,
   );
   if (row !== undefined) {
-    noteReports(db, lease, Number(row.seq), added);
-    moveRun(db, row.job as string, "running", "pending");
-    enterQueue(db, Number(row.seq), key);
+    noteReports(db, lease, row.seq, added);
+    moveRun(db, row.job, "running", "pending");
+    enterQueue(db, row.seq, key);
     if (key !== null) releaseKey(db, key, runId, generation);
   } else {
     releaseKeyAfterCancel(db, lease, null);
@@ -79,19 +79,27 @@ function releaseKeyAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: numb
 
 /** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
-  const rows = db.all(
+  const rows = db.all<HeldLeaseRow>(
     `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
      FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
      UNION ALL SELECT run_id, generation, concurrency_key, expires_at, NULL
      FROM holdfast_keys WHERE expires_at IS NOT NULL`,
   );
   return rows.map((row) => ({
-    runId: row.id as string,
-    generation: Number(row.generation),
-    concurrencyKey: row.concurrency_key as string | null,
-    expiresAt: Number(row.expires_at),
-    leaseMs: row.lease_ms === null ? null : Number(row.lease_ms),
+    runId: row.id,
+    generation: row.generation,
+    concurrencyKey: row.concurrency_key,
+    expiresAt: row.expires_at,
+    leaseMs: row.lease_ms,
   }));
+}
+
+interface HeldLeaseRow {
+  id: string;
+  generation: number;
+  concurrency_key: string | null;
+  expires_at: number;
+  lease_ms: number | null;
 }
 
 /** Which leases are no longer current. See `Store.getLostLeases()`. */
@@ -108,7 +116,7 @@ export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Le
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
-    const row = db.get(
+    const row = db.get<LeasedRow>(
       "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
       lease.runId,
       lease.generation,
