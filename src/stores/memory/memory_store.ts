@@ -87,7 +87,7 @@ export class MemoryStore implements Store {
 
   /**
    * Creates an empty store. `host` is its clock; `journalLength` is the size of the journal for event streams that
-   * resume, in characters (default 4 MiB).
+   * resume, in characters (default 4,194,304).
    */
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     checkOptionNames(options, STORE_OPTIONS, "MemoryStore()");
