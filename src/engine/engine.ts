@@ -159,7 +159,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null>;
   /**
-   * Ends a wait by a signal. The same signal again (`signalId` and payload) gets the same receipt, at any time.
+   * Ends a wait by a signal. The same signal again (same `signalId` and payload) returns the same wait, at any time.
    *
    * @throws {ValidationError} `signalId` is not a string of 1 to 255 characters, or the payload is missing.
    * @throws {NotFoundError} There is no such wait.

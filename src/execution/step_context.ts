@@ -19,7 +19,7 @@ export function stepContext(execution: Execution): StepContext {
   const steps = new StepCalls(execution, parking);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
-   * which is only called if it is not recorded. Reports after the end of the run are dropped.
+   * which is only called if the step is not recorded. Reports after the end of the run are dropped.
    */
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
