@@ -149,7 +149,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /**
    * The runs that match a filter, newest first.
    *
-   * @throws {ValidationError} The filter is not valid.
+   * @throws {ValidationError} A field of the filter is not valid.
+   * @throws {TypeError} The filter has an unknown field.
    */
   getRuns(filter?: RunFilter): Promise<RunPage>;
   /** The recorded steps of a run, in the order of their index. */
@@ -197,6 +198,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {RunFailedError} The run failed.
    * @throws {RunCancelledError} The run was cancelled.
    * @throws {TimeoutError} It took longer than `timeout`.
+   * @throws {TypeError} An option is unknown.
    */
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
   /**
