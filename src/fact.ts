@@ -141,7 +141,7 @@ const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
   "logged",
 ]);
 
-/** Whether a fact is about the run itself, not its steps or log lines: only these are sent to streams of lists. */
+/** Whether a fact is about the run itself, not its steps or log lines: streams of several runs show only these. */
 export function isOfRun(fact: Fact): boolean {
   return !OF_STEPS.has(fact[1]);
 }

@@ -62,7 +62,7 @@ import type { NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } fro
  *
  * - K1: while a run holds a key, no other run of the key can be claimed, whatever its job.
  * - K2: while nobody holds a key, the oldest due run of each of its jobs can be claimed, except one behind an older due
- *   run of a job that another live worker knows. A job that no live worker knows holds up nobody.
+ *   run of a job that another live worker knows. A run of a job that no live worker knows blocks no others.
  *
  * **Order.** Runs are ordered by their trigger: by commit, and within a call in the order of the requests. Timestamps
  * do not decide, since a clock can be set back. A run that is interrupted or resumes keeps its position. What is
@@ -108,8 +108,8 @@ export interface Store extends AsyncDisposable {
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps and resolved
-   * waits, with their record numbers, and pauses get new ids. A wait that timed out is copied only if something was
-   * recorded after it: the last record is what made the run fail. The run's own records are numbered on from those of
+   * waits, with their record numbers, and pauses get new ids. If the last record is the timeout of a wait,
+   * that wait is not copied, so the retry prepares it again. The run's own records are numbered on from those of
    * the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere

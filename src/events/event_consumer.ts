@@ -8,7 +8,7 @@ export interface EventConsumer {
   readonly runSeq: number | null;
   /** Fires when it unsubscribes. */
   readonly abortSignal: AbortSignal;
-  /** Whether it receives the events of a run; used if it follows a list. */
+  /** Whether it receives the events of a run; used if it follows several runs. */
   follows(run: RunIdentity): boolean;
   /** Receives the next event. */
   next(event: RunEvent): void;

@@ -25,7 +25,8 @@ export interface Executed {
 
 /** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
-  // Leaves the async context of any step: a trigger inside a step may have woken the worker.
+  // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step, so
+  // that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
   const outcome = await Promise.race([
     body,
@@ -48,7 +49,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     outcome = failedOutcome(error);
   }
   execution.state.noteReturn();
-  // Steps that nobody awaited, or that lost a race, end first: their results are still recorded.
+  // Steps that nobody awaited, or that lost in `Promise.race()`, end first: their results are still recorded.
   await execution.workEnded();
   return outcome;
 }
@@ -90,14 +91,14 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
 function failedOutcome(thrown: unknown): Outcome {
   return {
     kind: "failed",
-    // A timeout of a step is an error of the run: the run itself did not time out.
+    // If a step timed out, the run has failed with an error: the run itself has no timeout.
     failure: { ...toFailure(thrown), kind: "error" },
     failedStepName: findFailedStep(thrown),
     thrown,
   };
 }
 
-// The number of errors in a stored failure.
+// The maximum number of errors (with causes) in a stored failure; deeper causes are not searched.
 const MAX_ERRORS = 5;
 
 /** The step whose failure was thrown, or is the cause of what was thrown; `null` if there is none. */

@@ -58,7 +58,7 @@ export class Execution {
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
-  /** Sends what no row keeps. */
+  /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
@@ -120,7 +120,7 @@ export class Execution {
     await this.workEnded();
   }
 
-  /** Whether no work of the job is under way, and no result waits for its turn. */
+  /** Whether no work of the job is under way, and no result is held back. */
   get isQuiet(): boolean {
     return this.#working === 0 && !this.order.isHolding;
   }
@@ -196,7 +196,7 @@ export class Execution {
     while (this.#working > 0) await new Promise<void>((resolve) => this.#whenQuiet.push(resolve));
   }
 
-  /** Resolves when a result recorded before this execution has its turn. */
+  /** Resolves when a result that was recorded before this execution may be delivered to the job. */
   untilDelivered(recordedNo: number): Promise<void> {
     return this.track(this.order.wait(recordedNo)); // prevents parking: the job continues after it
   }

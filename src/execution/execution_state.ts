@@ -2,7 +2,7 @@ import { LeaseLostError } from "../error.ts";
 import type { Lease } from "../lease.ts";
 
 /**
- * Who decides what happens next:
+ * The phases of an execution:
  *
  * ```text
  *              release()                 the store has released the lease
@@ -87,7 +87,7 @@ export class ExecutionState {
     return this.hasReturned || this.isInterrupted || this.#phase.name === "released";
   }
 
-  /** Whether the job's code may continue with a result: once a stopping job has reached a checkpoint, none of it. */
+  /** Whether the job's code may continue with a result: not after a branch of a stopping job reached a checkpoint. */
   get mayContinue(): boolean {
     return !this.isOver && !(this.#isStopping && this.#body === "waiting");
   }

@@ -5,8 +5,8 @@ interface Held {
   resolve: () => void;
 }
 
-// Turns of the event loop between two deliveries of a replay, requested in one batch: in each, the job continues as
-// far as it can. Requested one by one they would take most of a replay's time.
+// A replay delivers one result in each macrotask, and the job continues as far as it can before the next one. This many
+// macrotasks are scheduled at once: scheduled one by one, they would take most of a replay's time.
 const TURNS_AT_ONCE = 32;
 
 /**
@@ -40,7 +40,7 @@ export class ResultOrder {
     this.#host = host;
   }
 
-  /** Whether results wait for their turn. */
+  /** Whether results are held back. */
   get isHolding(): boolean {
     return this.#held.length > 0;
   }
@@ -84,7 +84,7 @@ export class ResultOrder {
     });
   }
 
-  /** Resolves when nothing waits for its turn. */
+  /** Resolves when no result is held back. */
   async settled(): Promise<void> {
     do {
       if (this.isHolding) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));

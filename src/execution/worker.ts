@@ -12,7 +12,7 @@ import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
-// The most runs of one claim, so that no claim holds the event loop or the lock for long.
+// The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
 const MAX_CLAIMS = 40;
 // How long an interrupted job may take to return before its lease is released anyway.
 const GRACE_MS = 250;
@@ -111,7 +111,7 @@ export class Worker {
       else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
-        // An interrupted run may release its lease and its key in a moment.
+        // An interrupted run may soon release its lease and its key.
         isLastLook = true;
         await within(this.#deps.host, GRACE_MS, this.#allEnded());
       }

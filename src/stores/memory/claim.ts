@@ -7,9 +7,9 @@ import type { MemoryRuns } from "./runs.ts";
 // The maximum number of leases, keys and waiting runs (each) that one claim processes, so that a claim is always short.
 const MAX_TIMERS = 40;
 
-/** The entry of a worker, from its last claim. */
+/** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "jobNames" | "leaseMs"> {
-  /** When that was. */
+  /** When it claimed. */
   seenAt: number;
 }
 
@@ -35,7 +35,10 @@ export function claimRuns(
   return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
 }
 
-/** Extends the expired leases that the claiming worker still holds. */
+/**
+ * Extends the leases of runs that the claiming worker still executes, if they have expired but nobody else has claimed
+ * the runs.
+ */
 function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
   for (const held of holding) {
     const lease = runs.findUnder(held)?.lease;
@@ -96,7 +99,8 @@ function claimDueRuns(
     if (run.status !== "pending" && !run.parking?.isWoken) continue;
     const key = run.concurrencyKey;
     if (key !== null) {
-      // While a key is held, only its holder can continue: after a retry delay it precedes older runs.
+      // While a run holds the key, only that run can be claimed. So a run that resumes after a retry delay comes before
+      // older runs.
       const holder = runs.keys.get(key);
       if (holder !== undefined && holder.runId !== run.id) continue;
       if (reservedKeys.has(key)) continue;

@@ -58,10 +58,11 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
 }
 
 /**
- * Releases the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
- * without an end.
+ * Releases the key that a cancelled run still holds under a lease. A run that waits for a retry also holds its key; that
+ * entry has no `expires_at`, so it is not released here.
  *
- * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ * @param expiresAt If not `null`, the key is released only if its stored `expires_at` is equal: the lease was not renewed
+ * between the read and the cancel.
  */
 function releaseKeyAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
   const { runId, generation, concurrencyKey: key } = lease;
