@@ -36,7 +36,7 @@ export function checkSize(jobs: number, labels: number): void {
 }
 
 /**
- * Checks the fields of a filter with any number of jobs and labels.
+ * Checks the fields of a filter, but not how many jobs and labels it has.
  *
  * @throws {ValidationError} A field is not valid.
  */

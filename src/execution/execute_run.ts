@@ -25,8 +25,8 @@ export interface Executed {
 
 /** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
-  // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step, so
-  // that this job does not appear to run inside it.
+  // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
+  // so that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
   const outcome = await Promise.race([
     body,

@@ -131,9 +131,10 @@ export class Execution {
   }
 
   /**
-   * The same promise for the job. It never settles once the run has parked, was interrupted, or its function has
-   * returned: what is left of the job does not go on, and cannot cause an unhandled rejection. Nor does it settle
-   * once a branch of a stopping job has reached its checkpoint: the other branches stop too.
+   * Returns a promise for the job that settles as the given one does. It never settles once the run has parked or was
+   * interrupted, or the job's function has returned: what is left of the job does not go on, and cannot cause an
+   * unhandled rejection. Nor does it settle once a branch of a stopping job has reached its checkpoint: the other
+   * branches stop too.
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -202,7 +203,8 @@ export class Execution {
   }
 
   /**
-   * Sends a write with the pending reports, until the store answers. A lost lease interrupts the execution.
+   * Sends a write with the pending reports, and repeats it until the store answers. A lost lease interrupts the
+   * execution.
    *
    * @param send Makes one attempt.
    */

@@ -73,7 +73,7 @@ export class Parking {
 
   /**
    * Like {@linkcode Parking.ask}, for a pause that was prepared earlier. It may have ended before the results that are
-   * currently held back, so the store is checked at once.
+   * held back were recorded, so the store is asked at once.
    */
   askKnown(pause: NewPause): Promise<OverPause> {
     const promise = this.ask(pause);

@@ -69,7 +69,7 @@ export class PauseCalls {
     return await this.#result(record, options.schema);
   }
 
-  /** See `StepContext.wait()`. The wait is made by the transaction that parks the run. */
+  /** See `StepContext.wait()`. The wait is created by the transaction that parks the run. */
   async wait(
     givenName: string,
     options: WaitForSignalOptions & PayloadOptions<unknown>,

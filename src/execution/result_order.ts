@@ -13,9 +13,9 @@ const TURNS_AT_ONCE = 32;
  * Delivers results to the job in the order of their records, one by one, so that `Promise.race` and interleaved
  * branches behave the same in every execution.
  *
- * A result is delivered when the job makes no further calls: so it has processed one result before it gets the next,
- * even if that takes several turns of the event loop. Live results wait for pending answers of the store, which may
- * bring earlier records; the results of a replay are all known.
+ * A result is delivered when the job makes no further calls. So the job has processed one result before it receives
+ * the next, even if that takes several turns of the event loop. Live results wait for pending answers of the
+ * store, which may bring earlier records; the results of a replay are all known.
  */
 export class ResultOrder {
   readonly #host: Host;
@@ -51,8 +51,8 @@ export class ResultOrder {
   }
 
   /**
-   * Registers that the job begins something new. The replay ends as soon as the job requests no recorded results any
-   * more: another branch may still be replaying.
+   * Registers that the job begins something new. The replay does not end at once, since another branch may still be
+   * replaying: it ends when all recorded results that the job requests are delivered.
    */
   async noteNew(): Promise<void> {
     if (this.#isLeavingReplay || !this.isReplaying) return;

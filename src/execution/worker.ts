@@ -293,7 +293,7 @@ export class Worker {
   }
 }
 
-/** What is wrong with a store that answers a claim with a run that the worker cannot execute. Its lease expires. */
+/** The error of a store that has claimed a run which the worker cannot execute. The lease of that run expires. */
 function unknownJobError({ run: { id, jobName } }: Claim): StoreError {
   const message = `The store has claimed run "${id}" of job "${jobName}" for a worker that does not know this job`;
   return new StoreError(message, { code: "internal" });
