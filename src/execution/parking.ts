@@ -58,7 +58,7 @@ export class Parking {
   /** Stores a pause without pausing on it. */
   async prepare(pause: NewPause): Promise<PauseRecord> {
     const { pauses: [record] } = await this.#save([pause], null, false);
-    return record!;
+    return record!; // one for each pause of the request
   }
 
   /** Resolves when a pause is over; never, if the run parks first. Repeated calls for one pause share a promise. */
