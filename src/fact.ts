@@ -245,7 +245,7 @@ function withStart(
   return [{ type: "step:start", stepName, stepIndex, attempt, at: startedAt }, ended];
 }
 
-/** The facts of an attempt at a step that was recorded, after the reports that came with it. */
+/** The facts of the reports that came with a recorded attempt at a step, and after them the fact of the attempt. */
 export function stepFacts(
   run: number,
   { name, index, attempts, startedAgoMs, result }: StepWrite,

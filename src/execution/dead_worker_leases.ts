@@ -29,8 +29,8 @@ export class DeadWorkerLeases {
     if (askedAt < this.#nextLookAt) return;
     this.#nextLookAt = askedAt + this.#leaseMs / 3;
     const leases = await this.#store.getLeases();
-    // An answer shows the state at some moment between the call and the answer. Only the time that certainly lies
-    // between two such moments counts.
+    // An answer shows the state at some moment between the call and the answer. So a lease has certainly gone without
+    // a renewal only from the first answer that showed it (`at`) until the newest call (`askedAt`).
     const answeredAt = this.#host.monotonic();
     const seen = new Map<string, { lease: SeenLease; at: number }>();
     for (const lease of leases) {

@@ -87,7 +87,10 @@ export class ExecutionState {
     return this.hasReturned || this.isInterrupted || this.#phase.name === "released";
   }
 
-  /** Whether the job's code may receive a result. It may not once a branch of a stopping job is at a checkpoint. */
+  /**
+   * Whether the job's code may receive a result. While the worker stops, it may not after one of the job's branches has
+   * reached a checkpoint.
+   */
   get mayContinue(): boolean {
     return !this.isOver && !(this.#isStopping && this.#body === "waiting");
   }

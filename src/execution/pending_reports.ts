@@ -23,7 +23,7 @@ export class PendingReports {
   /** The pending reports as they were last sent: several pending writes may share them. */
   #sent: readonly Report[] | null = null;
   #lastNo = 0;
-  /** The number of the last report that was sent with a write: it must not change any more. */
+  /** The number of the last report that was sent with a write. Reports up to it must not change any more. */
   #sentNo = 0;
   #leftOut = 0;
   /** The number of the report that says how many lines were left out. */
