@@ -49,7 +49,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     outcome = failedOutcome(error);
   }
   execution.state.noteReturn();
-  // Steps that nobody awaited, or that lost in `Promise.race()`, end first: their results are still recorded.
+  // Wait for the steps that nobody awaited, or that lost in `Promise.race()`: their results are still recorded.
   await execution.workEnded();
   return outcome;
 }
@@ -98,7 +98,7 @@ function failedOutcome(thrown: unknown): Outcome {
   };
 }
 
-// The maximum number of errors (with causes) in a stored failure; deeper causes are not searched.
+// How many errors are searched: the thrown one and its causes. A stored failure has as many at most.
 const MAX_ERRORS = 5;
 
 /** The step whose failure was thrown, or is the cause of what was thrown; `null` if there is none. */

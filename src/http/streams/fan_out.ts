@@ -14,8 +14,8 @@ interface Group {
 }
 
 /**
- * All streams of one run, or all streams of several runs, that have caught up with the journal. An event is throttled
- * and encoded once for all of them.
+ * All streams that follow one particular run, or all streams that each follow several runs: only those that have caught
+ * up with the journal. An event is throttled and encoded once for all of them.
  */
 export class FanOut implements EventConsumer {
   readonly runSeq: number | null;

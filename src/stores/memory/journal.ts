@@ -72,7 +72,8 @@ export class MemoryJournal {
     if (position === 0) return at === 0 ? { position, at } : null;
     const row = this.#rows[this.#firstAfter(position - 1)];
     const isRow = row !== undefined && row.position === position && row.at === at;
-    // The row of a cursor just before the oldest row was removed, so the cursor cannot be checked: it counts as unknown.
+    // If a cursor points right before the oldest kept row, its own row was removed. It cannot be checked, and counts as
+    // unknown.
     return isRow ? { position, at } : null;
   }
 

@@ -4,7 +4,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 // invariants hold after every write:
 //   K1: while a key is held, no run of it is R, except its holder.
 //   K2: while a key is free, every job with a queued run has exactly one R: the run that was triggered first.
-// It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
+// There is one R for each job, and not one for the key, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
 
 /** Marks a due run as ready, or queues it for its key. */
 export function enterQueue(db: SqliteDatabase, runSeq: number, key: string | null): void {
@@ -47,7 +47,7 @@ export function updateQueue(db: SqliteDatabase, key: string): void {
   const holder = db.get<{ run_id: string }>("SELECT run_id FROM holdfast_keys WHERE concurrency_key = ?", key);
   if (holder !== undefined) {
     const runId = holder.run_id;
-    // Without this the planner would scan the whole queue.
+    // Without INDEXED BY the planner would scan the whole queue.
     db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
        WHERE concurrency_key = ? AND queue_state = 'R' AND id <> ?`,
