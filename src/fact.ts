@@ -154,7 +154,7 @@ const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
   "logged",
 ]);
 
-/** Whether a fact is about the run itself, not its steps or log lines: only these are sent to streams of lists. */
+/** Whether a fact is about the run itself, not its steps or log lines: streams of several runs show only these. */
 export function isOfRun(fact: Fact): boolean {
   return !OF_STEPS.has(fact[1]);
 }
@@ -270,7 +270,7 @@ function withStart(
   return [{ type: "step:start", stepName, stepIndex, attempt, at: startedAt }, ended];
 }
 
-/** The facts of an attempt at a step that was recorded, after the reports that came with it. */
+/** The facts of the reports that came with a recorded attempt at a step, and after them the fact of the attempt. */
 export function stepFacts(
   run: number,
   { name, index, attempts, startedAgoMs, result }: StepWrite,

@@ -35,7 +35,7 @@ export interface StepOptions {
 export interface WaitForSignalOptions {
   /** How long signals are accepted, in milliseconds from now. Default: without limit. */
   timeout?: number;
-  /** Until when signals are accepted; replaces `timeout`. */
+  /** Until when signals are accepted. Set this or `timeout`, not both. */
   deadline?: Date | string;
   /** Information for those who may signal: any JSON value. */
   metadata?: unknown;
@@ -112,7 +112,7 @@ export interface StepContext {
   ): Promise<WaitResult<Payload>>;
   /**
    * Reports the run's progress and publishes one event for each call. The latest report is stored with the run's next
-   * write, or by a write of its own some 100 ms after the call; a crash may lose one that was not yet written. Does
+   * write, or by a write of its own 20 to 120 ms after the call; a crash may lose one that was not yet written. Does
    * nothing while a replay repeats earlier code.
    */
   progress(current: number, total?: number, message?: string): void;

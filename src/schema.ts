@@ -53,7 +53,7 @@ export type Parsed<Output = unknown> =
 
 // A value of a megabyte can have a hundred thousand issues: the stored ones are limited in number and in size.
 const MAX_ISSUES = 20;
-const MAX_ISSUES_BYTES = 8_000; // of JSON: at most 8 KiB with the prefixes of paths
+const MAX_ISSUES_BYTES = 8_000; // of JSON: at most 8 KiB even when a caller adds "labels" to the front of each path
 const MAX_PATH_PARTS = 64;
 const MAX_PATH_LENGTH = 256;
 const MAX_MESSAGE_LENGTH = 512;

@@ -152,8 +152,8 @@ export interface Store extends AsyncDisposable {
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps and resolved
-   * waits, with their record numbers, and pauses get new ids. A wait that timed out is copied only if something was
-   * recorded after it: the last record is what made the run fail. The run's own records are numbered on from those of
+   * waits, with their record numbers, and pauses get new ids. If the last record is the timeout of a wait,
+   * that wait is not copied, so the retry prepares it again. The run's own records are numbered on from those of
    * the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere

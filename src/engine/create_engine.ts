@@ -83,6 +83,20 @@ const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   finishWithin: true,
 };
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
+const WAIT_OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
+const FILTER_FIELDS: Record<keyof RunFilter, true> = {
+  jobName: true,
+  status: true,
+  labels: true,
+  parentRunId: true,
+  failureKind: true,
+  completedAfter: true,
+  completedBefore: true,
+  createdAfter: true,
+  createdBefore: true,
+  limit: true,
+  offset: true,
+};
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
@@ -186,6 +200,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getRuns(filter: RunFilter = {}): Promise<RunPage> {
+    checkOptionNames(filter, FILTER_FIELDS, "getRuns()");
     const checked = checkRunFilter(filter);
     await this.migrate();
     return await this.#store.getRuns(checked);
@@ -284,8 +299,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#deps.hub.publish(run, { type: "run:delete" });
   }
 
-  async waitForRun(runId: string, { timeout }: WaitOptions = {}): Promise<Run> {
+  async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
     this.#checkOutsideStep("waitForRun()");
+    checkOptionNames(options, WAIT_OPTIONS, "waitForRun()");
+    const { timeout } = options;
     if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};

@@ -173,7 +173,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /**
    * The runs that match a filter, newest first.
    *
-   * @throws {ValidationError} The filter is not valid.
+   * @throws {ValidationError} A field of the filter is not valid.
+   * @throws {TypeError} The filter has an unknown field.
    */
   getRuns(filter?: RunFilter): Promise<RunPage>;
   /** The recorded steps of a run, in the order of their index. */
@@ -183,7 +184,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null>;
   /**
-   * Ends a wait by a signal. The same signal again (`signalId` and payload) gets the same receipt, at any time.
+   * Ends a wait by a signal. The same signal again (same `signalId` and payload) returns the same wait, at any time.
    *
    * @throws {ValidationError} `signalId` is not a string of 1 to 255 characters, or the payload is missing.
    * @throws {NotFoundError} There is no such wait.
@@ -222,6 +223,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {RunFailedError} The run failed.
    * @throws {RunCancelledError} The run was cancelled.
    * @throws {TimeoutError} It took longer than `timeout`.
+   * @throws {TypeError} An option is unknown.
    */
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
   /**

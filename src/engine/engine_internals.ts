@@ -4,7 +4,7 @@ import type { TriggerGuard, TriggerOptions, TriggerResult } from "./new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {
-  /** Publishes the events of runs in all processes. */
+  /** Reads the journal and publishes the events of all runs, no matter which process executes them. */
   reader: JournalReader;
   /** The store, with its tables created, for reads that bypass the engine. */
   store(): Promise<Store>;
@@ -26,6 +26,6 @@ export const INTERNALS: unique symbol = Symbol("internals");
  */
 export function internalsOf(engine: object): EngineInternals {
   const internals = (engine as { [INTERNALS]?: EngineInternals })[INTERNALS]; // only an engine can have this symbol
-  if (internals === undefined) throw new TypeError("The engine must be one that createEngine() has made");
+  if (internals === undefined) throw new TypeError("The engine was not created by createEngine()");
   return internals;
 }

@@ -37,7 +37,7 @@ export interface LifecycleOptions {
 /** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
  * work. */
 export class Lifecycle {
-  /** Publishes the events of runs in all processes. */
+  /** Publishes the events of all runs, no matter which process executes them. */
   readonly reader: JournalReader;
   /** Notices writes of other processes. */
   readonly changes: ChangePoller;
@@ -128,7 +128,8 @@ export class Lifecycle {
     this.reader.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
-    // Node 22 never frees a used storage, and gets slower with each. After disable() it can be used again.
+    // Node 22 never frees an AsyncLocalStorage that was used, and each one slows down all promises. After disable() it
+    // can be used again.
     this.#deps.currentStep.disable();
   }
 
@@ -156,7 +157,7 @@ export class Lifecycle {
     }
   }
 
-  /** Lets work continue that nobody awaits but `stop()`; publishes its error. */
+  /** Registers work that only `stop()` waits for; publishes its error. */
   inBackground(work: Promise<unknown>): void {
     const settled = work
       .catch((error) => this.#deps.hub.publishError(error))

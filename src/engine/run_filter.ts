@@ -43,7 +43,7 @@ export function checkSize(jobs: number, labels: number): void {
 }
 
 /**
- * Checks the fields of a filter with any number of jobs and labels.
+ * Checks the fields of a filter, but not how many jobs and labels it has.
  *
  * @returns The filter, with instants in UTC.
  * @throws {ValidationError} A field is not valid.

@@ -34,7 +34,7 @@ export interface ShutdownOptions {
 const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, signals: true, timeout: true };
 const SIGNAL_NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(constants.signals));
 const CLOSE_IDLE_EVERY_MS = 100;
-// `deno task`, a shell and systemd can send one signal twice: to the group of processes, and on to each.
+// `deno task`, a shell and systemd can send one signal twice: to the process group, and again to each process.
 const ONE_SIGNAL_MS = 1_000;
 // How long responses that began before the engine stopped may take: a client that does not read would keep them open.
 const LAST_ANSWERS_MS = 2_000;

@@ -1,7 +1,7 @@
 import type { Store } from "../store.ts";
 import type { RetryDeps } from "./retry_store_call.ts";
 
-// A poll costs a few microseconds, and a write of another process is noticed after half of this on average.
+// A poll costs a few microseconds. A write of another process is noticed after half of this interval on average.
 const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
@@ -23,7 +23,7 @@ export class ChangePoller {
    * Creates a poller; it polls from the first listener on.
    *
    * @param pollingInterval After this many milliseconds it calls back even without a change: a store may not notice
-   * writes through the same connection.
+   * writes of others that use its connection.
    */
   constructor(store: Store, pollingInterval: number, deps: RetryDeps) {
     this.#store = store;
@@ -45,7 +45,7 @@ export class ChangePoller {
     };
   }
 
-  /** The same, but at most once every 100 ms: for listeners that read on each change. */
+  /** Like {@linkcode ChangePoller.on}, but calls back at most once every 100 ms: for listeners that read the store. */
   onThrottled(listener: () => void): () => void {
     const { host } = this.#deps;
     let restsUntil = -Infinity;
@@ -81,7 +81,7 @@ export class ChangePoller {
     let nextMs = LOOK_EVERY_MS;
     try {
       const version = await this.#store.getVersion();
-      // Also at the first poll: what the listeners have read may be older.
+      // The first poll notifies, too: what the listeners have read may be older.
       const isDue = this.#version !== version || host.monotonic() - this.#notifiedAt >= this.#pollingInterval;
       this.#version = version;
       if (isDue) this.#notify();

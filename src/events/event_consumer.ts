@@ -4,11 +4,11 @@ import type { RunIdentity } from "../run.ts";
 
 /** Receives the events of a run, or of all runs that it chooses, in the order of the journal. */
 export interface EventConsumer {
-  /** The row number of the run; `null`: all runs that {@linkcode EventConsumer.follows} chooses, without their steps. */
+  /** The row number of the run; `null`: the runs that {@linkcode EventConsumer.follows} chooses, without their steps. */
   readonly runSeq: number | null;
   /** Fires when it unsubscribes. */
   readonly abortSignal: AbortSignal;
-  /** Whether it receives the events of a run; used if it follows a list. */
+  /** Whether it receives the events of a run; only used if it follows several runs. */
   follows(run: RunIdentity): boolean;
   /** Receives the next event. */
   next(event: RunEvent): void;

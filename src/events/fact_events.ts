@@ -19,7 +19,7 @@ import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 export interface Receivers {
   /** Consumers of single runs, by row number. */
   ofRun(seq: number): Iterable<Receiver>;
-  /** Consumers of lists. */
+  /** Consumers of several runs. */
   ofLists: Iterable<Receiver>;
 }
 
@@ -108,7 +108,7 @@ export class FactEvents {
       const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ consumer }) => consumer.follows(run)) : [];
       const consumers = [...ofRun, ...ofLists].filter(isNew).map(({ consumer }) => consumer);
       if (consumers.length === 0) return [];
-      // Lists do not show what a run was triggered with.
+      // Streams of several runs do not show the input of a run.
       const valueRef = fact[1] === "triggered" && ofRun.length === 0 ? null : valueRefOf(fact);
       return [{ fact, row, place, run, consumers, valueRef }];
     });
@@ -144,7 +144,7 @@ function publishTo({ consumers }: { consumers: readonly EventConsumer[] }, event
   }
 }
 
-/** Informs the consumers that received events of a row of its position, and forgets them. */
+/** Sends the position of a row to the consumers that received its events, and clears the set. */
 function reach(consumers: Set<EventConsumer>, { position, at }: JournalRow): void {
   for (const consumer of consumers) if (!consumer.abortSignal.aborted) consumer.reach({ position, at });
   consumers.clear();

@@ -50,7 +50,7 @@ export class Hub {
     return () => void this.#activityListeners.delete(own);
   }
 
-  /** The same for one run. */
+  /** Calls back whenever an event of one run is published, until the returned function is called. */
   onRun(runId: string, listener: () => void): () => void {
     const own = () => listener();
     const listeners = this.#runListeners.get(runId) ?? new Set();

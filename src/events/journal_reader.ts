@@ -19,14 +19,15 @@ interface Attached {
   after: number;
 }
 
-// A poll costs a few microseconds, and a write of another process is noticed after half of this on average.
+// A poll costs a few microseconds. A write of another process is noticed after half of this interval on average.
 const LOOK_EVERY_MS = 20;
 // How many characters of facts are read at once.
 const PAGE_LENGTH = 262_144;
 
 /**
- * Reads the journal of the store once for all consumers, while there are any: whenever this engine publishes an event,
- * and every 20 ms for commits of other processes. So all processes send the same events in the same order.
+ * Reads the journal of the store, once for all consumers. While there are consumers, it reads whenever this engine
+ * publishes an event, and every 20 ms for commits of other processes. So all processes send the same events in the same
+ * order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
@@ -56,9 +57,9 @@ export class JournalReader {
   }
 
   /**
-   * Publishes everything after a position to a consumer until it is up to date, and then calls `attach`: later
-   * commits are for {@linkcode JournalReader.attach}. Missing rows in the journal end the consumer, and so does an
-   * error.
+   * Publishes everything after a position to a consumer until it is up to date, and then calls `attach`: for later
+   * commits the consumer needs {@linkcode JournalReader.attach}. If rows of the journal are missing, or a call fails,
+   * the consumer ends with an error.
    *
    * @param begin Publishes the state with which the consumer begins, and returns its position in the journal. It is
    * called again if the store does not answer, so it must read first and then publish.
@@ -83,8 +84,8 @@ export class JournalReader {
         const receiver = { consumer, after: place.position };
         await this.#events.publish(page.rows, receiversOf([receiver]), () => consumer.ready(), abortSignal);
         place = toPlace(page.rows.at(-1) ?? place);
-        // A long journal may have nothing for this consumer. If there were no rows, another consumer was attached
-        // meanwhile.
+        // Lets the event loop turn, since a long journal may have nothing for this consumer. If there were no rows,
+        // another consumer was attached during the read: the next round compares with the position of that reading.
         if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
       }
     } catch (error) {
@@ -218,7 +219,7 @@ class Reading {
     this.#deps.host.defer(() => this.look());
   }
 
-  /** Reads after the reads that have begun. */
+  /** Reads as soon as the reads that have begun are over. */
   look(): Promise<void> {
     return this.#reads = this.#reads.then(() => this.#lookNow());
   }
@@ -250,6 +251,6 @@ function toPlace({ position, at }: JournalRow | Cursor): Cursor {
 
 function missingError(): StoreError {
   return new StoreError(
-    "The journal no longer has all events since that position: subscribe again from the state of the run",
+    "The journal no longer has all events since that position: subscribe again",
   );
 }

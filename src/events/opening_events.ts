@@ -3,10 +3,15 @@ import type { Run } from "../run.ts";
 import type { RunState } from "../store.ts";
 
 /**
- * The events with which the stream of a run begins: its state. Leased: the lease; running: the lease, the start and
- * the latest progress; waiting: what it waits for; ended: only its last event; pending: nothing.
+ * The events with which the stream of a run begins. They show its state:
  *
- * Their numbers end at the state's position in the journal, below those of all later events.
+ * - `pending`: no event.
+ * - `leased`: its lease.
+ * - `running`: its lease, its start and its latest progress.
+ * - `waiting`: its pauses.
+ * - If it has ended: only its last event.
+ *
+ * Their sequence numbers end with twice the state's position in the journal: all later events have higher ones.
  */
 export function openingEvents(state: RunState): RunEvent[] {
   const { run: { id, jobName, labels, updatedAt }, place } = state;

@@ -3,8 +3,8 @@ import type { SeenLease } from "../lease.ts";
 import type { Store } from "../store.ts";
 
 /**
- * Finds leases of other workers that are not renewed although they have not expired by the wall clock: after the
- * clock was set back, the lease of a dead worker would otherwise last longer by that amount.
+ * Revokes leases of dead workers that have not expired by the wall clock: if the clock was set back, such a lease would
+ * otherwise last longer by the same time.
  */
 export class DeadWorkerLeases {
   readonly #store: Store;
@@ -14,7 +14,8 @@ export class DeadWorkerLeases {
   #nextLookAt = -Infinity;
 
   /**
-   * @param leaseMs How long a lease may stay unchanged, in milliseconds; a worker with longer leases gets that length.
+   * @param leaseMs After this many milliseconds without a renewal a lease is revoked. A longer lease is revoked
+   * after its own length.
    */
   constructor(store: Store, leaseMs: number, host: Host) {
     this.#store = store;
@@ -22,14 +23,14 @@ export class DeadWorkerLeases {
     this.#leaseMs = leaseMs;
   }
 
-  /** Checks a few times during the length of a lease, and revokes leases that were unchanged for all of it. */
+  /** Checks the leases, a few times during `leaseMs`, and revokes those that were not renewed for too long. */
   async look(): Promise<void> {
     const askedAt = this.#host.monotonic();
     if (askedAt < this.#nextLookAt) return;
     this.#nextLookAt = askedAt + this.#leaseMs / 3;
     const leases = await this.#store.getLeases();
-    // An answer shows the state at some moment between the call and the answer. Only the time that certainly lies
-    // between two such moments counts.
+    // An answer shows the state at some moment between the call and the answer. So a lease has certainly gone without
+    // a renewal only from the first answer that showed it (`at`) until the newest call (`askedAt`).
     const answeredAt = this.#host.monotonic();
     const seen = new Map<string, { lease: SeenLease; at: number }>();
     for (const lease of leases) {

@@ -27,7 +27,8 @@ export interface Executed {
 /** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
   const deadline = startDeadline(execution);
-  // Leaves the async context of any step: a trigger inside a step may have woken the worker.
+  // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
+  // so that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
   const outcome = await Promise.race([
     body,
@@ -53,7 +54,7 @@ async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
     outcome = failedOutcome(error);
   }
   execution.state.noteReturn();
-  // Steps that nobody awaited, or that lost a race, end first: their results are still recorded.
+  // Wait for the steps that nobody awaited, or that lost in `Promise.race()`: their results are still recorded.
   await execution.workEnded();
   return outcome;
 }
@@ -101,14 +102,14 @@ function lateOutcome(failure: Failure): Outcome {
 function failedOutcome(thrown: unknown): Outcome {
   return {
     kind: "failed",
-    // A timeout of a step is an error of the run: the run itself did not time out.
+    // If a step timed out, the run has failed with an error: the run itself has no timeout.
     failure: { ...toFailure(thrown), kind: "error" },
     failedStepName: findFailedStep(thrown),
     thrown,
   };
 }
 
-// The number of errors in a stored failure.
+// How many errors are searched: the thrown one and its causes. A stored failure has as many at most.
 const MAX_ERRORS = 5;
 
 /** The step whose failure was thrown, or is the cause of what was thrown; `null` if there is none. */

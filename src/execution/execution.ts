@@ -58,7 +58,7 @@ export class Execution {
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
-  /** Sends what no row keeps. */
+  /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
@@ -120,7 +120,7 @@ export class Execution {
     await this.workEnded();
   }
 
-  /** Whether no work of the job is under way, and no result waits for its turn. */
+  /** Whether no work of the job is under way, and no result is held back. */
   get isQuiet(): boolean {
     return this.#working === 0 && !this.order.isHolding;
   }
@@ -131,9 +131,10 @@ export class Execution {
   }
 
   /**
-   * The same promise for the job. It never settles once the run has parked, was interrupted, or its function has
-   * returned: what is left of the job does not go on, and cannot cause an unhandled rejection. Nor does it settle
-   * once a branch of a stopping job has reached its checkpoint: the other branches stop too.
+   * Returns a promise for the job that settles as the given one does. It never settles once the run has parked or was
+   * interrupted, or the job's function has returned: what is left of the job does not go on, and cannot cause an
+   * unhandled rejection. Nor does it settle once a branch of a stopping job has reached its checkpoint: the other
+   * branches stop too.
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -196,14 +197,14 @@ export class Execution {
     while (this.#working > 0) await new Promise<void>((resolve) => this.#whenQuiet.push(resolve));
   }
 
-  /** Resolves when a result recorded before this execution has its turn. */
+  /** Resolves when a result that was recorded before this execution may be delivered to the job. */
   untilDelivered(recordedNo: number): Promise<void> {
     return this.track(this.order.wait(recordedNo)); // prevents parking: the job continues after it
   }
 
   /**
-   * Sends a write of the job with the pending reports, until the store answers. A lost lease interrupts the execution.
-   * When the run is late, nothing is sent any more.
+   * Sends a write of the job with the pending reports, and repeats it until the store answers. A lost lease interrupts
+   * the execution. When the run is late, nothing is sent any more.
    *
    * @param send Makes one attempt.
    */

@@ -2,7 +2,7 @@ import { LeaseLostError } from "../error.ts";
 import type { Lease } from "../lease.ts";
 
 /**
- * Who decides what happens next:
+ * The phases of an execution:
  *
  * ```text
  *              release()                 the store has released the lease
@@ -17,8 +17,8 @@ import type { Lease } from "../lease.ts";
  * - `releasing`: a call that parks or ends the run is pending. Only its answer says whether the lease was lost: a
  *   released lease looks like a lost one.
  * - `released`: the run has parked or ended.
- * - `interrupted`: the lease is lost, the run was cancelled, or the worker stops. Nothing more is recorded, unless a
- *   step returns while the lease is held.
+ * - `interrupted`: the lease is lost, the run was cancelled, or the worker stops. Nothing more is recorded, except
+ *   the result of a step that returns while the lease is still held.
  *
  * A run that misses its deadline stays `holding` until its failure releases the lease. Its job is over at once.
  */
@@ -28,7 +28,7 @@ type Phase =
   | { name: "released" }
   | { name: "interrupted"; isSuperseded: boolean };
 
-/** What the job's own code does: `waiting` is permanent, for a promise that never settles. */
+/** What the job's own code does. `waiting`: it waits permanently, for a promise that never settles. */
 type Body = "running" | "waiting" | "returned";
 
 /** The state of one execution: its phase, what the job's code does, whether the worker stops and the run is late. */
@@ -88,7 +88,7 @@ export class ExecutionState {
     return this.#isLate;
   }
 
-  /** Whether a newer event of the run was published than any that this execution may still publish. */
+  /** Whether a later event of the run is published already, so that this execution must publish nothing more. */
   get isSuperseded(): boolean {
     return this.#phase.name === "interrupted" && this.#phase.isSuperseded;
   }
@@ -103,7 +103,10 @@ export class ExecutionState {
     return this.hasReturned || this.#isLate || this.isInterrupted || this.#phase.name === "released";
   }
 
-  /** Whether the job's code may continue with a result: once a stopping job has reached a checkpoint, none of it. */
+  /**
+   * Whether the job's code may receive a result. While the worker stops, it may not after one of the job's branches has
+   * reached a checkpoint.
+   */
   get mayContinue(): boolean {
     return !this.isOver && !(this.#isStopping && this.#body === "waiting");
   }

@@ -12,17 +12,17 @@ export interface LeaseTiming {
   staleThreshold: number;
 }
 
-// A report waits this long, in milliseconds, for another write: most steps end before that. Then a renewal sends it,
-// and the next renewal for reports follows after a longer time: at most ten commits a second.
+// A report waits this long, in milliseconds, for another write: most steps end before that. Then a renewal sends it.
 const REPORT_DELAY_MS = 20;
+// The minimum interval between two renewals for reports: they cause at most ten commits a second.
 const REPORT_REST_MS = 100;
 // The delay after a failed renewal.
 const REPORT_RETRY_MS = 500;
 
 /**
  * Renews the leases of all executions, and interrupts those that have lost their lease: after a refused renewal, or
- * soon after another process has cancelled the run. A renewal carries pending reports, and is sent early when no
- * other write does.
+ * soon after another process has cancelled the run. A renewal carries pending reports. It is sent early if no
+ * other write carries them.
  */
 export class LeaseKeeper {
   readonly #deps: ExecutionDeps;

@@ -58,10 +58,10 @@ export class Parking {
   /** Stores a pause without pausing on it. */
   async prepare(pause: NewPause): Promise<PauseRecord> {
     const { pauses: [record] } = await this.#save([pause], null, false);
-    return record!;
+    return record!; // one for each pause of the request
   }
 
-  /** Resolves when a pause is over; never, if the run parks before. Repeated calls for one pause share a promise. */
+  /** Resolves when a pause is over; never, if the run parks first. Repeated calls for one pause share a promise. */
   ask(pause: NewPause): Promise<OverPause> {
     const known = this.#asked.get(pause.id);
     if (known !== undefined) return known.promise;
@@ -72,8 +72,8 @@ export class Parking {
   }
 
   /**
-   * The same for a pause that was prepared before: its end may have an earlier record than the results that wait for
-   * their turn.
+   * Like {@linkcode Parking.ask}, for a pause that was prepared earlier. It may have ended before the results that are
+   * held back were recorded, so the store is asked at once.
    */
   askKnown(pause: NewPause): Promise<OverPause> {
     const promise = this.ask(pause);
@@ -82,8 +82,8 @@ export class Parking {
   }
 
   /**
-   * Resolves when a recorded step has its turn. Earlier records (a signal or a deadline that this execution has not
-   * read yet) come first.
+   * Resolves when the result of a recorded step may be delivered to the job: after all results that were recorded
+   * earlier, including a signal or a deadline that this execution has not read yet.
    */
   async untilTurn(recordedNo: number): Promise<void> {
     if (this.#asked.size === 0 && this.#execution.isAlone) return;
@@ -92,7 +92,7 @@ export class Parking {
     await turn;
   }
 
-  /** Resolves when the next attempt at a step is due; never, if the run parks before. */
+  /** Resolves when the next attempt at a step is due; never, if the run parks first. */
   untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     return new Promise((resolve) => {
       this.#retries.set(stepName, { ...retry, resolve });
@@ -100,6 +100,7 @@ export class Parking {
     });
   }
 
+  /** Loops while the job is paused: each `#look()` is one call to the store. */
   async #attend(): Promise<void> {
     this.#idle.wake();
     if (this.#isAttending) return;
@@ -115,7 +116,7 @@ export class Parking {
       // Refused, or interrupted: the job is over.
     } finally {
       this.#isAttending = false;
-      // The job waits for them permanently now.
+      // The execution is over, so these pauses never resolve in it.
       if (this.#execution.state.isOver && this.#asked.size + this.#retries.size > 0) {
         this.#execution.state.noteWaiting();
       }
@@ -170,7 +171,8 @@ export class Parking {
         this.#idle.wake(); // this may have been the last obstacle to parking
       });
     }
-    // Pauses that the job asked for meanwhile may be over, too, with an earlier record.
+    // The job may have asked for more pauses during this call. If one of them has ended, it may have ended before those
+    // just returned, so check again.
     const answered = new Set(pauses.map(({ id }) => id));
     if (pauses.some(isOver) && [...this.#asked.keys()].some((id) => !answered.has(id))) this.#look().catch(() => {});
     return false;

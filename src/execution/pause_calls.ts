@@ -1,7 +1,8 @@
 import { checkDuration } from "../check_duration.ts";
 import { ValidationError } from "../error.ts";
-import type { WaitForSignalOptions } from "../job.ts";
+import type { PayloadOptions, WaitForSignalOptions } from "../job.ts";
 import { decode } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
 import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
@@ -11,6 +12,10 @@ import { StepNameNumbers } from "./step_name_numbers.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
+
+const PREPARE_OPTIONS: Record<keyof WaitForSignalOptions, true> = { timeout: true, deadline: true, metadata: true };
+const PAYLOAD_OPTIONS: Record<keyof PayloadOptions<unknown>, true> = { schema: true };
+const WAIT_OPTIONS = { ...PREPARE_OPTIONS, ...PAYLOAD_OPTIONS };
 
 /** Implements the pauses of a job: returns the results of those that are over, and pauses on the others. */
 export class PauseCalls {
@@ -43,6 +48,7 @@ export class PauseCalls {
   /** See `StepContext.prepareWait()`. */
   async prepareWait(givenName: string, options: WaitForSignalOptions): Promise<Wait> {
     this.#check();
+    checkOptionNames(options, PREPARE_OPTIONS, "step.prepareWait()");
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
@@ -55,25 +61,26 @@ export class PauseCalls {
   }
 
   /** See `StepContext.waitFor()`. */
-  async waitFor(waitId: string, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+  async waitFor(waitId: string, options: PayloadOptions<unknown>): Promise<WaitResult<unknown>> {
     this.#check();
+    checkOptionNames(options, PAYLOAD_OPTIONS, "step.waitFor()");
     const record = this.#known.get(waitId);
     if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
-    return await this.#result(record, schema);
+    return await this.#result(record, options.schema);
   }
 
-  /** See `StepContext.wait()`. The wait is made by the transaction that parks the run. */
+  /** See `StepContext.wait()`. The wait is created by the transaction that parks the run. */
   async wait(
     givenName: string,
-    options: WaitForSignalOptions,
-    schema: Schema | undefined,
+    options: WaitForSignalOptions & PayloadOptions<unknown>,
   ): Promise<WaitResult<unknown>> {
     this.#check();
+    checkOptionNames(options, WAIT_OPTIONS, "step.wait()");
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
       const pause = this.#find("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
-      return await this.#result(pause, schema);
+      return await this.#result(pause, options.schema);
     } finally {
       this.#waitNames.end(givenName);
     }

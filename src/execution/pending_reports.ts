@@ -16,14 +16,14 @@ const NONE: readonly Report[] = [];
 /** The reports of an execution that no write has stored yet. */
 export class PendingReports {
   #pending: Report[] = [];
-  /** The number of progress reports, and the bytes of log lines, in total and by number. */
+  /** How many progress reports are pending, and the bytes of pending log lines: in total, and by report number. */
   #progress = 0;
   #logBytes = 0;
   readonly #bytesOfLine = new Map<number, number>();
-  /** The pending reports as last sent: several pending writes may share them. */
+  /** The pending reports as they were last sent: several pending writes may share them. */
   #sent: readonly Report[] | null = null;
   #lastNo = 0;
-  /** The number of the last report that was sent with a write: it must not change any more. */
+  /** The number of the last report that was sent with a write. Reports up to it must not change any more. */
   #sentNo = 0;
   #leftOut = 0;
   /** The number of the report that says how many lines were left out. */

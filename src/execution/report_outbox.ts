@@ -6,8 +6,8 @@ import type { RunIdentity } from "../run.ts";
 import { PendingReports, type Said } from "./pending_reports.ts";
 
 /**
- * Publishes what no row keeps (the start of a step, progress, log lines) in this process, and hands it to the next
- * write of the run.
+ * Publishes reports (the start of a step, progress, log lines) in this process, and sends them with the next write of
+ * the run.
  */
 export class ReportOutbox {
   readonly #run: RunIdentity;

@@ -5,17 +5,17 @@ interface Held {
   resolve: () => void;
 }
 
-// Turns of the event loop between two deliveries of a replay, requested in one batch: in each, the job continues as
-// far as it can. Requested one by one they would take most of a replay's time.
+// A replay delivers one result in each macrotask, and the job continues as far as it can before the next one. This many
+// macrotasks are scheduled at once: scheduled one by one, they would take most of a replay's time.
 const TURNS_AT_ONCE = 32;
 
 /**
  * Delivers results to the job in the order of their records, one by one, so that `Promise.race` and interleaved
  * branches behave the same in every execution.
  *
- * A result is delivered when the job makes no further calls: so it has processed one result before it gets the next,
- * even if that takes several turns of the event loop. Live results wait for pending answers of the store, which may
- * bring earlier records; the results of a replay are all known.
+ * A result is delivered when the job makes no further calls. So the job has processed one result before it receives
+ * the next, even if that takes several turns of the event loop. Live results wait for pending answers of the
+ * store, which may bring earlier records; the results of a replay are all known.
  */
 export class ResultOrder {
   readonly #host: Host;
@@ -40,7 +40,7 @@ export class ResultOrder {
     this.#host = host;
   }
 
-  /** Whether results wait for their turn. */
+  /** Whether results are held back. */
   get isHolding(): boolean {
     return this.#held.length > 0;
   }
@@ -51,8 +51,8 @@ export class ResultOrder {
   }
 
   /**
-   * Registers that the job begins something new. The replay ends as soon as the job requests no recorded results any
-   * more: another branch may still be replaying.
+   * Registers that the job begins something new. The replay does not end at once, since another branch may still be
+   * replaying: it ends when all recorded results that the job requests are delivered.
    */
   async noteNew(): Promise<void> {
     if (this.#isLeavingReplay || !this.isReplaying) return;
@@ -84,7 +84,7 @@ export class ResultOrder {
     });
   }
 
-  /** Resolves when nothing waits for its turn. */
+  /** Resolves when no result is held back. */
   async settled(): Promise<void> {
     do {
       if (this.isHolding) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));

@@ -27,7 +27,7 @@ interface Attempted {
   timeout: number | undefined;
 }
 
-/** What came of an attempt at a step's function. */
+/** The result of an attempt at a step's function. */
 type Performed =
   | { status: "completed"; output: JsonText | null }
   | { status: "failed"; failure: Failure; thrown: unknown; delayMs: number | null };

@@ -19,7 +19,7 @@ export function stepContext(execution: Execution): StepContext {
   const steps = new StepCalls(execution, parking);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
-   * which is only called if it is not recorded. Reports after the end of the run are dropped.
+   * which is only called if the step is not recorded. Reports after the end of the run are dropped.
    */
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
@@ -50,8 +50,8 @@ export function stepContext(execution: Execution): StepContext {
     sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
     sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
-    waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options?.schema)) as never,
-    wait: (name, { schema, ...options } = {}) => forJob(pauses.wait(name, options, schema)) as never,
+    waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options ?? {})) as never,
+    wait: (name, options) => forJob(pauses.wait(name, options ?? {})) as never,
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;

@@ -12,7 +12,7 @@ import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
-// The most runs of one claim, so that no claim holds the event loop or the lock for long.
+// The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
 const MAX_CLAIMS = 40;
 // How long an interrupted job may take to return before its lease is released anyway.
 const GRACE_MS = 250;
@@ -111,7 +111,7 @@ export class Worker {
       else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
-        // An interrupted run may release its lease and its key in a moment.
+        // An interrupted run may soon release its lease and its key.
         isLastLook = true;
         await within(this.#deps.host, GRACE_MS, this.#allEnded());
       }
@@ -293,7 +293,7 @@ export class Worker {
   }
 }
 
-/** What is wrong with a store that answers a claim with a run that the worker cannot execute. Its lease expires. */
+/** The error of a store that has claimed a run which the worker cannot execute. The lease of that run expires. */
 function unknownJobError({ run: { id, jobName } }: Claim): StoreError {
   const message = `The store has claimed run "${id}" of job "${jobName}" for a worker that does not know this job`;
   return new StoreError(message, { code: "internal" });

@@ -90,8 +90,9 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
 type Candidates = (url: URL) => readonly Route[];
 
 /**
- * Handles a request, with the checks in the contract's order. The route then checks its parameters and its body, the
- * job, the schema of its input, the hook of its operation, and performs the operation.
+ * Handles a request: checks its host, authenticates its sender, checks its origin, calls `onRequest`, and finds the
+ * route. The route then checks its parameters and its body, the job, the input's schema, and the hook of its operation,
+ * and performs the operation.
  */
 async function answer(
   request: Request,

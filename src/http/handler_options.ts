@@ -10,8 +10,8 @@ export interface HandlerOptions<Context = unknown> {
   basePath?: string;
   /**
    * Called for each request that `authenticate` and the check of its origin have accepted, before its route is
-   * looked up, sync or async: for example to start the engine lazily. If it throws a `Response`, that is sent; any
-   * other thrown value leads to a 500, and so does taking more than 30 seconds.
+   * looked up, for example to start the engine lazily. It may be async. If it throws a `Response`, that is sent. If it
+   * throws anything else, or takes more than 30 seconds, the client receives a 500.
    */
   onRequest?: () => unknown;
   /**
@@ -24,15 +24,15 @@ export interface HandlerOptions<Context = unknown> {
   /** Limits for requests and streams. */
   limits?: HandlerLimits;
   /**
-   * Origins whose pages may change things, such as `https://app.example.com`, besides the one that the request is
-   * addressed to; `"*"`: all. Default: none.
+   * Further origins, such as `https://app.example.com`, whose pages may send requests that change something. The origin
+   * that a request is addressed to always may. `"*"`: all origins. Default: none.
    */
   trustedOrigins?: readonly string[] | "*";
   /**
-   * The hosts that are allowed in the `Host` header, such as `app.example.com`, case-insensitive: at any port
-   * (`localhost`, `[::1]`), or at one (`localhost:8080`). A request with another host gets a 421. Name them wherever
-   * browsers can reach the server: a page of another site can point its own name at an address of yours. Default:
-   * any.
+   * The hosts that are allowed in the `Host` header, such as `app.example.com`; case is ignored. A host without a port
+   * (`localhost`, `[::1]`) allows any port, a host with a port (`localhost:8080`) only that one. A request with another
+   * host gets a 421. Name them wherever browsers can reach the server: a page of another site can point its own name at
+   * an address of yours. Default: any.
    */
   allowedHosts?: readonly string[];
   /** Receives errors that a response hides, such as the error behind a 500. Default: it is printed. */
@@ -89,7 +89,7 @@ const DEFAULT_LIMITS: Required<HandlerLimits> = {
   maxStreamMs: Infinity,
 };
 const LIMITS = Object.keys(DEFAULT_LIMITS);
-/** The options that are objects themselves, with their names. */
+/** The options that are objects themselves, with the names of their fields. */
 const GROUPS: Record<string, readonly string[]> = { auth: HOOKS, limits: LIMITS };
 
 /** The maximum for `maxJsonDepth`: deeper values could overflow the stack of recursive code. */
@@ -144,7 +144,7 @@ function checkNames(prefix: string, options: unknown, known: readonly string[]):
   for (const name of isPlain ? Object.keys(options) : membersOf(options)) {
     const similar = findSimilar(name);
     if (known.includes(name) || name === "constructor") continue;
-    // What else an object of hooks has is its own, if it is an instance of a class.
+    // If the hooks are an instance of a class, it may have other members, which are not checked.
     if (prefix === "auth." && !isPlain && similar === null) continue;
     throw new TypeError(`createHandler() has no option "${prefix}${name}"${hintFor(prefix, name, similar)}`);
   }
@@ -156,7 +156,7 @@ function hintFor(prefix: string, name: string, similar: string | null): string {
   return group === undefined ? "" : `: it belongs in ${group}, { ${group}: { ${name} } }`;
 }
 
-/** The names of all that an object has, and of what its classes gave it. */
+/** The names of all members of an object, including those that it inherits from its classes. */
 function membersOf(object: object): string[] {
   const names = [];
   for (let part = object; part !== null && part !== Object.prototype; part = Object.getPrototypeOf(part)) {

@@ -28,6 +28,10 @@ Deno.test("an option that does not exist is refused by name, wherever options ar
     [() => engine.jobs.job.triggerAndWait(null, given({ timeOut: 1 })), /^trigger\(\) has no option "timeOut"/],
     [() => engine.retrigger(id, given({ form: "failure" })), /^retrigger\(\) has no option "form"; it has from$/],
     [() => engine.runUntilIdle(given({ maxruns: 1 })), /^runUntilIdle\(\) has no option "maxruns"/],
+    [() => engine.waitForRun(id, given({ timeuot: 5 })), /^waitForRun\(\) has no option "timeuot"; it has timeout$/],
+    [() => engine.getRuns(given({ jobname: "job" })), /^getRuns\(\) has no option "jobname"; it has jobName, status/],
+    [() => engine.jobs.job.getRuns(given({ label: {} })), /^getRuns\(\) has no option "label"; it has jobName, status/],
+    [() => new MemoryStore(given({ hosts: 1 })), /^MemoryStore\(\) has no option "hosts"; it has host, journalLength$/],
     [() => engine.stop(given(500 as never)), /^stop\(\) takes an object with timeout, not a number$/],
     [
       () => defineJob({ name: "j", input: anything, run, retry: given({ attempts: 3 }) }),
@@ -49,6 +53,24 @@ Deno.test("an option that does not exist is refused by name, wherever options ar
   }
   assert.match((await engine.getRun(id))!.error!, /^step\.run\(\) has no option "retrys"/);
 });
+
+const PAUSES: [name: string, call: (step: StepContext, options: never) => Promise<unknown>, known: string][] = [
+  ["step.wait", (step, options) => step.wait("w", options), "timeout, deadline, metadata, schema"],
+  ["step.prepareWait", (step, options) => step.prepareWait("w", options), "timeout, deadline, metadata"],
+  ["step.waitFor", async (step, options) => step.waitFor(await step.prepareWait("w"), options), "schema"],
+];
+
+for (const [name, call, known] of PAUSES) {
+  Deno.test(`${name}() refuses an option that does not exist`, async () => {
+    const job = defineJob({ name: "job", input: anything, run: (step) => call(step, { timeuot: 5 } as never) });
+    await using engine = createEngine({ store: new MemoryStore(), jobs: { job }, logger: null });
+    const { id } = await engine.jobs.job.trigger(null);
+
+    await engine.runUntilIdle();
+
+    assert.equal((await engine.getRun(id))!.error, `${name}() has no option "timeuot"; it has ${known}`);
+  });
+}
 
 const REFUSALS: [description: string, options: Record<string, unknown>, message: RegExp][] = [
   [

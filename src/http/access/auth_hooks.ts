@@ -56,8 +56,8 @@ export interface RequestedTrigger {
  *
  * A hook refuses by throwing a `Response`, a new one each time, which is sent unchanged. Any other thrown value leads
  * to a 500, and so does taking more than 30 seconds, or returning what must be thrown (a `Response`, an `Error`, or
- * `false`, also by `authenticate`); then nothing is done. Runs, waits, signals and triggers are passed frozen: what
- * is stored is what the hook has checked.
+ * `false`, also by `authenticate`); the operation is then not performed. Runs, waits, signals and triggers are passed
+ * frozen: what is stored is what the hook has checked.
  */
 export interface HandlerAuth<Context> {
   /**

@@ -30,7 +30,7 @@ const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n
  * {@linkcode FanOut}.
  */
 export class ClientStream implements EventConsumer {
-  /** The row number of the run; `null` for lists, and until it is known. */
+  /** The row number of the run; `null` for several runs, and until it is known. */
   runSeq: number | null = null;
   /** Which runs it shows; `null` for one run. */
   readonly filter: ListFilter | null;
@@ -73,7 +73,7 @@ export class ClientStream implements EventConsumer {
     else this.#closeListeners.push(listener);
   }
 
-  /** Whether it shows a run, if it shows a list. */
+  /** Whether it shows a run, if it is a stream of several runs. */
   follows(run: RunIdentity): boolean {
     return this.filter !== null && matches(run, this.filter);
   }

@@ -14,7 +14,7 @@ export class EncodedEvent {
   readonly #subject: string | null;
   #latest: { number: number; message: Message } | null = null;
 
-  /** @param options.isListed Whether it is for lists, which do not show the input of runs. */
+  /** @param options.isListed Whether it is for streams of several runs, which do not show the input of runs. */
   constructor(event: RunEvent, { isListed }: { isListed: boolean }) {
     const { sequence, ...shown } = isListed ? withoutInputs(event) : event;
     this.sequence = sequence;
@@ -35,7 +35,7 @@ export class EncodedEvent {
   }
 }
 
-/** An event for lists, which do not show the input of runs. */
+/** An event for streams of several runs, which do not show the input of runs. */
 function withoutInputs(event: RunEvent): ShownEvent {
   switch (event.type) {
     case "run:trigger": {

@@ -14,8 +14,8 @@ interface Group {
 }
 
 /**
- * The streams of one run, or of all lists, that are up to date: an event is throttled and encoded once for all its
- * readers.
+ * All streams that follow one particular run, or all streams that each follow several runs: only those that have caught
+ * up with the journal. An event is throttled and encoded once for all of them.
  */
 export class FanOut implements EventConsumer {
   readonly runSeq: number | null;
@@ -25,14 +25,14 @@ export class FanOut implements EventConsumer {
   readonly #onClose: () => void;
   #isOver = false;
 
-  /** @param runSeq The row number of the run; `null`: lists. */
+  /** @param runSeq The row number of the run; `null` for the streams of several runs. */
   constructor(runSeq: number | null, { throttleMs, host }: { throttleMs: number; host: Host }, onClose: () => void) {
     this.runSeq = runSeq;
     this.#onClose = onClose;
     this.#throttle = new ProgressThrottle(throttleMs, host, (event) => this.#broadcast(event));
   }
 
-  /** Fires when its last stream has left. */
+  /** Fires when its last stream is closed. */
   get abortSignal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -52,7 +52,7 @@ export class FanOut implements EventConsumer {
     if (this.#groups.size === 0) this.#close();
   }
 
-  /** Whether a list shows a run. */
+  /** Whether the filter of a stream of several runs matches a run. */
   follows(run: RunIdentity): boolean {
     for (const { filter } of this.#groups.values()) if (filter !== null && matches(run, filter)) return true;
     return false;
@@ -73,7 +73,7 @@ export class FanOut implements EventConsumer {
     }
   }
 
-  /** Sends the current cursor to the streams that have received events since the last one. */
+  /** Sends the current cursor to the streams that have received events since the last cursor. */
   reach(place: Cursor): void {
     const message = placeMessage(place);
     for (const stream of this.#streams()) stream.reach(place, message);
@@ -81,8 +81,8 @@ export class FanOut implements EventConsumer {
   }
 
   /**
-   * Ends the streams. After the last event of a run slow readers still receive it; otherwise the streams are closed
-   * at once.
+   * Ends the streams. If the last event of the run was sent, each stream ends when its reader has received everything.
+   * Otherwise the streams are closed at once.
    */
   end(): void {
     for (const stream of this.#streams()) {

@@ -46,8 +46,8 @@ export interface PermittedStream extends OpenStream {
 type Predicate = (stream: OpenStream) => boolean;
 
 /**
- * All event streams of a handler. Those of one run share a fan-out, and so do those of lists: an event is throttled and
- * encoded once for all its readers.
+ * All event streams of a handler. The streams of one run share a fan-out, and so do all streams of several runs: an
+ * event is throttled and encoded once for all its readers.
  */
 export class Streams {
   readonly #internals: EngineInternals;
@@ -55,7 +55,7 @@ export class Streams {
   readonly #open = new Map<ClientStream, OpenStream>();
   /** How many are open, by tenant. */
   readonly #openOf = new Map<string, number>();
-  /** The fan-outs by the row number of their run; `null`: that of all lists. */
+  /** The fan-outs by the row number of their run; `null`: that of the streams of several runs. */
   readonly #fanOuts = new Map<number | null, FanOut>();
   #cancelTimer: (() => void) | null = null;
   /**

@@ -9,11 +9,11 @@ import type { MemoryRuns } from "./runs.ts";
 import { fail, findNextTimer, processTimers } from "./timers.ts";
 import type { MemoryTurns } from "./fairness_turns.ts";
 
-/** The entry of a worker, from its last claim. */
+/** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   /** The jobs that it knows. */
   jobNames: readonly string[];
-  /** When that was. */
+  /** When it claimed. */
   seenAt: number;
 }
 
@@ -57,7 +57,10 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   };
 }
 
-/** Extends the expired leases that the claiming worker still holds. */
+/**
+ * Extends the leases of runs that the claiming worker still executes, if they have expired but nobody else has claimed
+ * the runs.
+ */
 function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
   for (const held of holding) {
     const lease = runs.findUnder(held)?.lease;

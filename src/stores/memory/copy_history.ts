@@ -13,8 +13,8 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
 }
 
 /**
- * Whether a resolved pause is copied: a timeout that is the last record made the old run fail, so that wait is
- * prepared again.
+ * Whether a resolved pause is copied. If the last record is the timeout of a wait, that wait is not copied, so the
+ * retry prepares it again.
  */
 function isToBeCopied({ kind, state }: KeptPause, lastRecordedNo: number): boolean {
   if (state.status !== "resolved") return false;

@@ -19,7 +19,7 @@ export class MemoryJournal {
   #open: Fact[] = [];
   readonly #maxLength: number;
 
-  /** @param maxLength The maximum size of the journal, in characters of facts. Default 4 MiB. */
+  /** @param maxLength The maximum size of the journal, in characters of facts. Default 4,194,304. */
   constructor(maxLength = MAX_LENGTH) {
     this.#maxLength = maxLength;
   }
@@ -40,7 +40,7 @@ export class MemoryJournal {
     this.#trim();
   }
 
-  /** Discards the facts of the current call: it has failed. */
+  /** Discards the facts of the current call after the call has failed. */
   rollBack(): void {
     this.#open = [];
   }
@@ -72,7 +72,8 @@ export class MemoryJournal {
     if (position === 0) return at === 0 ? { position, at } : null;
     const row = this.#rows[this.#firstAfter(position - 1)];
     const isRow = row !== undefined && row.position === position && row.at === at;
-    // A cursor right before the oldest row cannot be checked: its own row was removed.
+    // If a cursor points right before the oldest kept row, its own row was removed. It cannot be checked, and counts as
+    // unknown.
     return isRow ? { position, at } : null;
   }
 

@@ -8,6 +8,7 @@ import type { StoredValue } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { failureText } from "../../failure.ts";
+import { checkOptionNames } from "../../option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import {
   DEFAULT_RUN_LIMIT,
@@ -78,6 +79,8 @@ import { cancelSteps, recordAttempt } from "./steps.ts";
 import { MemoryTurns } from "./fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
+const STORE_OPTIONS = { host: true, journalLength: true } as const;
+
 /**
  * Keeps runs in memory, for tests and for work that may be lost with the process.
  *
@@ -95,9 +98,10 @@ export class MemoryStore implements Store {
 
   /**
    * Creates an empty store. `host` is its clock; `journalLength` is the size of the journal for event streams that
-   * resume, in characters (default 4 MiB).
+   * resume, in characters (default 4,194,304).
    */
   constructor(options: { host?: Host; journalLength?: number } = {}) {
+    checkOptionNames(options, STORE_OPTIONS, "MemoryStore()");
     this.#host = options.host ?? systemHost;
     this.#runs = new MemoryRuns(options.journalLength);
     this.#schedules = new MemorySchedules(this.#runs);

@@ -223,7 +223,7 @@ export function toAwaitedPause({ kind, id, name, deadlineAt }: KeptPause): Await
   return { waitId: kind === "wait" ? id : null, name, deadlineAt };
 }
 
-/** The steps of a run that are between two attempts, as it waits for the next ones. */
+/** The attempts that a run waits for: one for each step that is between two attempts. */
 export function retriesOf({ steps }: KeptRun): AwaitedPause<number>[] {
   return byIndex(steps).flatMap(({ name, result }) =>
     result.status === "retrying" ? [{ waitId: null, name, deadlineAt: result.retryAt }] : []
@@ -323,8 +323,8 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
 }
 
 /**
- * Stores a log line, unless it is stored already. The last dropped line stays, for the line that reports the number
- * of dropped ones.
+ * Stores a log line, unless it is stored already. One line more than the maximum is kept: the newest dropped line,
+ * whose id and time are used for the line that reports how many were dropped.
  */
 export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   if (run.logs.has(line.id)) return false;
@@ -335,8 +335,8 @@ export function addLine(run: KeptRun, line: NewLogEntry): boolean {
 }
 
 /**
- * Copies of the log lines of a run for callers, in the order in which they were added, with their data as stored
- * JSON.
+ * A copy of a log line for callers, with its data as stored JSON. If lines were dropped, the first kept line becomes the
+ * line that reports how many.
  */
 export function toLogText({ lineCount }: KeptRun, { writtenAt, ...kept }: NewLogEntry, isFirst: boolean): LogText {
   const line = { ...kept, timestamp: isoTime(writtenAt) };

@@ -150,7 +150,7 @@ export class MemoryRuns {
     run.abandonments += 1;
   }
 
-  /** Sets a run waiting. It keeps its concurrency key over a retry delay. */
+  /** Sets a run waiting. It keeps its concurrency key during a retry delay. */
   park(run: KeptRun, awaited: KeptPause[], retryAt: number | null, now: number): void {
     run.status = "waiting";
     run.parking = { awaited, retryAt, isWoken: false, since: now };

@@ -5,7 +5,8 @@ import type { MemoryJournal } from "./journal.ts";
 import { type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
 
 /**
- * Records how an attempt at a step ended. A step that has ended stays, and so does an attempt that is recorded already.
+ * Records how an attempt at a step ended. A step that has ended, or an attempt that is recorded already, is not
+ * changed.
  */
 export function recordAttempt(
   run: KeptRun,
@@ -44,7 +45,7 @@ function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
   return { recordedNo, retry: result.status === "retrying" ? retryTime(result.retryAt, now) : null };
 }
 
-/** Records the steps as cancelled that are being executed or are between two attempts. */
+/** Records as cancelled the steps that are being executed or are between two attempts. */
 export function cancelSteps(
   run: KeptRun,
   executing: readonly ExecutingStep[],

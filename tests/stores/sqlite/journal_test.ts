@@ -54,6 +54,21 @@ function pretendBytes(database: DatabaseSync, bytes: number): void {
   ).run(bytes);
 }
 
+test("readJournal() after a position that a commit reaches meanwhile has no rows", async ({ store, database }) => {
+  await store.enqueue([aRun()]);
+  const end = await store.findCursor(null);
+  const db = new SqliteDatabase(database as SqliteDriver);
+  const snapshot = db.snapshot.bind(db);
+  db.snapshot = (read) => {
+    database.exec("PRAGMA foreign_keys = OFF; UPDATE holdfast_runs SET seq = seq + 1");
+    return snapshot(read);
+  };
+
+  const page = readJournal(db, end!.position + 1, EVERYTHING);
+
+  assert.deepEqual(page, { rows: [], end: { ...end, position: end!.position + 1 } });
+});
+
 test("a trigger and a step that completes write no row of the journal", async ({ store, database }) => {
   const { lease } = await startRun(store);
   const before = countRows(database);

@@ -42,7 +42,10 @@ export class JournalEraser {
     return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
   }
 
-  /** Finds deleted runs. All facts of a run are between its row number and the fact that it was deleted. */
+  /**
+   * Finds deleted runs. One sequence numbers the rows of runs and of the journal: all facts of a run come after the
+   * number of its row, and the fact `deleted` comes last.
+   */
   #search(): void {
     const last = this.#db.one<{ position: number | null }>("SELECT max(position) AS position FROM holdfast_journal");
     const end = last.position ?? 0;
@@ -80,7 +83,8 @@ export class JournalEraser {
     try {
       for (const row of rows) {
         const facts = JSON.stringify(parse(row).map((fact) => this.#runs.has(fact[0]) ? [fact[0], "erased"] : fact));
-        // If no row before it was removed, `size` has to stay the row's own size: `isTrimmed()` compares the two.
+        // `size` counts the bytes of all facts up to the row. In the very first row it equals the row's own bytes, and
+        // must stay equal: so `isTrimmed()` sees that no row was removed.
         this.#db.run(
           `UPDATE holdfast_journal SET facts = ?, size = iif(size = octet_length(facts), octet_length(?), size)
            WHERE position = ?`,

@@ -22,6 +22,7 @@ export function readJournal(db: SqliteDatabase, after: number, maxLength: number
 
 function readPage(db: SqliteDatabase, after: number, maxLength: number): JournalPage | null {
   const end = readEnd(db);
+  if (after === end.position) return { rows: [], end }; // the commit came between the two reads of the end
   if (after > end.position || isTrimmed(db, after)) return null;
   const last = findLast(db, after, maxLength);
   const rows = [...readFacts(db, after, last), ...readTriggers(db, after, last), ...readSteps(db, after, last)];

@@ -4,9 +4,9 @@ import type { Lease } from "../../../lease.ts";
 import { latestProgress, type Report } from "../../../execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-/** The reports of a write that are new under its lease. */
+/** The reports ({@linkcode Report}) in a write that no earlier write under the same lease has stored. */
 export interface NewReports {
-  /** The reports that no earlier write has stored. */
+  /** The reports, in order. */
   reports: readonly Report[];
   /** The latest progress among them. */
   progress: JsonText | null;
@@ -15,7 +15,7 @@ export interface NewReports {
 }
 
 /**
- * The assignments by which a write under a lease stores its new reports. The parameters are `progress` and `lastNo` of
+ * The part of a SET clause that stores the latest progress and the number of the last report. The parameters are `progress` and `lastNo` of
  * {@linkcode NewReports}.
  */
 export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
@@ -33,7 +33,7 @@ export function newReports(reports: readonly Report[], knownNo: number): NewRepo
   return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo };
 }
 
-/** The reports that are new under a lease; none if the lease is lost. */
+/** The reports that no earlier write under the lease has stored; none if the lease is lost. */
 export function findNewReports(
   db: SqliteDatabase,
   { runId, generation }: Lease,

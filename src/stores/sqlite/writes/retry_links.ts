@@ -5,7 +5,10 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 
-/** The retry that the same call has added before, or else the newest retry of a run unless it has ended. */
+/**
+ * Finds an existing retry: the one that this call has already added (the call is repeated), or the newest retry of the
+ * old run if it has not ended. `null`: a retry may be added.
+ */
 export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
   const own = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (own !== undefined) return { run: toRun(own), disposition: "created" };
@@ -55,7 +58,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     seq,
     old.seq,
   );
-  // A wait that timed out as the last record made the old run fail: it is prepared again.
+  // If the last record is the timeout of a wait, that wait is not copied, so the new run creates it again.
   const pauses = old.has_pauses === 0 ? [] : db.all<{ seq: number }>(
     `SELECT seq FROM holdfast_pauses WHERE run_seq = ? AND status = 'resolved'
        AND (kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?) ORDER BY seq`,
