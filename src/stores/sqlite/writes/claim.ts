@@ -229,6 +229,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const takenKeys = new Set<string>();
   const late: ClaimResult["failed"] = [];
   let hasMore = false;
+  db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
     const { run, gate } = drawn;
     const key = run.concurrency_key;
@@ -279,10 +280,11 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
-  if (run.concurrency_key !== null) candidates.rereadQueues();
+  candidates.rereadQueues(db.requeuedJobs);
+  db.requeuedJobs.clear();
 }
 
 /** @param request.areKeysTaken Whether the runs have taken their keys already. */
