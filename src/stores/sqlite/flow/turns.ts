@@ -66,9 +66,8 @@ export function readHeads(db: SqliteDatabase, job: string, limit: number): Head[
   return db.few<Head>(
     limit,
     `SELECT job, fairness_key, turn, position, run_seq FROM holdfast_heads
-     WHERE job = ? ORDER BY turn, position LIMIT ?`,
+     WHERE job = ? ORDER BY turn, position LIMIT ${limit}`,
     job,
-    limit,
   );
 }
 
@@ -123,7 +122,6 @@ export function forgetTurns(db: SqliteDatabase): void {
   db.run(
     `DELETE FROM holdfast_fairness_keys WHERE fairness_key IN
        (SELECT fairness_key FROM holdfast_fairness_keys
-        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ?)`,
-    MAX_FORGOTTEN,
+        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ${MAX_FORGOTTEN})`,
   );
 }
