@@ -191,7 +191,7 @@ Deno.test("SqliteStore finds runs with flow by an index, and sorts no long list"
     !rare.test(sql) && details.some((detail) => /^SCAN (?!CONSTANT|\(subquery|j\b|json_each|\?)/.test(detail))
   );
   const sorted = plans.filter(({ sql, details }) =>
-    sql.includes("LIMIT ?") && details.some((detail) => /USE TEMP B-TREE FOR ORDER BY/.test(detail))
+    sql.includes("LIMIT") && details.some((detail) => /USE TEMP B-TREE FOR ORDER BY/.test(detail))
   );
 
   assert.ok(plans.length > 30, `${plans.length} statements`);

@@ -1,4 +1,5 @@
 import type { RunStatus } from "../../../run.ts";
+import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type JobGate, readyOf } from "./job_gates.ts";
 import { type Head, readBegunHeads, readHeads, readKeylessTurn } from "./turns.ts";
@@ -87,9 +88,11 @@ export class Candidates {
     return { run: lane.shift(), gate: lane.gate, head: null, turn };
   }
 
-  /** Notes that queues of keys have changed. */
-  rereadQueues(): void {
-    for (const lane of this.#lanes) lane.reread();
+  /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
+  rereadQueues(jobs: ReadonlySet<string>): void {
+    if (jobs.size === 0) return;
+    for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
+    // Heads can be behind runs of these jobs.
     for (const heads of this.#heads) heads.reread();
   }
 
@@ -122,6 +125,7 @@ class Lane {
   readonly #db: SqliteDatabase;
   readonly #table: "plain" | "flow";
   readonly #pageSize: number;
+  #nextSize: number;
   #page: Candidate[] = [];
   #isLast = false;
   #isBegunOnly = false;
@@ -131,7 +135,8 @@ class Lane {
     this.#db = db;
     this.gate = gate;
     this.#table = table;
-    this.#pageSize = pageSize;
+    this.#pageSize = rowLimit(pageSize);
+    this.#nextSize = this.#pageSize;
   }
 
   first(): Candidate | null {
@@ -142,8 +147,10 @@ class Lane {
       this.reread();
     }
     if (this.#page.length === 0 && !this.#isLast) {
-      this.#page = this.#read();
-      this.#isLast = this.#page.length < this.#pageSize;
+      const size = this.#nextSize;
+      this.#page = this.#read(size);
+      this.#isLast = this.#page.length < size;
+      this.#nextSize = Math.min(4 * size, this.#pageSize);
     }
     return this.#page[0] ?? null;
   }
@@ -157,14 +164,17 @@ class Lane {
   reread(): void {
     this.#page = [];
     this.#isLast = false;
+    this.#nextSize = 1; // the next run may change the queues again
   }
 
-  #read(): Candidate[] {
+  #read(size: number): Candidate[] {
     const { position, seq } = this.#after;
     const job = this.gate.job.name;
-    return this.#table === "plain"
-      ? this.#db.all<Candidate>(this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY, job, seq, this.#pageSize)
-      : this.#db.all<Candidate>(this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY, job, position, seq, this.#pageSize);
+    const sql = this.#table === "plain"
+      ? (this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY)
+      : (this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY);
+    const after = this.#table === "plain" ? [seq] : [position, seq];
+    return this.#db.few<Candidate>(size, `${sql} ${size}`, job, ...after);
   }
 }
 
@@ -172,19 +182,19 @@ const PLAIN_CANDIDATE = `seq, id, job, status, seq AS position, concurrency_key,
   lease_generation, started_at IS NOT NULL AS begun, flow, NULL AS start_by, NULL AS finish_by`;
 // The planner would take the index of all runs of the job, most of which have ended.
 const PLAIN_READY = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready
-  WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`;
+  WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT`;
 const PLAIN_BEGUN = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready_begun
-  WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ? AND seq > ? ORDER BY seq LIMIT ?`;
+  WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ? AND seq > ? ORDER BY seq LIMIT`;
 const FLOW_READY = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
 }
   WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT ?`;
+  ORDER BY f.position, f.run_seq LIMIT`;
 const FLOW_BEGUN = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready_begun")
 }
   WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT ?`;
+  ORDER BY f.position, f.run_seq LIMIT`;
 
 /** A head that can be drawn. */
 interface CandidateHead extends Head {
@@ -221,7 +231,7 @@ class JobHeads {
   }
 
   #findReady(): CandidateHead | null {
-    for (let limit = 1 + this.#skipped.size;; limit *= 4) {
+    for (let limit = rowLimit(1 + this.#skipped.size);; limit *= 4) {
       const heads = readHeads(this.#db, this.gate.job.name, limit);
       const found = this.#find(heads);
       if (found !== null || heads.length < limit) return found;

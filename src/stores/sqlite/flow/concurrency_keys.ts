@@ -105,23 +105,40 @@ export function countKeyStart(db: SqliteDatabase, key: string, runSeq: number, n
   if (rate !== undefined) addStarts(db, keyScope(key), rate, 1, now);
 }
 
+/** A new run that is due. */
+export interface NewQueuedRun {
+  concurrency_key: string;
+  job: string;
+  position: number;
+  key_concurrency: number;
+  key_rate_limit: number | null;
+  key_rate_period: number | null;
+}
+
 /**
- * The state of a new run without flow. It is the last of its queue, so it changes nothing for the others.
+ * The state of a new run in the queue of its key, if it changes nothing for the others.
  *
- * @returns `null`: it enters the queue blocked, and `updateQueue` says more.
+ * @returns `null`: it enters the queue blocked, and `updateQueue` has to say more.
  */
-export function stateOfNewRun(db: SqliteDatabase, key: string, job: string): "R" | "B" | null {
-  const row = db.one<{ flowing: number; blocked: number }>(
-    `SELECT EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL) AS flowing,
-       EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) OR EXISTS
-         (SELECT 1 FROM holdfast_runs WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL) AS blocked`,
-    key,
+export function stateOfNewRun(db: SqliteDatabase, run: NewQueuedRun, now: number): "R" | "B" | null {
+  const { concurrency_key: key, job, position, key_rate_limit: limit, key_rate_period: period } = run;
+  const { holders, plain, flowing } = db.one<{ holders: number; plain: number | null; flowing: number | null }>(
+    `SELECT (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = ?) AS holders,
+       (SELECT seq FROM holdfast_runs
+        WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY seq LIMIT 1) AS plain,
+       (SELECT position FROM holdfast_flow
+        WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1) AS flowing`,
     key,
     key,
     job,
+    key,
+    job,
   );
-  if (row.flowing === 1) return null;
-  return row.blocked === 1 ? "B" : "R";
+  const first = Math.min(plain ?? Infinity, flowing ?? Infinity);
+  if (first < Infinity) return first <= position ? "B" : null;
+  if (holders >= run.key_concurrency) return "B";
+  const isOpen = limit === null || period === null || rateOpensAt(db, keyScope(key), { limit, period }, now) <= now;
+  return isOpen ? "R" : null;
 }
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
@@ -136,11 +153,12 @@ export function updateQueue(db: SqliteDatabase, key: string, now: number): void 
   else if (job === null) return;
   else if (db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? LIMIT 1", key) !== undefined) {
     // Without the index the planner would scan the whole queue.
-    db.run(
+    const blocked = db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
        WHERE concurrency_key = ? AND queue_state = 'R'`,
       key,
     );
+    if (blocked > 0) { for (const other of queuedJobs(db, key)) db.requeuedJobs.add(other); }
   } else {
     putFirstReady(db, key, job);
     for (const other of queuedJobs(db, key, job)) putFirstReady(db, key, other);
@@ -153,6 +171,7 @@ function putFirstReady(db: SqliteDatabase, key: string, job: string): void {
   if (first.queue_state === "R") return;
   blockPlain(db, key, job);
   db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
+  db.requeuedJobs.add(job);
 }
 
 function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void {
@@ -170,6 +189,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
       else if (plain.queue_state === "B") {
         block(db, key, job);
         db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", plain.seq);
+        db.requeuedJobs.add(job);
       }
       continue;
     }
@@ -179,6 +199,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
     else if (first.queue_state === "B") {
       block(db, key, job);
       db.run("UPDATE holdfast_flow SET queue_state = 'R' WHERE run_seq = ?", first.run_seq);
+      db.requeuedJobs.add(job);
       touchGroup(db, job, first.fairness_key);
     }
     if (opensAt > now && opensAt < Infinity) {
@@ -199,22 +220,26 @@ function keyOpensAt(db: SqliteDatabase, key: string, first: FlowingRow, holders:
 /** The queue of a job: what has passed the key is put back. */
 function block(db: SqliteDatabase, key: string, job: string): void {
   blockPlain(db, key, job);
-  const blocked = db.all<{ fairness_key: string | null }>(
+  // There is one at most.
+  const blocked = db.get<{ fairness_key: string | null }>(
     `UPDATE holdfast_flow INDEXED BY holdfast_flow_ready_by_key SET queue_state = 'B'
      WHERE concurrency_key = ? AND job = ? AND queue_state = 'R' RETURNING fairness_key`,
     key,
     job,
   );
-  for (const { fairness_key: fairnessKey } of blocked) touchGroup(db, job, fairnessKey);
+  if (blocked === undefined) return;
+  db.requeuedJobs.add(job);
+  touchGroup(db, job, blocked.fairness_key);
 }
 
 function blockPlain(db: SqliteDatabase, key: string, job: string): void {
-  db.run(
+  const blocked = db.run(
     `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
      WHERE concurrency_key = ? AND job = ? AND queue_state = 'R'`,
     key,
     job,
   );
+  if (blocked > 0) db.requeuedJobs.add(job);
 }
 
 interface PlainRow {

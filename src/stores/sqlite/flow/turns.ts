@@ -63,11 +63,11 @@ export interface Head {
 
 /** The first heads of a job, by turn. */
 export function readHeads(db: SqliteDatabase, job: string, limit: number): Head[] {
-  return db.all<Head>(
-    `SELECT job, fairness_key, turn, position, run_seq FROM holdfast_heads
-     WHERE job = ? ORDER BY turn, position LIMIT ?`,
-    job,
+  return db.few<Head>(
     limit,
+    `SELECT job, fairness_key, turn, position, run_seq FROM holdfast_heads
+     WHERE job = ? ORDER BY turn, position LIMIT ${limit}`,
+    job,
   );
 }
 
@@ -103,11 +103,10 @@ export function serveGroup(db: SqliteDatabase, { job, fairness_key: fairnessKey,
   );
   db.run("DELETE FROM holdfast_heads WHERE job = ? AND fairness_key = ?", job, fairnessKey);
   touchGroup(db, job, fairnessKey);
-  return db.all<{ job: string }>(
-    "UPDATE holdfast_heads SET turn = max(turn, ?) WHERE fairness_key = ? RETURNING job",
-    turn + 1,
-    fairnessKey,
-  ).map((head) => head.job);
+  const raised = db.run("UPDATE holdfast_heads SET turn = max(turn, ?) WHERE fairness_key = ?", turn + 1, fairnessKey);
+  if (raised === 0) return [];
+  return db.all<{ job: string }>("SELECT job FROM holdfast_heads WHERE fairness_key = ?", fairnessKey)
+    .map((head) => head.job);
 }
 
 /** Notes that a run without a fairness key was served in its turn. */
@@ -123,7 +122,6 @@ export function forgetTurns(db: SqliteDatabase): void {
   db.run(
     `DELETE FROM holdfast_fairness_keys WHERE fairness_key IN
        (SELECT fairness_key FROM holdfast_fairness_keys
-        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ?)`,
-    MAX_FORGOTTEN,
+        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ${MAX_FORGOTTEN})`,
   );
 }

@@ -194,9 +194,8 @@ function processTimers(
 
 function wakeSleepers(db: SqliteDatabase, now: number): void {
   const due = db.all<{ seq: number }>(
-    "SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ?",
+    `SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ${MAX_TIMERS}`,
     now,
-    MAX_TIMERS,
   );
   for (const { seq } of due) {
     commitDeadlines(db, seq, now);
@@ -207,9 +206,8 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
 /** Moves the queues of keys on whose rate has opened. */
 function openKeys(db: SqliteDatabase, now: number): void {
   const open = db.all<{ concurrency_key: string }>(
-    "SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ?",
+    `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
     now,
-    MAX_TIMERS,
   );
   for (const { concurrency_key: key } of open) updateQueue(db, key, now);
 }
@@ -236,6 +234,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const takenKeys = new Set<string>();
   const late: ClaimResult["failed"] = [];
   let hasMore = false;
+  db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
     const { run, gate } = drawn;
     const key = run.concurrency_key;
@@ -286,10 +285,11 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
-  if (run.concurrency_key !== null) candidates.rereadQueues();
+  candidates.rereadQueues(db.requeuedJobs);
+  db.requeuedJobs.clear();
 }
 
 /** @param request.areKeysTaken Whether the runs have taken their keys already. */

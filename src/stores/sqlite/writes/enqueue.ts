@@ -6,8 +6,8 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { enterQueue, stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
-import { insertFlow, NO_FLOW, usesFlow } from "../flow/new_flow.ts";
+import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
+import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
 
@@ -111,7 +111,11 @@ function findPending(db: SqliteDatabase, key: string, job: string, now: number):
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const seq = drawNumber(db);
   const hasFlow = usesFlow(run);
-  const state = hasFlow ? null : run.concurrencyKey === null ? "R" : stateOfNewRun(db, run.concurrencyKey, run.jobName);
+  const state = hasFlow
+    ? null
+    : run.concurrencyKey === null
+    ? "R"
+    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: run.jobName, position: seq }, now);
   const row = {
     seq,
     id: run.id,
@@ -150,9 +154,7 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
     return toRun({ ...UNCLAIMED, ...row, ...scheduled, payload: run.payload });
   }
-  const { due_at: dueAt, ...flow } = insertFlow(db, seq, run, now);
-  if (dueAt === null) enterQueue(db, row, now);
-  return toRun({ ...UNCLAIMED, ...row, ...scheduled, ...flow, payload: run.payload });
+  return toRun({ ...UNCLAIMED, ...row, ...scheduled, ...insertFlow(db, seq, run, now), payload: run.payload });
 }
 
 /** Keeps which schedule has made a run. */
