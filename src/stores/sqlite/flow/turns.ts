@@ -7,12 +7,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 // has had that already. It keeps the turn, whichever run is its head, until one of its runs is claimed or none is left.
 // So a key that comes back joins the current turn.
 
-/** A group of runs, as the key of a set. */
-type Group = string;
-
 /** Notes that the claimable runs of a group have changed. `settleHeads` has to be called before the next claim. */
 export function touchGroup(db: SqliteDatabase, job: string, fairnessKey: string | null): void {
-  if (fairnessKey !== null) db.touchedGroups.add(JSON.stringify([job, fairnessKey]) satisfies Group);
+  if (fairnessKey !== null) db.touchedGroups.add(JSON.stringify([job, fairnessKey]));
 }
 
 /**
@@ -74,14 +71,25 @@ export function readHeads(db: SqliteDatabase, job: string, limit: number): Head[
 /** For each group of a job, the first run that has begun before, with the turn of the group. */
 export function readBegunHeads(db: SqliteDatabase, job: string): Head[] {
   const rows = db.all<Head>(
-    `SELECT f.job, f.fairness_key, h.turn, f.position, f.run_seq FROM holdfast_flow f
-     JOIN holdfast_heads h ON h.job = f.job AND h.fairness_key = f.fairness_key
-     WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NOT NULL
-     ORDER BY f.fairness_key, f.position`,
+    // One probe for each fairness key, however many runs it has.
+    `WITH RECURSIVE keys (fairness_key) AS (
+       SELECT min(fairness_key) FROM holdfast_flow INDEXED BY holdfast_flow_ready_begun
+       WHERE queue_state = 'R' AND begun = 1 AND job = ? AND fairness_key >= ''
+       UNION ALL
+       SELECT (SELECT min(f.fairness_key) FROM holdfast_flow f INDEXED BY holdfast_flow_ready_begun
+         WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key > keys.fairness_key)
+       FROM keys WHERE keys.fairness_key IS NOT NULL)
+     SELECT f.job, f.fairness_key, h.turn, f.position, f.run_seq FROM keys
+     CROSS JOIN holdfast_flow f ON f.run_seq =
+       (SELECT b.run_seq FROM holdfast_flow b INDEXED BY holdfast_flow_ready_begun
+        WHERE b.queue_state = 'R' AND b.begun = 1 AND b.job = ? AND b.fairness_key = keys.fairness_key
+        ORDER BY b.position LIMIT 1)
+     JOIN holdfast_heads h ON h.job = f.job AND h.fairness_key = f.fairness_key`,
+    job,
+    job,
     job,
   );
-  const firsts = rows.filter((row, at) => row.fairness_key !== rows[at - 1]?.fairness_key);
-  return firsts.sort((one, other) => one.turn - other.turn || one.position - other.position);
+  return rows.sort((one, other) => one.turn - other.turn || one.position - other.position);
 }
 
 /** The turn of the runs without a fairness key. */
