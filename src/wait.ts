@@ -119,7 +119,7 @@ export interface NewPause {
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
-  /** The child runs that it waits for; `null` for a wait or a sleep. */
+  /** Child runs to add to it; `null` for a wait or a sleep, or if all its children were added before. */
   children: NewChildren | null;
   /** When it ends without a signal. */
   deadline: Deadline;
@@ -161,9 +161,9 @@ export interface PauseRecord {
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
-  /** How many children it has in all; 0 for a wait or a sleep. */
+  /** How many children were added to it so far; 0 for a wait or a sleep. */
   childCount: number;
-  /** How its only child ended; `null` while it is open, or if it has several: those are read with `readChildren()`. */
+  /** How its only child ended; `null` while it is open, or if it has several, which `readChildren()` reads. */
   child: ChildResult | null;
   /** Information from the job for those who may signal. */
   metadata: JsonText | null;

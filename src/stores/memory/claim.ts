@@ -1,8 +1,11 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../../store.ts";
+import type { RunIdentity } from "../../run.ts";
 import { abandonedFailure } from "../abandoned_failure.ts";
+import { isOrphan } from "./children.ts";
 import { wakesAt } from "./pauses.ts";
 import { earliest, type KeptRun, toClaim, toIdentity } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
+import { cancelSteps } from "./steps.ts";
 
 // The maximum number of leases, keys and waiting runs (each) that one claim processes, so that a claim is always short.
 const MAX_TIMERS = 40;
@@ -29,13 +32,25 @@ export function claimRuns(
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
-    return { claims, failed: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
+    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
   workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
   extendHeld(runs, request, now);
+  const cancelled = cancelOrphans(runs, now);
   const { failed, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
   const { claims, hasMoreRuns } = claimDueRuns(runs, findLiveJobNames(workers, now), request, now);
-  return { claims, failed, nextTimerAt: findNextTimer(runs), hasMore: hasMoreTimers || hasMoreRuns, now };
+  const hasMore = hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan);
+  return { claims, failed, cancelled, nextTimerAt: findNextTimer(runs), hasMore, now };
+}
+
+/** Cancels children whose parents have ended, the oldest first. */
+function cancelOrphans(runs: MemoryRuns, now: number): RunIdentity[] {
+  const orphans = runs.open.filter(isOrphan).slice(0, MAX_TIMERS);
+  for (const run of orphans) {
+    cancelSteps(run, [], runs.journal, now);
+    runs.end(run, { status: "cancelled" }, now);
+  }
+  return orphans.map(toIdentity);
 }
 
 /** Extends the expired leases that the claiming worker still holds. */
@@ -97,6 +112,7 @@ function claimDueRuns(
   const claims: Claim[] = [];
   for (const run of runs.open) {
     if (run.status !== "pending" && !run.parking?.isWoken) continue;
+    if (isOrphan(run)) continue;
     const key = run.concurrencyKey;
     if (key !== null) {
       // While a key is held, only its holder can continue: after a retry delay it precedes older runs.

@@ -14,8 +14,7 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
   const { deadline, prepared, children: _, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
-    childCount: 0,
-    child: null,
+    children: null,
     preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),
     createdAt: now,

@@ -6,6 +6,7 @@ import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { MemoryJournal } from "./journal.ts";
+import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
 import { copyHistory } from "./copy_history.ts";
@@ -105,7 +106,7 @@ export class MemoryRuns {
   }
 
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
-  findOpenRetry({ retriggerOf }: NewRun): KeptRun | undefined {
+  findOpenRetry({ retriggerOf }: Pick<NewRun, "retriggerOf">): KeptRun | undefined {
     const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
     return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
   }
@@ -197,6 +198,8 @@ export class MemoryRuns {
     this.#open.delete(run.id);
     this.#releaseKeyUnlessKept(run);
     this.touch(run, now);
+    const parent = endChild(run, now);
+    if (parent !== null) this.touch(parent, now);
   }
 
   /** Deletes a run. A key that it still holds after its cancel stays held. */
@@ -206,6 +209,7 @@ export class MemoryRuns {
       this.#deletedAt.delete(id);
     }
     this.#deletedAt.set(run.id, now);
+    loseResult(run);
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);

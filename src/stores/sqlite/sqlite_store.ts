@@ -237,7 +237,7 @@ export class SqliteStore implements Store {
     const idle = await this.#read(() =>
       hasWork(this.#db, request, now) ? null : { nextTimerAt: readNextTimer(this.#db) }
     );
-    if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
+    if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.

@@ -44,7 +44,9 @@ export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number):
 export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number): ClaimedRows {
   const repeated = findClaimed(db, request);
   // The next call checks for more: this one is a repetition, and does nothing.
-  if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
+  if (repeated !== null) {
+    return { rows: repeated, failed: [], cancelled: [], nextTimerAt: readNextTimer(db), hasMore: true };
+  }
 
   extendHeld(db, request, now);
   const abandoned = revokeExpiredLeases(db, request.maxAbandonments, now);
@@ -56,7 +58,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (rows.length === 0) trimByAge(db, now);
   const nextTimerAt = readNextTimer(db);
   const failed = abandoned.map((run) => ({ ...run, failureKind: "abandoned" as const }));
-  return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
+  return { rows, failed, cancelled: [], nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
 }
 
 /** When the next timer of a run expires, or that of a key that a cancelled run still holds. */

@@ -33,7 +33,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
   const result = { pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
-  if (!request.park || isOver) return { parked: false, ...result };
+  if (!request.park || isOver) return { parked: false, created: [], ...result };
 
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
   db.run(
@@ -58,7 +58,7 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
   if (lease.concurrencyKey !== null && request.retryAt === null) {
     releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
   }
-  return { parked: true, ...result };
+  return { parked: true, created: [], ...result };
 }
 
 /** The steps of a run that are between two attempts, as it waits for the next ones. */
@@ -82,7 +82,7 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, no
     if (row === undefined) throw new LeaseLostError(lease);
     return toPauseRecord(row);
   });
-  return { parked: true, pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  return { parked: true, pauses, created: [], nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
