@@ -1,4 +1,6 @@
 import type { PauseResult } from "../store.ts";
+import type { Report } from "../execution_report.ts";
+import { type JsonText, parseValue } from "../json.ts";
 import { isoTime } from "../iso_time.ts";
 import type { NewPause, PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
@@ -186,9 +188,27 @@ export class Parking {
     return due.length > 0;
   }
 
-  #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
+  async #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
     const { claim, deps } = this.#execution;
-    return this.#execution.write((reports) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports }));
+    const send = (reports: readonly Report[]) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports });
+    const result = await this.#execution.write(send);
+    this.#publishCreated(pauses, result);
+    return result;
+  }
+
+  /** Publishes the triggers of new child runs. They are stored now, and are not sent again. */
+  #publishCreated(pauses: readonly NewPause[], { created }: PauseResult): void {
+    const payloads = new Map<string, JsonText | null>();
+    for (const { id, children } of pauses) {
+      for (const { id, payload } of children?.runs ?? []) payloads.set(id, payload);
+      const asked = this.#asked.get(id);
+      if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
+    }
+    const { hub } = this.#execution.deps;
+    for (const { run, retryOf } of created) {
+      hub.publish(run, { type: "run:trigger", input: parseValue(payloads.get(run.id) ?? null) });
+      if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id });
+    }
   }
 
   #announce(waitId: string | null, waitName: string, deadlineAt: number | null): void {

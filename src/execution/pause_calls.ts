@@ -34,7 +34,7 @@ export class PauseCalls {
     const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
-      await this.#over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+      await this.over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
     } finally {
       this.#sleepNames.end(givenName);
     }
@@ -81,14 +81,14 @@ export class PauseCalls {
 
   /** Returns what ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
-    const over = await this.#over(pause);
+    const over = await this.over(pause);
     return schema === undefined
       ? toResult(over)
       : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
   /** Resolves when a pause is over, in the order of the records if it ended before this execution. */
-  async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
+  async over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
       await this.#execution.untilDelivered(known.resolution.recordedNo);

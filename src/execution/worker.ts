@@ -202,6 +202,10 @@ export class Worker {
     for (const { run, error } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null });
     }
+    for (const run of result.cancelled) {
+      this.#executions.get(run.id)?.state.supersede(new RunCancelledError(run.id));
+      hub.publish(run, { type: "run:cancel" });
+    }
     for (const claim of result.claims) {
       const job = this.#jobs.get(claim.run.jobName);
       if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
