@@ -41,6 +41,8 @@ export type {
   WaitOptions,
 } from "./src/engine/engine.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
+export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { FlowOptions } from "./src/engine/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
@@ -53,6 +55,8 @@ export type {
   EngineEvent,
   EventOf,
   EventType,
+  JobEvent,
+  JobHappening,
   RunEvent,
   RunEventBase,
   RunHappening,
@@ -60,6 +64,7 @@ export type {
 } from "./src/event.ts";
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
+export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rate } from "./src/flow.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type { HandlerAuth, RequestedTrigger, RunOperation } from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
@@ -68,7 +73,10 @@ export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
+  type ChildOutcome,
   defineJob,
+  type InvokeItem,
+  type InvokeOptions,
   type Job,
   type JobDefinition,
   type PayloadOptions,
@@ -76,6 +84,8 @@ export {
   type StepLog,
   type StepOptions,
   type StepTools,
+  type StepTriggerOptions,
+  type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
@@ -119,8 +129,8 @@ export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
 export type {
+  ChildResult,
   Deadline,
-  NewPause,
   PauseKind,
   PauseRecord,
   Signal,

@@ -1,3 +1,4 @@
+import type { FailureKind } from "./failure.ts";
 import type { Json } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
@@ -8,7 +9,14 @@ import type { Labels, Progress, RunStatus } from "./run.ts";
  * `thrown` is the thrown value itself. It is set only in the process that executed the run, and never leaves it.
  */
 export type RunHappening =
-  | { type: "run:trigger"; input: Json }
+  | {
+    type: "run:trigger";
+    input: Json;
+    startAt: string | null;
+    parentRunId: string | null;
+    scheduleName: string | null;
+    slotAt: string | null;
+  }
   | { type: "run:coalesced"; status: RunStatus; skippedInput: Json; skippedLabels: Labels }
   | { type: "run:leased"; leaseOwner: string; leaseExpiresAt: string }
   | { type: "run:lease-renewed"; leaseOwner: string; leaseExpiresAt: string }
@@ -16,7 +24,7 @@ export type RunHappening =
   | { type: "run:waiting"; waitId: string | null; waitName: string; deadlineAt: string | null }
   | { type: "run:progress"; progress: Progress }
   | { type: "run:complete"; output: Json; duration: number }
-  | { type: "run:fail"; error: string; failedStepName: string | null; thrown?: unknown }
+  | { type: "run:fail"; error: string; failedStepName: string | null; failureKind: FailureKind; thrown?: unknown }
   | { type: "run:cancel" }
   | { type: "run:retry"; newRunId: string }
   | { type: "run:delete" }
@@ -66,8 +74,21 @@ export interface WorkerErrorEvent {
   sequence: number;
 }
 
+/** What happened to a job: it was paused, by whom and why (`null`: nobody said so), or its pause ended. */
+export type JobHappening =
+  | { type: "job:pause"; jobName: string; by: string | null; note: string | null }
+  | { type: "job:resume"; jobName: string };
+
+/** Something that this engine did to a job. Published in this process only. */
+export type JobEvent = JobHappening & {
+  /** When it happened: ISO 8601 in UTC. */
+  timestamp: string;
+  /** Increases from one event of the engine to the next. */
+  sequence: number;
+};
+
 /** Any event that an engine publishes. */
-export type EngineEvent = RunEvent | WorkerErrorEvent;
+export type EngineEvent = RunEvent | JobEvent | WorkerErrorEvent;
 
 /** The name of any event. */
 export type EventType = EngineEvent["type"];

@@ -1,6 +1,7 @@
 import type { RunEvent, RunHappening } from "./event.ts";
 import type { Json, JsonText } from "./json.ts";
 import { parseValue } from "./json.ts";
+import type { FailureKind } from "./failure.ts";
 import type { LogLevel } from "./log.ts";
 import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
@@ -14,7 +15,8 @@ import { isoTime } from "./iso_time.ts";
  * a client follows the run. Instants are by the store's clock, except `at` of a report: that is by the worker's.
  */
 export type Fact =
-  | readonly [run: number, kind: "triggered"]
+  // `startAt`: when it is due; `null` if that is at once. What follows the last value that is not `null` is left out.
+  | readonly [run: number, kind: "triggered", startAt?: number | null, parentRunId?: string | null]
   | readonly [run: number, kind: "retried", newRunId: string]
   | readonly [run: number, kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
   | readonly [
@@ -59,7 +61,8 @@ export type Fact =
   ]
   | readonly [run: number, kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
   | readonly [run: number, kind: "completed", durationMs: number]
-  | readonly [run: number, kind: "failed"]
+  // `failureKind`: why; left out if its function threw.
+  | readonly [run: number, kind: "failed", failureKind?: FailureKind]
   | readonly [run: number, kind: "step_cancelled", name: string, index: number]
   | readonly [run: number, kind: "cancelled"]
   | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels]
@@ -79,6 +82,20 @@ export interface FactValue {
   error: string | null;
   /** The step that made a run fail. */
   failedStepName: string | null;
+}
+
+/** The fact that a run was added: `startAt` is the instant before which it is not claimed. */
+export function triggeredFact(
+  run: number,
+  { startAt = null, parentRunId = null }: { startAt?: number | null; parentRunId?: string | null },
+): Fact {
+  if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
+  return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
+}
+
+/** The fact that a run failed. */
+export function failedFact(run: number, kind: FailureKind): Fact {
+  return kind === "error" ? [run, "failed"] : [run, "failed", kind];
 }
 
 /** The fact of a report. */
@@ -178,7 +195,14 @@ type Happening = RunHappening & { at?: number };
 function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
   switch (fact[1]) {
     case "triggered":
-      return [{ type: "run:trigger", input: parseValue(value?.json ?? null) }];
+      return [{
+        type: "run:trigger",
+        input: parseValue(value?.json ?? null),
+        startAt: isoTime(fact[2] ?? null),
+        parentRunId: fact[3] ?? null,
+        scheduleName: null,
+        slotAt: null,
+      }];
     case "retried":
       return [{ type: "run:retry", newRunId: fact[2] }];
     case "coalesced":
@@ -223,7 +247,12 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
     case "completed":
       return [{ type: "run:complete", output: parseValue(value?.json ?? null), duration: fact[2] }];
     case "failed":
-      return [{ type: "run:fail", error: value?.error ?? "", failedStepName: value?.failedStepName ?? null }];
+      return [{
+        type: "run:fail",
+        error: value?.error ?? "",
+        failedStepName: value?.failedStepName ?? null,
+        failureKind: fact[2] ?? "error",
+      }];
     case "step_cancelled":
       return [{ type: "step:cancel", stepName: fact[2], stepIndex: fact[3] }];
     case "cancelled":

@@ -5,6 +5,9 @@
  */
 export type FailureKind = "error" | "timeout" | "expired" | "abandoned";
 
+/** Every kind of failure. */
+export const FAILURE_KINDS: readonly FailureKind[] = ["error", "timeout", "expired", "abandoned"];
+
 /** The stored description of a thrown value. It never leaves the process: clients see only the message. */
 export interface Failure {
   /** Why it failed. */

@@ -1,3 +1,5 @@
+import { kindOf } from "./kind_of.ts";
+import { checkOptionNames } from "./option_names.ts";
 import type { Deadline } from "./wait.ts";
 
 /** At most `limit` runs start in any `period`. A start is the first claim of a run. */
@@ -74,4 +76,124 @@ export interface KnownJob {
   concurrency: number | null;
   /** The rate of starts, over all workers; `null`: without limit. */
   rate: Rate | null;
+}
+
+/** The rule of {@linkcode isPriority}, for messages. */
+export const PRIORITY_RULE = "must be an integer from -1,000 to 1,000";
+
+/** Whether a value can be a priority. */
+export function isPriority(value: unknown): value is number {
+  return Number.isInteger(value) && Math.abs(value as number) <= MAX_PRIORITY; // an integer is a number
+}
+
+// About 100 years: the sum of an instant and a few durations is still a date.
+const LONGEST_MS = 3_155_760_000_000;
+
+/** The rule of {@linkcode isPeriod}, for messages. */
+export const PERIOD_RULE = `must be an integer from 1 to ${LONGEST_MS.toLocaleString("en-US")}, in milliseconds`;
+
+/** Whether a value can be the length of a window, or the time within which a run has to start or to end. */
+export function isPeriod(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= LONGEST_MS; // an integer is a number
+}
+
+/** The rule of {@linkcode isDelay}, for messages. */
+export const DELAY_RULE = PERIOD_RULE.replace("from 1", "from 0");
+
+/** Whether a value can be the delay of a start. */
+export function isDelay(value: unknown): value is number {
+  return value === 0 || isPeriod(value);
+}
+
+/** What a job says about the flow of its runs. Durations are in milliseconds. */
+export interface JobFlow {
+  /** The priority of its triggers that have none. */
+  readonly priority: number;
+  /** The `startWithin` of its triggers that have none; `null`: without limit. */
+  readonly startWithin: number | null;
+  /** The `finishWithin` of its triggers that have none; `null`: without limit. */
+  readonly finishWithin: number | null;
+  /** How many of its runs may be executed at the same time, over all workers; `null`: without limit. */
+  readonly concurrency: number | null;
+  /** The rate of its starts, over all workers; `null`: without limit. */
+  readonly rate: Rate | null;
+  /** How many runs may hold the concurrency key of one of its runs while that one is executed. */
+  readonly keyConcurrency: number;
+  /** The rate of starts of the concurrency keys of its runs; `null`: without limit. */
+  readonly keyRate: Rate | null;
+}
+
+/** What the definition of a job can say about the flow of its runs. */
+export interface FlowDefinition {
+  /** The priority of its runs, from -1,000 to 1,000: higher ones are claimed first. Default 0. */
+  priority?: number;
+  /**
+   * A run that has not started this long after it was due fails as `expired`, in milliseconds. Default: no limit.
+   */
+  startWithin?: number;
+  /**
+   * A run that has not ended this long after its first start fails as `timeout`, in milliseconds; pauses count. Default:
+   * no limit.
+   */
+  finishWithin?: number;
+  /** How many runs may be executed at the same time, and how many may start in a period. Default: no limits. */
+  limits?: JobLimits;
+}
+
+const LIMITS: Record<keyof JobLimits, true> = { concurrency: true, rate: true, perKey: true };
+const KEY_LIMITS: Record<keyof KeyLimits, true> = { concurrency: true, rate: true };
+const RATE: Record<keyof Rate, true> = { limit: true, period: true };
+
+/**
+ * Checks and copies what the definition of a job says about flow.
+ *
+ * @param job The job, for messages: `job "resize"`.
+ * @throws {TypeError} An option is unknown, or has the wrong type.
+ * @throws {RangeError} A number is out of range.
+ */
+export function readJobFlow(
+  { priority, startWithin, finishWithin, limits = {} }: FlowDefinition,
+  job: string,
+): JobFlow {
+  checkOptionNames(limits, LIMITS, `limits of ${job}`);
+  const { concurrency, rate, perKey = {} } = limits;
+  checkOptionNames(perKey, KEY_LIMITS, `limits.perKey of ${job}`);
+  check(priority, `The priority of ${job}`, isPriority, PRIORITY_RULE);
+  check(startWithin, `startWithin of ${job}`, isPeriod, PERIOD_RULE);
+  check(finishWithin, `finishWithin of ${job}`, isPeriod, PERIOD_RULE);
+  check(concurrency, `limits.concurrency of ${job}`, isCount, COUNT_RULE);
+  check(perKey.concurrency, `limits.perKey.concurrency of ${job}`, isCount, COUNT_RULE);
+  return Object.freeze({
+    priority: priority ?? 0,
+    startWithin: startWithin ?? null,
+    finishWithin: finishWithin ?? null,
+    concurrency: concurrency ?? null,
+    rate: readRate(rate, `limits.rate of ${job}`),
+    keyConcurrency: perKey.concurrency ?? 1,
+    keyRate: readRate(perKey.rate, `limits.perKey.rate of ${job}`),
+  });
+}
+
+function readRate(rate: Rate | undefined, subject: string): Rate | null {
+  if (rate === undefined) return null;
+  checkOptionNames(rate, RATE, subject);
+  const { limit, period } = rate;
+  for (const [name, value] of Object.entries({ limit, period })) {
+    if (value === undefined) throw new TypeError(`${subject} needs ${name}`);
+  }
+  check(limit, `${subject}: limit`, isCount, COUNT_RULE);
+  check(period, `${subject}: period`, isPeriod, PERIOD_RULE);
+  return Object.freeze({ limit, period });
+}
+
+const COUNT_RULE = "must be an integer from 1";
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 1; // an integer is a number
+}
+
+function check(value: unknown, subject: string, isValid: (value: unknown) => boolean, rule: string): void {
+  if (value === undefined || isValid(value)) return;
+  if (typeof value !== "number") throw new TypeError(`${subject} ${rule}, not ${kindOf(value)}`);
+  throw new RangeError(`${subject} ${rule}, not ${value}`);
 }

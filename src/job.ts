@@ -1,3 +1,4 @@
+import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import type { Json, Jsonify } from "./json.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
@@ -9,7 +10,7 @@ import type { Wait, WaitResult } from "./wait.ts";
 
 /** The argument of a step's function. */
 export interface StepTools {
-  /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
   readonly abortSignal: AbortSignal;
   /**
    * The same for every attempt at this step of this run and of its retries from the failure: pass it to external
@@ -55,6 +56,14 @@ export interface InvokeOptions {
   labels?: Labels;
   /** From -1,000 to 1,000: higher ones are claimed first. Default: that of the run that starts it. */
   priority?: number;
+  /** Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. Not together with `delay`. */
+  startAt?: Date | string;
+  /** The same as `startAt`, as milliseconds from now. */
+  delay?: number;
+  /** If it has not started this long after it was due, it fails as `expired`. Default: that of its job. */
+  startWithin?: number;
+  /** If it has not ended this long after its first start, it fails as `timeout`. Default: that of its job. */
+  finishWithin?: number;
 }
 
 /** One of several child runs. */
@@ -65,6 +74,8 @@ export interface InvokeItem<Input> extends InvokeOptions {
 
 /** Options of a run that is started without waiting for it. */
 export interface StepTriggerOptions extends InvokeOptions {
+  /** Runs with different keys take turns. Default: that of the run that starts it. */
+  fairnessKey?: string;
   /** If a run of the same job with this key exists, it is returned instead of a new one. */
   idempotencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
@@ -106,7 +117,7 @@ export interface StepContext {
   readonly runId: string;
   /** 1 for the first execution of the run, one more after each interruption. */
   readonly execution: number;
-  /** Fires when the run was cancelled, when its lease was lost, or when the engine stops. */
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
   readonly abortSignal: AbortSignal;
   /**
    * Executes a function and records what it returns, so that it is never executed again once it is recorded.
@@ -208,6 +219,8 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly output: Schema | null;
   /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
+  /** When, in which order and under which limits its runs are executed. */
+  readonly flow: JobFlow;
   /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
   /** Used only for type inference: it is never set. */
@@ -215,7 +228,7 @@ export interface Job<Input = unknown, Output = unknown> {
 }
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output> {
+export interface JobDefinition<S extends Schema, Output> extends FlowDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: string;
   /**
@@ -251,7 +264,7 @@ export interface JobDefinition<S extends Schema, Output> {
  *
  * @throws {ValidationError} The name is not valid.
  * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
- * @throws {RangeError} A number of the retry policy is out of range.
+ * @throws {RangeError} A priority, a duration, a limit or a number of the retry policy is out of range.
  */
 export function defineJob<const S extends Schema, Output>(
   definition: JobDefinition<S, Output>,
@@ -265,6 +278,7 @@ export function defineJob<const S extends Schema, Output>(
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     retry: { ...retry },
+    flow: readJobFlow(definition, `job "${definition.name}"`),
     // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
   };
@@ -275,6 +289,10 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   input: true,
   output: true,
   retry: true,
+  priority: true,
+  startWithin: true,
+  finishWithin: true,
+  limits: true,
   run: true,
 };
 

@@ -27,6 +27,11 @@ export function checkName(text: unknown, subject: string): asserts text is strin
 export const MAX_LABELS = 64;
 const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;
 
+/** Whether a value can be the key of a label: 1 to 63 characters of `A-Za-z0-9-_./`. */
+export function isLabelKey(key: unknown): boolean {
+  return typeof key === "string" && LABEL_KEY.test(key);
+}
+
 /**
  * Checks the labels of a run and copies them, so that the caller cannot change them later.
  *
@@ -48,7 +53,7 @@ export function copyLabels(labels: unknown): Labels {
   if (!isPlainObject(labels)) throw new ValidationError("labels must be an object of strings");
   const entries = Object.entries(labels);
   for (const [key, value] of entries) {
-    if (!LABEL_KEY.test(key)) {
+    if (!isLabelKey(key)) {
       throw new ValidationError(`A label's key must be 1 to 63 characters of A-Za-z0-9-_./`);
     }
     if (value !== "" && !isName(value)) {

@@ -19,7 +19,7 @@ import type {
   TerminalStatus,
 } from "./run.ts";
 import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
-import type { ChildResult, NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
+import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Stores all state of runs.
@@ -664,6 +664,34 @@ export interface CancelledExecution {
   reports: readonly Report[];
 }
 
+/** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
+export interface NewPause {
+  /** A UUIDv7. */
+  id: string;
+  /** What it waits for. The names of each kind are counted separately. */
+  kind: PauseKind;
+  /** Its name, with its occurrence. */
+  name: string;
+  /** Child runs to add to it; `null` for a wait or a sleep, or if all its children were added before. */
+  children: NewChildren | null;
+  /** When it ends without a signal. */
+  deadline: Deadline;
+  /** Information from the job for those who may signal. */
+  metadata: JsonText | null;
+  /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
+  prepared: boolean;
+}
+
+/** Child runs to add to a pause. */
+export interface NewChildren {
+  /** How many children the pause has in all, over all calls that add some: 1 to 10,000. */
+  total: number;
+  /** The number of the first of `runs` among them, from 0. */
+  from: number;
+  /** The runs, in order. A number that has a child already keeps it. */
+  runs: readonly NewRun[];
+}
+
 /** A request to pause a run. */
 export interface PauseRequest {
   /** The waits and sleeps. */
@@ -692,6 +720,8 @@ export interface PauseResult {
 export interface CreatedChild {
   /** The child. */
   run: RunIdentity;
+  /** Not claimed before this instant: ISO 8601 in UTC; `null`: at once. */
+  startAt: string | null;
   /** The run of which it is a retry; `null` if it is none. */
   retryOf: RunIdentity | null;
 }

@@ -3,7 +3,6 @@ import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored }
 import { checkName } from "./name.ts";
 import type { Failure } from "./failure.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
-import type { NewRun } from "./store.ts";
 
 /** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -109,34 +108,6 @@ export function deadlineAt(deadline: Deadline, now: number): number | null {
 export function nextDeadlineInMs(pauses: readonly PauseRecord[], now: number): number | null {
   const deadlines = pauses.flatMap(({ deadlineAt, resolution }) => resolution === null ? deadlineAt ?? [] : []);
   return deadlines.length === 0 ? null : Math.max(0, Math.min(...deadlines) - now);
-}
-
-/** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
-export interface NewPause {
-  /** A UUIDv7. */
-  id: string;
-  /** What it waits for. The names of each kind are counted separately. */
-  kind: PauseKind;
-  /** Its name, with its occurrence. */
-  name: string;
-  /** Child runs to add to it; `null` for a wait or a sleep, or if all its children were added before. */
-  children: NewChildren | null;
-  /** When it ends without a signal. */
-  deadline: Deadline;
-  /** Information from the job for those who may signal. */
-  metadata: JsonText | null;
-  /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
-  prepared: boolean;
-}
-
-/** Child runs to add to a pause. */
-export interface NewChildren {
-  /** How many children the pause has in all, over all calls that add some: 1 to 10,000. */
-  total: number;
-  /** The number of the first of `runs` among them, from 0. */
-  from: number;
-  /** The runs, in order. A number that has a child already keeps it. */
-  runs: readonly NewRun[];
 }
 
 /** How a child run ended. */

@@ -1,6 +1,7 @@
 import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
+import { isLabelKey } from "../name.ts";
 import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
@@ -14,6 +15,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   worker: true,
   retention: true,
   labels: true,
+  fairnessLabel: true,
   maxValueBytes: true,
   logger: true,
   host: true,
@@ -32,6 +34,7 @@ export function checkEngineOptions(options: EngineOptions<Jobs, unknown>): void 
   checkJobs(options.jobs);
   checkRetention(options.retention ?? {});
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
+  checkFairnessLabel(options.fairnessLabel);
   checkMaxValueBytes(options.maxValueBytes);
 }
 
@@ -88,4 +91,9 @@ function checkMaxValueBytes(bytes: number | undefined): void {
   if (bytes !== undefined && (!Number.isInteger(bytes) || bytes < 1)) {
     throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
   }
+}
+
+function checkFairnessLabel(label: unknown): void {
+  if (label === undefined || isLabelKey(label)) return;
+  throw new TypeError("fairnessLabel must be the key of a label: 1 to 63 characters of A-Za-z0-9-_./");
 }

@@ -38,16 +38,19 @@ import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
+import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import {
   newRun,
   parseLabels,
+  type RetryParts,
   type SchemaLabels,
   type TriggerGuard,
   type TriggerOptions,
   type TriggerResult,
 } from "./new_run.ts";
+import { retryFlow } from "./trigger_flow.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
@@ -70,6 +73,12 @@ const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   concurrencyKey: true,
   coalesce: true,
   labels: true,
+  startAt: true,
+  delay: true,
+  priority: true,
+  fairnessKey: true,
+  startWithin: true,
+  finishWithin: true,
 };
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
 
@@ -79,6 +88,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #store: Store;
   readonly #jobs: ReadonlyMap<string, Job>;
   readonly #labels: Schema<unknown, SchemaLabels> | undefined;
+  readonly #fairnessLabel: string | null;
+  readonly #pauses: JobPauses;
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
@@ -93,6 +104,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this.#store = options.store;
     this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
     this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // receives unchecked labels
+    this.#fairnessLabel = options.fairnessLabel ?? null;
     const settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
@@ -108,6 +120,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     };
     const lifecycle = new Lifecycle({ jobs: this.#jobs, settings, retention: options.retention ?? {} }, this.#deps);
     this.#lifecycle = lifecycle;
+    const onResume = () => lifecycle.worker.wake();
+    this.#pauses = new JobPauses({ jobs: this.#jobs, store: options.store, hub, onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => options.store),
@@ -197,9 +211,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     if (!isTerminal(old.status)) {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
-    const run = await this.#newRun(this.#findJob(old.jobName), decode(state.payload), {
-      labels: old.labels,
+    const job = this.#findJob(old.jobName);
+    const run = await this.#newRun(job, decode(state.payload), { labels: old.labels }, {
       retriggerOf: { runId, from },
+      flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const request = { ...run, concurrencyKey: old.concurrencyKey };
@@ -246,6 +261,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async waitForRun(runId: string, { timeout }: WaitOptions = {}): Promise<Run> {
+    this.#checkOutsideStep("waitForRun()");
     if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
     const { hub, host } = this.#deps;
     let look: () => void = () => {};
@@ -279,6 +295,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }
   }
 
+  /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */
+  #checkOutsideStep(call: string): void {
+    const step = this.#deps.currentStep.getStore();
+    if (step === undefined) return;
+    throw new TypeError(
+      `${call} cannot wait for a run inside the function of step "${step}": call step.invoke() outside of it`,
+    );
+  }
+
   /** Explains why a run has not completed in time; often no worker can execute it. */
   async #explainTimeout({ id, jobName, status }: Run, timeout: number): Promise<string> {
     const hasWorker = await this.#store.hasWorker(jobName);
@@ -305,6 +330,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.#lifecycle.runUntilIdle(options);
   }
 
+  async pauseJob(jobName: string, options: PauseJobOptions = {}): Promise<JobInfo> {
+    await this.migrate();
+    return await this.#pauses.pause(jobName, options);
+  }
+
+  async resumeJob(jobName: string): Promise<JobInfo> {
+    await this.migrate();
+    return await this.#pauses.resume(jobName);
+  }
+
   async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
     const { retention, limit } = checkPurge(options);
     await this.migrate();
@@ -315,6 +350,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
+        this.#checkOutsideStep("triggerAndWait()");
         if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
@@ -353,10 +389,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async #newRun(
     job: Job,
     input: unknown,
-    options: TriggerOptions & Partial<Pick<NewRun, "retriggerOf">>,
+    options: TriggerOptions,
+    retry?: RetryParts,
   ): Promise<NewRun> {
     const { host, maxValueBytes } = this.#deps;
-    return await newRun(job, input, options, { host, maxValueBytes });
+    return await newRun(job, input, options, { host, maxValueBytes, fairnessLabel: this.#fairnessLabel, retry });
   }
 
   async #trigger(
@@ -403,7 +440,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
     const input = decode(asked.payload) ?? null;
-    if (disposition === "created") this.#deps.hub.publish(run, { type: "run:trigger", input });
+    if (disposition === "created") {
+      const { startAt, parentRunId, scheduleName, slotAt } = run;
+      this.#deps.hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName, slotAt });
+    }
     if (disposition === "coalesced") {
       this.#deps.hub.publish(run, {
         type: "run:coalesced",

@@ -9,6 +9,7 @@ import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
+import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
@@ -32,6 +33,11 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
    * output is stored, and must be labels. Default: any labels.
    */
   labels?: Schema<L, SchemaLabels>;
+  /**
+   * The label by whose values runs take turns: a run that was triggered without a `fairnessKey` has the value of this
+   * label as its key. Default: none; over HTTP, the caller's tenant (`auth.tenant`).
+   */
+  fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
   /**
@@ -170,8 +176,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
-   * Makes a new run with the job, input, labels and concurrency key of one that has ended, and links the two
-   * (`retriggerOf`, `retriggeredAs`). While the newest retry of a run has not ended, that one is returned instead.
+   * Makes a new run with the job, input, labels, concurrency key, priority, fairness key and deadlines (`startWithin`,
+   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While the newest retry of a run has not ended, that one is returned instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine no longer has its job.
@@ -194,6 +200,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /**
    * Waits until a run has completed, in any process.
    *
+   * @throws {TypeError} It was called in the function of a step, which would hold a slot of the worker meanwhile.
    * @throws {RunFailedError} The run failed.
    * @throws {RunCancelledError} The run was cancelled.
    * @throws {TimeoutError} It took longer than `timeout`.
@@ -219,6 +226,21 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.
    */
   runUntilIdle(options?: IdleOptions): Promise<{ executed: number }>;
+  /**
+   * Pauses a job, in all processes: from now on no run of it is claimed. Runs that are executed continue; triggers,
+   * signals and deadlines apply; no other job waits for a key of its runs. A job that is paused already keeps its pause.
+   *
+   * @throws {NotFoundError} Neither this engine, nor a live worker, nor a stored run has a job of this name.
+   * @throws {ValidationError} The name, `by` or `note` is not valid.
+   */
+  pauseJob(jobName: string, options?: PauseJobOptions): Promise<JobInfo>;
+  /**
+   * Ends the pause of a job; does nothing if it is not paused.
+   *
+   * @throws {NotFoundError} Neither this engine, nor a live worker, nor a stored run has a job of this name, and it is
+   * not paused.
+   */
+  resumeJob(jobName: string): Promise<JobInfo>;
   /**
    * Deletes runs that ended at least `olderThan` milliseconds ago, of any job, the oldest first. It works in small
    * slices, as `retention` does, and publishes `run:delete` for each of them.

@@ -1,5 +1,5 @@
 import { type Issue, ValidationError } from "../error.ts";
-import { PLAIN_FLOW } from "../flow.ts";
+import type { Flow } from "../flow.ts";
 import type { Host } from "../host.ts";
 import { decode, encode } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
@@ -9,9 +9,10 @@ import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run 
 import { parse, type Schema } from "../schema.ts";
 import type { Job } from "../job.ts";
 import type { NewRun } from "../store.ts";
+import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 
 /** Options of a trigger. */
-export interface TriggerOptions<L = Labels> {
+export interface TriggerOptions<L = Labels> extends FlowOptions {
   /**
    * If a run of the same job with this key exists, it is returned instead of a new one. 1 to 255 characters.
    */
@@ -50,6 +51,16 @@ export interface NewRunDeps {
   host: Host;
   /** The maximum size of an input, in bytes of JSON. */
   maxValueBytes: number;
+  /** The label whose value is the default fairness key; `null`: none. */
+  fairnessLabel: string | null;
+}
+
+/** What a retry takes from the old run. */
+export interface RetryParts {
+  /** The old run, and where the retry begins. */
+  retriggerOf: NonNullable<NewRun["retriggerOf"]>;
+  /** When, in which order and under which limits the retry is executed. */
+  flow: Flow;
 }
 
 /**
@@ -61,14 +72,20 @@ export interface NewRunDeps {
 export async function newRun(
   job: Job,
   input: unknown,
-  options: TriggerOptions & Partial<Pick<NewRun, "retriggerOf">>,
-  deps: NewRunDeps,
+  options: TriggerOptions,
+  deps: NewRunDeps & { retry?: RetryParts },
 ): Promise<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
   if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
-  checkCoalesce(coalesce, concurrencyKey);
+  checkCoalesce(coalesce, options);
   const checkedLabels = checkLabels(labels);
+  const flow = deps.retry?.flow ?? triggerFlow(options, {
+    job: job.flow,
+    labels: checkedLabels,
+    hasKey: concurrencyKey !== null,
+    fairnessLabel: deps.fairnessLabel,
+  });
   const subject = `The input of job "${job.name}"`;
   const given = encode(input, { subject, maxBytes: deps.maxValueBytes });
   // A retrigger parses this value again.
@@ -94,8 +111,8 @@ export async function newRun(
     idempotencyKey,
     concurrencyKey,
     coalesce,
-    retriggerOf: options.retriggerOf ?? null,
-    flow: PLAIN_FLOW,
+    retriggerOf: deps.retry?.retriggerOf ?? null,
+    flow,
     schedule: null,
   };
 }
@@ -148,10 +165,13 @@ function hintAt(input: unknown, path: Issue["path"]): string | null {
   }
 }
 
-function checkCoalesce(coalesce: unknown, concurrencyKey: string | null): void {
+function checkCoalesce(coalesce: unknown, { concurrencyKey, startAt, delay }: TriggerOptions): void {
   if (coalesce === null) return;
   if (!COALESCE_MODES.some((mode) => mode === coalesce)) {
     throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
   }
-  if (concurrencyKey === null) throw new ValidationError("coalesce needs a concurrencyKey");
+  if (concurrencyKey === undefined) throw new ValidationError("coalesce needs a concurrencyKey");
+  if (startAt !== undefined || delay !== undefined) {
+    throw new ValidationError("coalesce excludes startAt and delay: the run that the trigger joins may start earlier");
+  }
 }

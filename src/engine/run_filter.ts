@@ -1,4 +1,7 @@
 import { ValidationError } from "../error.ts";
+import { FAILURE_KINDS } from "../failure.ts";
+import { readInstant } from "../instant.ts";
+import { isoTime } from "../iso_time.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { isRunStatus, RUN_STATUSES, type RunFilter } from "../run.ts";
 
@@ -9,16 +12,20 @@ const MAX_OFFSET = 1_000_000;
 const MAX_FILTER_LABELS = 16;
 const MAX_FILTER_JOBS = 50;
 
+/** The fields of a filter that are instants. */
+export const INSTANT_FIELDS = ["completedAfter", "completedBefore", "createdAfter", "createdBefore"] as const;
+
 /**
  * Checks the filter of a list of runs.
  *
+ * @returns The filter, with instants in UTC.
  * @throws {ValidationError} A field is not valid: an unknown status, a limit that is not 0 to 1,000, more than 50
  * jobs, more than 16 labels, ...
  */
 export function checkRunFilter(filter: RunFilter): RunFilter {
-  checkFields(filter);
+  const checked = checkFields(filter);
   checkSize(listOf(filter.jobName).length, Object.keys(filter.labels ?? {}).length);
-  return filter;
+  return checked;
 }
 
 /**
@@ -38,18 +45,27 @@ export function checkSize(jobs: number, labels: number): void {
 /**
  * Checks the fields of a filter with any number of jobs and labels.
  *
+ * @returns The filter, with instants in UTC.
  * @throws {ValidationError} A field is not valid.
  */
 export function checkFields(filter: RunFilter): RunFilter {
-  const { jobName, status, labels, limit, offset } = filter;
+  const { jobName, status, labels, parentRunId, failureKind, limit, offset } = filter;
   for (const name of listOf(jobName)) checkName(name, "jobName");
   for (const one of listOf(status)) {
     if (!isRunStatus(one)) throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
   }
   if (labels !== undefined) checkLabels(labels);
+  if (parentRunId !== undefined) checkName(parentRunId, "parentRunId");
+  if (failureKind !== undefined && !FAILURE_KINDS.includes(failureKind)) {
+    throw new ValidationError(`failureKind must be one of ${FAILURE_KINDS.join(", ")}`);
+  }
   checkInteger(limit, "limit", MAX_RUN_LIMIT);
   checkInteger(offset, "offset", MAX_OFFSET);
-  return filter;
+  const instants = INSTANT_FIELDS.flatMap((name) => {
+    const value = filter[name];
+    return value === undefined ? [] : [[name, isoTime(readInstant(value, name))] as const];
+  });
+  return instants.length === 0 ? filter : { ...filter, ...Object.fromEntries(instants) };
 }
 
 function listOf(value: string | readonly string[] | undefined): readonly string[] {

@@ -1,5 +1,5 @@
 import { isoTime } from "../iso_time.ts";
-import type { EngineEvent, EventOf, EventType, RunEvent, RunHappening } from "../event.ts";
+import type { EngineEvent, EventOf, EventType, JobHappening, RunEvent, RunHappening } from "../event.ts";
 import { toFailure } from "../to_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
@@ -71,6 +71,11 @@ export class Hub {
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
+  }
+
+  /** Publishes an event of a job, after the commit. */
+  publishJob(happening: JobHappening): void {
+    this.#publishEvent({ ...happening, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
   }
 
   /** Publishes an error of the engine itself as `worker:error`. */

@@ -32,8 +32,10 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
       return pauses.map(({ name: waitName, ...pause }) => ({ type: "run:waiting", waitName, ...pause }));
     case "completed":
       return [{ type: "run:complete", output: run.output, duration: durationOf(run) }];
-    case "failed":
-      return [{ type: "run:fail", error: run.error ?? "", failedStepName: run.failedStepName }];
+    case "failed": {
+      const { failedStepName, failureKind } = run;
+      return [{ type: "run:fail", error: run.error ?? "", failedStepName, failureKind: failureKind ?? "error" }];
+    }
     case "cancelled":
       return [{ type: "run:cancel" }];
   }

@@ -4,8 +4,8 @@ import { failureText } from "../failure.ts";
 import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import { decode, type Json } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
-import type { NewRun } from "../store.ts";
-import type { ChildResult, NewPause, PauseRecord } from "../wait.ts";
+import type { NewPause, NewRun } from "../store.ts";
+import type { ChildResult, PauseRecord } from "../wait.ts";
 import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type Parking } from "./parking.ts";
@@ -17,10 +17,15 @@ const INVOKE_OPTIONS: Record<keyof InvokeOptions, true> = {
   concurrencyKey: true,
   labels: true,
   priority: true,
+  startAt: true,
+  delay: true,
+  startWithin: true,
+  finishWithin: true,
 };
 const ITEM_OPTIONS: Record<keyof InvokeItem<unknown>, true> = { input: true, ...INVOKE_OPTIONS };
 const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
   ...INVOKE_OPTIONS,
+  fairnessKey: true,
   idempotencyKey: true,
   coalesce: true,
 };
@@ -165,7 +170,7 @@ export class ChildCalls {
     const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
     return deps.runs.create(job, input, {
       priority,
-      fairnessKey,
+      ...(fairnessKey === null ? {} : { fairnessKey }),
       ...options,
       labels: { ...run.labels, ...labels },
     });

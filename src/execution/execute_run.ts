@@ -1,11 +1,12 @@
 import { toFailure } from "../to_failure.ts";
 import { StepError, ValidationError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
-import { type Failure, failureText } from "../failure.ts";
+import { type Failure, failureText, toError } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { decode, type JsonText } from "../json.ts";
 import { parse } from "../schema.ts";
 import type { Execution } from "./execution.ts";
+import { startDeadline } from "./run_deadline.ts";
 import { stepContext } from "./step_context.ts";
 
 /** How an execution of a run ended. */
@@ -25,15 +26,19 @@ export interface Executed {
 
 /** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
+  const deadline = startDeadline(execution);
   // Leaves the async context of any step: a trigger inside a step may have woken the worker.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
   const outcome = await Promise.race([
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
+    deadline.exceeded.then(lateOutcome),
   ]);
   const bodyEnded = execution.bodyEnded();
-  return { outcome: await settle(execution, outcome), bodyEnded };
+  const settled = await settle(execution, outcome);
+  deadline.cancel();
+  return { outcome: settled, bodyEnded };
 }
 
 async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
@@ -72,7 +77,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text, durationMs: duration }
       : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
-    const finish = execution.write((reports) => deps.store.finish(claim.lease, ending, reports));
+    const finish = execution.writeEnd((reports) => deps.store.finish(claim.lease, ending, reports));
     await execution.state.release(finish, () => true);
   } catch {
     return { kind: "interrupted" }; // refused, or given up after an interruption
@@ -81,9 +86,15 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
   } else {
     const { failure, failedStepName, thrown } = outcome;
-    execution.publish({ type: "run:fail", error: failureText(failure), failedStepName, thrown });
+    const error = failureText(failure);
+    execution.publish({ type: "run:fail", error, failedStepName, failureKind: failure.kind, thrown });
   }
   return outcome;
+}
+
+/** The failure of a run that did not end in time. */
+function lateOutcome(failure: Failure): Outcome {
+  return { kind: "failed", failure, failedStepName: null, thrown: toError(failure) };
 }
 
 /** The failure of a run whose function threw. */

@@ -25,7 +25,7 @@ export interface RunStarter {
   create(
     job: Job,
     input: unknown,
-    options: StepTriggerOptions & { labels: Labels; fairnessKey: string | null },
+    options: StepTriggerOptions & { labels: Labels },
   ): Promise<NewRun>;
   /** Adds a run, or finds one, and publishes that. One that was added before and deleted since counts as created. */
   add(run: NewRun): Promise<StepTriggerResult>;
@@ -102,7 +102,7 @@ export class Execution {
     this.#renewLease = options.renewLease;
   }
 
-  /** Fires when the execution is interrupted, with the reason. */
+  /** Fires when the execution is interrupted or the run is late, with the reason. */
   get abortSignal(): AbortSignal {
     return this.state.abortSignal;
   }
@@ -222,21 +222,40 @@ export class Execution {
   }
 
   /**
-   * Sends a write with the pending reports, until the store answers. A lost lease interrupts the execution.
+   * Sends a write of the job with the pending reports, until the store answers. A lost lease interrupts the execution.
+   * When the run is late, nothing is sent any more.
    *
    * @param send Makes one attempt.
    */
   async write<T>(send: (reports: readonly Report[]) => Promise<T>): Promise<T> {
+    if (this.state.isLate) throw this.abortSignal.reason;
+    try {
+      return await this.#send(send, this.abortSignal);
+    } catch (error) {
+      // The failure of a late run releases the lease, perhaps before this write arrives.
+      if (error instanceof LeaseLostError && !this.state.isLate) this.state.interrupt(error);
+      throw error;
+    }
+  }
+
+  /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
+  async writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
+    try {
+      await this.#send(send, this.state.interruption);
+    } catch (error) {
+      if (error instanceof LeaseLostError) this.state.interrupt(error);
+      throw error;
+    }
+  }
+
+  async #send<T>(send: (reports: readonly Report[]) => Promise<T>, abortSignal: AbortSignal): Promise<T> {
     let sent: readonly Report[] = [];
     let stored: readonly Report[] = [];
     this.reports.beginWrite();
     try {
-      const answer = await retryStoreCall(() => send(sent = this.reports.send()), this.deps, this.abortSignal);
+      const answer = await retryStoreCall(() => send(sent = this.reports.send()), this.deps, abortSignal);
       stored = sent;
       return answer;
-    } catch (error) {
-      if (error instanceof LeaseLostError) this.state.interrupt(error);
-      throw error;
     } finally {
       this.reports.endWrite(stored);
     }

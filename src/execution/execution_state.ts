@@ -19,6 +19,8 @@ import type { Lease } from "../lease.ts";
  * - `released`: the run has parked or ended.
  * - `interrupted`: the lease is lost, the run was cancelled, or the worker stops. Nothing more is recorded, unless a
  *   step returns while the lease is held.
+ *
+ * A run that misses its deadline stays `holding` until its failure releases the lease. Its job is over at once.
  */
 type Phase =
   | { name: "holding" }
@@ -29,13 +31,17 @@ type Phase =
 /** What the job's own code does: `waiting` is permanent, for a promise that never settles. */
 type Body = "running" | "waiting" | "returned";
 
-/** The state of one execution: its phase, what the job's code does, and whether the worker stops. */
+/** The state of one execution: its phase, what the job's code does, whether the worker stops and the run is late. */
 export class ExecutionState {
   readonly #lease: Lease;
   readonly #onChange: () => void;
   #phase: Phase = { name: "holding" };
   #body: Body = "running";
   #isStopping = false;
+  #isLate = false;
+  /** Fires for the job's code. */
+  readonly #abortion = new AbortController();
+  /** Fires for the write that ends the run. */
   readonly #interruption = new AbortController();
   readonly #interrupted = Promise.withResolvers<void>();
   readonly #released = Promise.withResolvers<void>();
@@ -47,8 +53,13 @@ export class ExecutionState {
     this.#onChange = onChange;
   }
 
-  /** Fires when the execution is interrupted, with the reason. */
+  /** Fires when the execution is interrupted or the run is late, with the reason. */
   get abortSignal(): AbortSignal {
+    return this.#abortion.signal;
+  }
+
+  /** Fires when the execution is interrupted: not even the end of the run can be recorded. */
+  get interruption(): AbortSignal {
     return this.#interruption.signal;
   }
 
@@ -72,6 +83,11 @@ export class ExecutionState {
     return this.#phase.name === "interrupted";
   }
 
+  /** Whether the run missed its deadline: nothing but its failure is recorded. */
+  get isLate(): boolean {
+    return this.#isLate;
+  }
+
   /** Whether a newer event of the run was published than any that this execution may still publish. */
   get isSuperseded(): boolean {
     return this.#phase.name === "interrupted" && this.#phase.isSuperseded;
@@ -82,9 +98,9 @@ export class ExecutionState {
     return this.#body === "returned";
   }
 
-  /** Whether nothing of the job goes on here: it has returned, has parked, or was interrupted. */
+  /** Whether nothing of the job goes on here: it has returned, has parked, is late, or was interrupted. */
   get isOver(): boolean {
-    return this.hasReturned || this.isInterrupted || this.#phase.name === "released";
+    return this.hasReturned || this.#isLate || this.isInterrupted || this.#phase.name === "released";
   }
 
   /** Whether the job's code may continue with a result: once a stopping job has reached a checkpoint, none of it. */
@@ -94,7 +110,7 @@ export class ExecutionState {
 
   /** Whether the job may begin something new: a step, or a pause. */
   get mayBegin(): boolean {
-    return this.#phase.name === "holding" && !this.hasReturned && !this.#isStopping;
+    return this.#phase.name === "holding" && !this.hasReturned && !this.#isLate && !this.#isStopping;
   }
 
   /** The answer of the pending call that releases the lease; `null` if there is none. Never rejects. */
@@ -123,6 +139,15 @@ export class ExecutionState {
   noteWaiting(): void {
     if (this.#body === "running") this.#body = "waiting";
     this.#bodyStopped.resolve();
+  }
+
+  /** Ends the job's code because the run is late. Returns whether it does: not if the lease was released or lost. */
+  expire(reason: Error): boolean {
+    if (this.#phase.name !== "holding") return false;
+    this.#isLate = true;
+    this.#abortion.abort(reason);
+    this.#onChange();
+    return true;
   }
 
   /** Ends the execution now. */
@@ -167,6 +192,7 @@ export class ExecutionState {
 
   #interrupt(reason: Error, isSuperseded: boolean): void {
     this.#phase = { name: "interrupted", isSuperseded };
+    this.#abortion.abort(reason);
     this.#interruption.abort(reason);
     this.#interrupted.resolve();
     this.#onChange();

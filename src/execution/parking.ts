@@ -1,8 +1,8 @@
-import type { PauseResult } from "../store.ts";
+import type { NewPause, PauseResult } from "../store.ts";
 import type { Report } from "../execution_report.ts";
 import { type JsonText, parseValue } from "../json.ts";
 import { isoTime } from "../iso_time.ts";
-import type { NewPause, PauseRecord } from "../wait.ts";
+import type { PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 
@@ -204,9 +204,10 @@ export class Parking {
       const asked = this.#asked.get(id);
       if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
     }
-    const { hub } = this.#execution.deps;
-    for (const { run, retryOf } of created) {
-      hub.publish(run, { type: "run:trigger", input: parseValue(payloads.get(run.id) ?? null) });
+    const { claim: { run: { id: parentRunId } }, deps: { hub } } = this.#execution;
+    for (const { run, startAt, retryOf } of created) {
+      const input = parseValue(payloads.get(run.id) ?? null);
+      hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName: null, slotAt: null });
       if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id });
     }
   }

@@ -199,8 +199,8 @@ export class Worker {
     const { request, sentAt } = this.#unanswered;
     const result = await store.claim(request);
     this.#unanswered = null;
-    for (const { run, error } of result.failed) {
-      hub.publish(run, { type: "run:fail", error, failedStepName: null });
+    for (const { run, error, failureKind } of result.failed) {
+      hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
     for (const run of result.cancelled) {
       this.#executions.get(run.id)?.state.supersede(new RunCancelledError(run.id));
@@ -221,7 +221,7 @@ export class Worker {
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
-      jobs: [...this.#jobs.keys()].map((name) => ({ name, concurrency: null, rate: null })),
+      jobs: [...this.#jobs.values()].map(({ name, flow: { concurrency, rate } }) => ({ name, concurrency, rate })),
       holding: holding.map(({ claim }) => claim.lease),
       limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
       leaseMs: this.#settings.staleThreshold,

@@ -34,7 +34,16 @@ forEachStore("on() tells the events of a run in order, with what the contract sa
   const leased = events[1] as EngineEvent & { leaseOwner: string };
   assert.equal(typeof leased.leaseOwner, "string");
   assert.deepEqual(events.map(({ sequence: _, ...event }) => event), [
-    { type: "run:trigger", input: { in: 1 }, ...base, timestamp: at },
+    {
+      type: "run:trigger",
+      input: { in: 1 },
+      startAt: null,
+      parentRunId: null,
+      scheduleName: null,
+      slotAt: null,
+      ...base,
+      timestamp: at,
+    },
     {
       type: "run:leased",
       leaseOwner: leased.leaseOwner,

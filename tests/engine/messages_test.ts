@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
 import { forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
 import { aService } from "../support/http.ts";
 import { aJob, echo } from "../support/jobs.ts";
@@ -27,7 +26,7 @@ forEachStore("trigger() of an unknown job lists the jobs of this engine", async 
 
 forEachStore("trigger() of an unknown job says so of an engine without jobs, and lists 20 at most", async (context) => {
   const { store, host } = context;
-  const many = Array.from({ length: 25 }, (_, n) => defineJob({ ...echo, name: `job-${n}`, output: undefined }));
+  const many = Array.from({ length: 25 }, (_, n) => aJob(() => n, `job-${n}`));
   await using none = createEngine({ store, host, jobs: {} });
   await using full = createEngine({ store, host, jobs: Object.fromEntries(many.map((job) => [job.name, job])) });
 

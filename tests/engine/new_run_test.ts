@@ -324,21 +324,29 @@ forEachStore("triggerAndWait() answers the completed run", async (context) => {
   assert.deepEqual([run.status, run.output, run.labels], ["completed", { n: 1 }, { a: "b" }]);
 });
 
-forEachStore("triggerAndWait() inside a step waits for a run of the same engine", async ({ store, host }) => {
-  const outer = aJob(
-    (step) => step.run("inner", async () => (await engine.jobs.echo.triggerAndWait(7)).output),
-    "outer",
-  );
+forEachStore("triggerAndWait() and waitForRun() inside a step are refused, and name step.invoke()", async (context) => {
+  const refusals: unknown[] = [];
+  const note = (error: unknown) => void refusals.push(error);
+  const outer = aJob((step) =>
+    step.run("inner", async () => {
+      await engine.jobs.echo.triggerAndWait(7).catch(note);
+      await engine.waitForRun(step.runId).catch(note);
+    }), "outer");
   const engine: Engine<{ echo: typeof echo; outer: typeof outer }> = createEngine({
-    store,
-    host,
+    ...context,
     jobs: { echo, outer },
   });
-  await engine.start();
 
-  const run = await engine.jobs.outer.triggerAndWait(null);
+  await engine.jobs.outer.trigger(null);
+  await engine.runUntilIdle();
 
-  assert.equal(run.output, 7);
+  assert.deepEqual(
+    refusals.map(String),
+    ["triggerAndWait()", "waitForRun()"].map((call) =>
+      `TypeError: ${call} cannot wait for a run inside the function of step "inner": call step.invoke() outside of it`
+    ),
+  );
+  assert.equal((await engine.getRuns({ jobName: "echo" })).total, 0);
   await engine.stop();
 });
 

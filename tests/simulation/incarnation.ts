@@ -204,6 +204,7 @@ export class Incarnation {
     );
     this.#lastSequence = sequence;
     if (type === "worker:error") return this.#checkComplaint(event.error);
+    if (!("runId" in event)) return;
     const { runId } = event;
     const run = this.#facts.runs.get(runId)?.request;
     this.#facts.expect(

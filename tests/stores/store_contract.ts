@@ -5,6 +5,8 @@ import { cancelCases } from "./contract/cancel.ts";
 import { childCases } from "./contract/children.ts";
 import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
+import { deadlineCases } from "./contract/deadlines.ts";
+import { delayCases } from "./contract/delays.ts";
 import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
 import { factCases } from "./contract/facts.ts";
@@ -14,8 +16,10 @@ import { leaseCases } from "./contract/lease.ts";
 import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
+import { priorityCases } from "./contract/priorities.ts";
 import { readingCases } from "./contract/reading.ts";
 import { retriggerCases } from "./contract/retrigger.ts";
+import { runFilterCases } from "./contract/run_filters.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
 import { wakingCases } from "./contract/waking.ts";
@@ -47,6 +51,9 @@ const CASES = [
   ...retriggerCases,
   ...claimCases,
   ...wakingCases,
+  ...delayCases,
+  ...priorityCases,
+  ...deadlineCases,
   ...abandonmentCases,
   ...concurrencyCases,
   ...leaseCases,
@@ -59,6 +66,7 @@ const CASES = [
   ...cancelCases,
   ...deleteCases,
   ...readingCases,
+  ...runFilterCases,
   ...partCases,
   ...factCases,
   ...journalCases,

@@ -1,12 +1,11 @@
 import type { Failure } from "../../src/failure.ts";
-import { type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
 import { uuidV7 } from "../../src/host.ts";
 import type { NewLogEntry } from "../../src/log.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
-import type { ClaimRequest, NewRun } from "../../src/store.ts";
-import type { NewPause } from "../../src/wait.ts";
+import type { ClaimRequest, NewPause, NewRun } from "../../src/store.ts";
 import { FAKE_START } from "./fake_host.ts";
 
 /** The job of every fixture that names no other. */
@@ -28,6 +27,11 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     schedule: null,
     ...overrides,
   };
+}
+
+/** The flow of a run that uses nothing else of it. */
+export function aFlow(overrides: Partial<Flow> = {}): Flow {
+  return { ...PLAIN_FLOW, ...overrides };
 }
 
 /** What a step or a run failed of. */
@@ -95,6 +99,11 @@ export function aPause(overrides: Partial<NewPause> = {}): NewPause {
 /** Jobs without limits, as a worker knows them. */
 export function unlimited(jobNames: readonly string[]): KnownJob[] {
   return jobNames.map((name) => ({ name, concurrency: null, rate: null }));
+}
+
+/** A job as a worker knows it, without limits. */
+export function aKnownJob(overrides: Partial<KnownJob> = {}): KnownJob {
+  return { name: A_JOB, concurrency: null, rate: null, ...overrides };
 }
 
 /** What a test says about a claim; `jobNames` are those of jobs without limits. */

@@ -27,6 +27,16 @@ export interface RequestedTrigger {
   readonly concurrencyKey?: string;
   /** The coalesce mode, if the client sent one. */
   readonly coalesce?: Coalesce;
+  /** Before which instant the run does not start, as the client sent it, if it did: ISO 8601. */
+  readonly startAt?: string;
+  /** After how many milliseconds the run starts, if the client said so. */
+  readonly delay?: number;
+  /** The priority that the client asked for, if it did: it sets the run before those of other callers. */
+  readonly priority?: number;
+  /** Within how many milliseconds the run has to start, if the client said so. */
+  readonly startWithin?: number;
+  /** Within how many milliseconds after its start the run has to end, if the client said so. */
+  readonly finishWithin?: number;
 }
 
 /**

@@ -64,9 +64,9 @@ export class AuthorizedEngine {
   async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
-        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run))), nothing);
+        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run, options))), nothing);
         const tenant = await this.#tenant();
-        return tenant === null ? run : withKeysOf(tenant, run);
+        return tenant === null ? run : ofTenant(tenant, run);
       },
       beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : (found) => this.#checkFound(found),
     });
@@ -282,14 +282,23 @@ function readTenant(name: unknown): string {
   throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
 }
 
-/** Prefixes keys with the tenant, so that tenants cannot share one. The name ends at the first "/". */
-function withKeysOf(tenant: string, run: NewRun): NewRun {
+/**
+ * Prefixes keys with the tenant, so that tenants cannot share one: the name ends at the first "/". Tenants take turns,
+ * unless a label of the run says whose turn it is.
+ */
+function ofTenant(tenant: string, run: NewRun): NewRun {
   const prefix = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
   const own = (key: string | null) => key === null ? null : prefix + key;
-  return { ...run, idempotencyKey: own(run.idempotencyKey), concurrencyKey: own(run.concurrencyKey) };
+  return {
+    ...run,
+    idempotencyKey: own(run.idempotencyKey),
+    concurrencyKey: own(run.concurrencyKey),
+    flow: { ...run.flow, fairnessKey: run.flow.fairnessKey ?? tenant },
+  };
 }
 
-function toRequested(run: NewRun): RequestedTrigger {
+function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {
+  const { startAt, delay, priority, startWithin, finishWithin } = options;
   const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
   return {
     jobName,
@@ -299,5 +308,6 @@ function toRequested(run: NewRun): RequestedTrigger {
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),
     ...(coalesce === null ? {} : { coalesce }),
+    ...withoutUndefined({ startAt: startAt?.toString(), delay, priority, startWithin, finishWithin }),
   };
 }

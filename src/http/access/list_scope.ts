@@ -24,10 +24,12 @@ export function readScope(answer: unknown): RunFilter {
   if (Object.prototype.toString.call(answer) !== "[object Object]") {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
-  const { jobName, status, labels, limit, offset: _, ...unknown } = answer as RunFilter; // its fields are checked now
+  const { jobName, status, labels, limit, offset: _, ...others } = answer as RunFilter; // its fields are checked now
+  const { parentRunId, failureKind, completedAfter, completedBefore, createdAfter, createdBefore, ...unknown } = others;
   const [typo] = Object.keys(unknown);
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
   const scope = checkFields({
+    ...withoutUndefined({ parentRunId, failureKind, completedAfter, completedBefore, createdAfter, createdBefore }),
     jobName: copyList(jobName),
     status: copyList(status),
     // A limit above the maximum does not restrict.
@@ -73,9 +75,37 @@ export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
   return {
     ...filter,
     status: inBoth(filter.status, scope.status),
+    ...withoutUndefined({
+      parentRunId: filter.parentRunId ?? scope.parentRunId,
+      failureKind: filter.failureKind ?? scope.failureKind,
+      completedAfter: latest(filter.completedAfter, scope.completedAfter),
+      completedBefore: earliest(filter.completedBefore, scope.completedBefore),
+      createdAfter: latest(filter.createdAfter, scope.createdAfter),
+      createdBefore: earliest(filter.createdBefore, scope.createdBefore),
+    }),
     limit,
     ...narrowList(filter, scope),
+    ...(contradicts(filter, scope) ? NO_RUN : {}),
   };
+}
+
+/** Whether a field that has one value has another one in the scope. */
+function contradicts(filter: RunFilter, scope: RunFilter): boolean {
+  return (["parentRunId", "failureKind"] as const).some((name) =>
+    filter[name] !== undefined && scope[name] !== undefined && filter[name] !== scope[name]
+  );
+}
+
+/** The later of two instants in UTC that may be undefined. */
+function latest(one: string | undefined, other: string | undefined): string | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return one > other ? one : other;
+}
+
+/** The earlier of two instants in UTC that may be undefined. */
+function earliest(one: string | undefined, other: string | undefined): string | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return one < other ? one : other;
 }
 
 /** The same for a stream of events. */

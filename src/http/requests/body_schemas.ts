@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { ValidationError } from "../../error.ts";
+import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
+import { INSTANT_RULE, isInstant } from "../../instant.ts";
 import type { Json } from "../../json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../name.ts";
 import { COALESCE_MODES, type Labels } from "../../run.ts";
@@ -17,6 +19,8 @@ const labels = z.unknown().transform((value, context): Labels => {
   }
 });
 
+const period = z.custom<number>(isPeriod, PERIOD_RULE);
+
 const triggerFields = z.object({
   jobName: name,
   input: z.custom<Json>(isObject, "must be an object"),
@@ -24,6 +28,11 @@ const triggerFields = z.object({
   concurrencyKey: name.optional(),
   coalesce: z.enum(COALESCE_MODES).optional(),
   labels: labels.optional(),
+  startAt: z.custom<string>(isInstant, INSTANT_RULE).optional(),
+  delay: z.custom<number>(isDelay, DELAY_RULE).optional(),
+  priority: z.custom<number>(isPriority, PRIORITY_RULE).optional(),
+  startWithin: period.optional(),
+  finishWithin: period.optional(),
 });
 
 /** The fields of the body of `POST /trigger`. */
@@ -36,7 +45,13 @@ export const triggerBody = triggerFields.refine(
     path: ["coalesce"],
     message: "needs a concurrencyKey",
   },
-);
+).refine(({ startAt, delay }) => startAt === undefined || delay === undefined, {
+  path: ["delay"],
+  message: "excludes startAt",
+}).refine(({ coalesce, startAt, delay }) => coalesce === undefined || (startAt === undefined && delay === undefined), {
+  path: ["coalesce"],
+  message: "excludes startAt and delay",
+});
 
 /** The body of `POST /signal`. Other fields are left out. */
 export const signalBody = z.object({

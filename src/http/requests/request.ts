@@ -1,4 +1,4 @@
-import { checkRunFilter, checkSize } from "../../engine/run_filter.ts";
+import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
 import type { TriggerOptions } from "../../engine/new_run.ts";
 import type { RetriggerOptions } from "../../engine/engine.ts";
 import { ValidationError } from "../../error.ts";
@@ -75,6 +75,9 @@ export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
 export function readRunFilter(query: URLSearchParams): RunFilter {
   return readFilter(query, {
     status: readList(query, "status") as RunFilter["status"], // checked below
+    parentRunId: readOptional(query, "parentRunId"),
+    failureKind: readOptional(query, "failureKind") as RunFilter["failureKind"], // checked below
+    ...Object.fromEntries(INSTANT_FIELDS.map((name) => [name, readOptional(query, name)])),
     limit: readInteger(query, "limit"),
     offset: readInteger(query, "offset"),
   });

@@ -1,6 +1,7 @@
+import { isoTime } from "../../iso_time.ts";
 import { isTerminal } from "../../run.ts";
-import type { CreatedChild, NewRun, Part } from "../../store.ts";
-import type { ChildResult, NewChildren } from "../../wait.ts";
+import type { CreatedChild, NewChildren, NewRun, Part } from "../../store.ts";
+import type { ChildResult } from "../../wait.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { commitDeadlines, resolvePause } from "./pauses.ts";
 import { type KeptChild, type KeptPause, type KeptRun, resultOf, toIdentity } from "./records.ts";
@@ -11,8 +12,8 @@ export interface ChildDeps {
   get(runId: string): KeptRun | undefined;
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
   findOpenRetry(request: Pick<NewRun, "retriggerOf">): KeptRun | undefined;
-  /** Adds a run. */
-  add(request: NewRun): KeptRun;
+  /** Adds a child. */
+  add(request: NewRun, parent: KeptRun["parent"]): KeptRun;
 }
 
 /** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */
@@ -35,10 +36,11 @@ export function addChildren(
       pause.children.unfinished -= 1;
       continue;
     }
-    const child = deps.add(same === undefined ? asked : toRetry(asked, same.child, deps));
-    child.parent = { run: parent, pause };
-    child.depth = parent.depth + 1;
-    addMember(parent, pause, child);
+    addMember(
+      parent,
+      pause,
+      deps.add(same === undefined ? asked : toRetry(asked, same.child, deps), { run: parent, pause }),
+    );
   }
   if (pause.children.unfinished === 0) resolvePause(parent, pause, { outcome: "children" }, now);
 }
@@ -88,7 +90,8 @@ export function findCreated(
     const child = children?.members[request.from + at]?.child;
     if (child?.id !== id) return [];
     const old = child.retriggerOf === null ? undefined : get(child.retriggerOf);
-    return [{ run: toIdentity(child), retryOf: old === undefined ? null : toIdentity(old) }];
+    const retryOf = old === undefined ? null : toIdentity(old);
+    return [{ run: toIdentity(child), startAt: isoTime(child.startAt), retryOf }];
   });
 }
 

@@ -1,14 +1,14 @@
-import type { Claim, ClaimRequest, ClaimResult } from "../../store.ts";
-import type { RunIdentity } from "../../run.ts";
-import { abandonedFailure } from "../abandoned_failure.ts";
+import type { Claim, ClaimRequest, ClaimResult, JobPause } from "../../store.ts";
 import { isOrphan } from "./children.ts";
-import { wakesAt } from "./pauses.ts";
-import { earliest, type KeptRun, toClaim, toIdentity } from "./records.ts";
+import { missedDeadline } from "./deadlines.ts";
+import { orderByPosition, orderByTurn } from "./due_order.ts";
+import { DueRuns } from "./due_runs.ts";
+import { Gates } from "./gates.ts";
+import { jobScope, keyScope, type MemoryRates } from "./rates.ts";
+import { earliest, type KeptRun, toClaim } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
-import { cancelSteps } from "./steps.ts";
-
-// The maximum number of leases, keys and waiting runs (each) that one claim processes, so that a claim is always short.
-const MAX_TIMERS = 40;
+import { fail, findNextTimer, processTimers } from "./timers.ts";
+import type { MemoryTurns } from "./turns.ts";
 
 /** The entry of a worker, from its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
@@ -18,39 +18,45 @@ export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   seenAt: number;
 }
 
+/** What claims read and change. */
+export interface ClaimState {
+  /** The runs of the store. */
+  runs: MemoryRuns;
+  /** The workers that have claimed. */
+  workers: Map<string, KnownWorker>;
+  /** The paused jobs. */
+  paused: ReadonlyMap<string, JobPause>;
+  /** The starts under rates. */
+  rates: MemoryRates;
+  /** The turns of fairness keys. */
+  turns: MemoryTurns;
+}
+
 /** Claims due runs. See `Store.claim()`. */
-export function claimRuns(
-  runs: MemoryRuns,
-  workers: Map<string, KnownWorker>,
-  request: ClaimRequest,
-  now: number,
-): ClaimResult {
+export function claimRuns(state: ClaimState, request: ClaimRequest, now: number): ClaimResult {
+  const { runs, workers } = state;
   const { workerId, claimId, leaseMs } = request;
-  const jobNames = request.jobs.map(({ name }) => name);
   if (workers.get(workerId)?.claimId === claimId) {
     const claims = runs.open
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
-    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
+    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
+  const jobNames = request.jobs.map(({ name }) => name);
   workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
+  state.rates.update(now);
   extendHeld(runs, request, now);
-  const cancelled = cancelOrphans(runs, now);
-  const { failed, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
-  const { claims, hasMoreRuns } = claimDueRuns(runs, findLiveJobNames(workers, now), request, now);
-  const hasMore = hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan);
-  return { claims, failed, cancelled, nextTimerAt: findNextTimer(runs), hasMore, now };
-}
-
-/** Cancels children whose parents have ended, the oldest first. */
-function cancelOrphans(runs: MemoryRuns, now: number): RunIdentity[] {
-  const orphans = runs.open.filter(isOrphan).slice(0, MAX_TIMERS);
-  for (const run of orphans) {
-    cancelSteps(run, [], runs.journal, now);
-    runs.end(run, { status: "cancelled" }, now);
-  }
-  return orphans.map(toIdentity);
+  const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
+  const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
+  return {
+    claims,
+    failed: [...failed, ...late],
+    cancelled,
+    nextTimerAt: earliest([findNextTimer(runs, request), opensAt]),
+    hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan),
+    now,
+  };
 }
 
 /** Extends the expired leases that the claiming worker still holds. */
@@ -63,37 +69,6 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
   }
 }
 
-function findNextTimer(runs: MemoryRuns): number | null {
-  return earliest([
-    ...runs.open.map((run) => run.lease?.expiresAt ?? wakesAt(run)),
-    ...[...runs.keys.values()].map(({ keptUntil }) => keptUntil),
-  ]);
-}
-
-function processTimers(
-  runs: MemoryRuns,
-  maxAbandonments: number,
-  now: number,
-): { failed: ClaimResult["failed"]; hasMoreTimers: boolean } {
-  const expired = runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now);
-  const keys = [...runs.keys].filter(([, { keptUntil }]) => keptUntil !== null && keptUntil <= now);
-  const sleepers = runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now);
-
-  for (const run of expired.slice(0, MAX_TIMERS)) runs.abandon(run, now);
-  for (const [key] of keys.slice(0, MAX_TIMERS)) runs.releaseKey(key);
-  for (const run of sleepers.slice(0, MAX_TIMERS)) runs.wake(run, now);
-  const failed = expired.slice(0, MAX_TIMERS)
-    .filter((run) => run.abandonments >= maxAbandonments)
-    .map((run) => failAbandoned(runs, run, now));
-  return { failed, hasMoreTimers: Math.max(expired.length, keys.length, sleepers.length) > MAX_TIMERS };
-}
-
-function failAbandoned(runs: MemoryRuns, run: KeptRun, now: number): ClaimResult["failed"][number] {
-  const failure = abandonedFailure(run.abandonments);
-  runs.end(run, { status: "failed", failure, failedStepName: null }, now);
-  return { run: toIdentity(run), error: failure.message, failureKind: failure.kind };
-}
-
 /** The jobs of live workers: those that claimed within the length of their leases. */
 export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
@@ -101,30 +76,57 @@ export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now:
   return new Set(live.flatMap(({ jobNames }) => jobNames));
 }
 
-function claimDueRuns(
-  runs: MemoryRuns,
-  liveJobNames: ReadonlySet<string>,
-  request: ClaimRequest,
-  now: number,
-): { claims: Claim[]; hasMoreRuns: boolean } {
-  const jobNames = new Set(request.jobs.map(({ name }) => name));
-  const reservedKeys = new Set<string>(); // keys with an older run that a live worker can claim
+interface ClaimedRuns {
+  claims: Claim[];
+  /** The runs that failed instead: a deadline of theirs has passed. */
+  late: ClaimResult["failed"];
+  /** When the first of the rates opens that hold up a run; `null`: none does. */
+  opensAt: number | null;
+  hasMoreRuns: boolean;
+}
+
+function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): ClaimedRuns {
+  const { runs, rates, turns } = state;
+  const due = new DueRuns(runs, rates);
+  const gates = new Gates(request, due, { ...state, liveJobNames: findLiveJobNames(state.workers, now) }, now);
+  const order = runs.hasFairnessKeys ? orderByTurn(due, gates, turns, now) : orderByPosition(due, gates, now);
+  const late: ClaimResult["failed"] = [];
   const claims: Claim[] = [];
-  for (const run of runs.open) {
-    if (run.status !== "pending" && !run.parking?.isWoken) continue;
-    if (isOrphan(run)) continue;
-    const key = run.concurrencyKey;
-    if (key !== null) {
-      // While a key is held, only its holder can continue: after a retry delay it precedes older runs.
-      const holder = runs.keys.get(key);
-      if (holder !== undefined && holder.runId !== run.id) continue;
-      if (reservedKeys.has(key)) continue;
-      if (liveJobNames.has(run.jobName)) reservedKeys.add(key);
+  for (let run = order.next(); run !== undefined; run = order.next()) {
+    if (claims.length >= request.limit) {
+      return { claims, late, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: true };
     }
-    if (!jobNames.has(run.jobName)) continue;
-    if (claims.length >= request.limit) return { claims, hasMoreRuns: true };
-    runs.take(run, request, now);
-    claims.push(toClaim(run, now));
+    const missed = missedDeadline(run, now);
+    if (missed === null) {
+      order.take(run);
+      gates.countTaken(run.jobName);
+      countStart(rates, run, request, now);
+      runs.take(run, request, now);
+      claims.push(toClaim(run, now));
+    } else late.push(fail(runs, run, missed, now));
+    due.remove(run);
   }
-  return { claims, hasMoreRuns: false };
+  return { claims, late, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: false };
+}
+
+function countStart(rates: MemoryRates, run: KeptRun, { jobs }: ClaimRequest, now: number): void {
+  if (run.startedAt !== null) return;
+  const { jobName, concurrencyKey, flow: { keyRate } } = run;
+  const rate = jobs.find(({ name }) => name === jobName)?.rate ?? null;
+  if (rate !== null) rates.count(jobScope(jobName), rate, now);
+  if (concurrencyKey !== null && keyRate !== null) rates.count(keyScope(concurrencyKey), keyRate, now);
+}
+
+function findOpening(due: DueRuns, gates: Gates, rates: MemoryRates, now: number): number | null {
+  if (rates.isEmpty) return null;
+  const left = due.inOrder.filter(({ status }) => status === "pending");
+  const openings = left.map((run) => gates.opensAt(run)).filter((at) => at > now && at < Infinity);
+  return earliest(openings);
+}
+
+/** Gives turns to the runs that have become due. Called after each write. */
+export function updateTurns({ runs, rates, turns }: ClaimState, now: number): void {
+  if (!runs.hasFairnessKeys) return turns.update([]);
+  const due = new DueRuns(runs, rates);
+  turns.update(due.inOrder.filter((run) => due.keyOpensAt(run) <= now));
 }

@@ -11,9 +11,7 @@ import { failureText } from "../../failure.ts";
 import type { Report } from "../../execution_report.ts";
 import {
   DEFAULT_RUN_LIMIT,
-  isOneOf,
   isTerminal,
-  matches,
   type Run,
   RUN_VALUES,
   type RunFilter,
@@ -31,6 +29,7 @@ import type {
   Firing,
   FoundRuns,
   JobPause,
+  NewPause,
   NewRun,
   Part,
   PauseRequest,
@@ -45,17 +44,9 @@ import type {
   ValuePart,
   ValuePlace,
 } from "../../store.ts";
-import {
-  type NewPause,
-  nextDeadlineInMs,
-  parseWait,
-  type Signal,
-  type Wait,
-  WAIT_VALUES,
-  type WaitText,
-} from "../../wait.ts";
+import { nextDeadlineInMs, parseWait, type Signal, type Wait, WAIT_VALUES, type WaitText } from "../../wait.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
-import { claimRuns, findLiveJobNames, type KnownWorker } from "./claim.ts";
+import { claimRuns, type ClaimState, findLiveJobNames, type KnownWorker, updateTurns } from "./claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
 import {
   addLine,
@@ -72,8 +63,11 @@ import {
   toWait,
   toWaitText,
 } from "./records.ts";
+import { MemoryRates } from "./rates.ts";
+import { matchesFilter } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
+import { MemoryTurns } from "./turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
 /**
@@ -88,6 +82,7 @@ export class MemoryStore implements Store {
   readonly #pauses = new Map<string, { run: KeptRun; wait: KeptPause }>();
   readonly #paused = new Map<string, JobPause>();
   readonly #workers = new Map<string, KnownWorker>();
+  readonly #state: ClaimState;
 
   /**
    * Creates an empty store. `host` is its clock; `journalLength` is the size of the journal for event streams that
@@ -96,6 +91,13 @@ export class MemoryStore implements Store {
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     this.#host = options.host ?? systemHost;
     this.#runs = new MemoryRuns(options.journalLength);
+    this.#state = {
+      runs: this.#runs,
+      workers: this.#workers,
+      paused: this.#paused,
+      rates: new MemoryRates(),
+      turns: new MemoryTurns(),
+    };
   }
 
   /** Does nothing: there are no tables. */
@@ -140,8 +142,8 @@ export class MemoryStore implements Store {
     return { run: toRun(this.#add(request, now)), disposition: "created" };
   }
 
-  #add(request: NewRun, now: number): KeptRun {
-    const run = this.#runs.add(request, () => this.#host.newId(), now);
+  #add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
+    const run = this.#runs.add(request, () => this.#host.newId(), now, parent);
     for (const wait of run.pauses) this.#pauses.set(wait.id, { run, wait });
     return run;
   }
@@ -149,15 +151,15 @@ export class MemoryStore implements Store {
   #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
     if (coalesce === null || concurrencyKey === null) return undefined;
     const rivals = this.#runs.open.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
-    const pending = rivals.find((run) => run.status === "pending");
+    const pending = rivals.find((run) => run.status === "pending" && !(run.isDelayed && run.startAt! > now));
     if (pending !== undefined || coalesce !== "active") return pending;
     return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
       rivals.find((run) => run.status === "waiting");
   }
 
-  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   claim(request: ClaimRequest): Promise<ClaimResult> {
-    return this.#perform((now) => claimRuns(this.#runs, this.#workers, request, now));
+    return this.#perform((now) => claimRuns(this.#state, request, now));
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
@@ -181,7 +183,10 @@ export class MemoryStore implements Store {
       if (run !== undefined) {
         this.#runs.noteReports(run, reports);
         this.#runs.interrupt(run, now);
-      } else if (this.#runs.findKept(lease) !== undefined) this.#runs.releaseKey(lease.concurrencyKey!);
+      } else {
+        const ghost = this.#runs.keys.findGhost(lease);
+        if (ghost !== undefined) this.#runs.releaseGhost(ghost);
+      }
     });
   }
 
@@ -194,9 +199,9 @@ export class MemoryStore implements Store {
         const leaseMs = this.#workers.get(lease.owner)?.leaseMs ?? null;
         leases.push({ runId: id, generation, concurrencyKey, expiresAt: lease.expiresAt, leaseMs });
       }
-      for (const [concurrencyKey, { runId, generation, keptUntil }] of this.#runs.keys) {
-        if (keptUntil === null) continue;
-        leases.push({ runId, generation, concurrencyKey, expiresAt: keptUntil, leaseMs: null });
+      for (const { runId, generation, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
+        if (concurrencyKey === null) continue;
+        leases.push({ runId, generation, concurrencyKey, expiresAt, leaseMs: null });
       }
       return leases;
     });
@@ -212,29 +217,11 @@ export class MemoryStore implements Store {
     return this.#perform((now) => {
       for (const lease of leases) {
         const run = this.#runs.findUnder(lease);
+        const ghost = this.#runs.keys.findGhost(lease);
         if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
-        else if (this.#runs.findKept(lease)?.keptUntil === lease.expiresAt) {
-          this.#runs.releaseKey(lease.concurrencyKey!);
-        }
+        else if (ghost?.expiresAt === lease.expiresAt) this.#runs.releaseGhost(ghost);
       }
     });
-  }
-
-  /** Deletes the entry of a worker that will not claim again. */
-  pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return this.#perform(() => {
-      const pause = this.#paused.get(jobName) ?? { jobName, since: isoTime(this.#host.now()), by, note };
-      this.#paused.set(jobName, pause);
-      return { ...pause };
-    });
-  }
-
-  resumeJob(jobName: string): Promise<boolean> {
-    return this.#perform(() => this.#paused.delete(jobName));
-  }
-
-  getPausedJobs(): Promise<JobPause[]> {
-    return this.#perform(() => [...this.#paused.values()].sort((a, b) => a.jobName < b.jobName ? -1 : 1));
   }
 
   setSchedule(_schedule: Omit<ScheduleRecord, "version">): Promise<ScheduleRecord> {
@@ -261,10 +248,41 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#perform(() => {
       if (this.#workers.delete(workerId)) this.#runs.countChange();
     });
+  }
+
+  /** Pauses a job: from now on, no run of it is claimed. */
+  pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return this.#perform((now) => {
+      const known = this.#paused.get(jobName);
+      if (known !== undefined) return { ...known };
+      const pause = { jobName, since: isoTime(now), by, note };
+      this.#paused.set(jobName, pause);
+      this.#runs.countChange();
+      return { ...pause };
+    });
+  }
+
+  /** Ends the pause of a job. */
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#perform(() => {
+      const wasPaused = this.#paused.delete(jobName);
+      if (wasPaused) this.#runs.countChange();
+      return wasPaused;
+    });
+  }
+
+  /** The paused jobs, in the order of their names. */
+  getPausedJobs(): Promise<JobPause[]> {
+    return this.#perform(() =>
+      [...this.#paused.values()]
+        .sort((left, right) => left.jobName < right.jobName ? -1 : 1)
+        .map((pause) => ({ ...pause }))
+    );
   }
 
   /** Whether a worker that knows a job is alive. */
@@ -323,7 +341,7 @@ export class MemoryStore implements Store {
       const deps: ChildDeps = {
         get: (runId) => this.#runs.get(runId),
         findOpenRetry: (retry) => this.#runs.findOpenRetry(retry),
-        add: (child) => this.#add(child, now),
+        add: (child, parent) => this.#add(child, now, parent),
       };
       addChildren(run, pause, request.children, deps, now);
     }
@@ -477,8 +495,7 @@ export class MemoryStore implements Store {
 
   #find({ limit = DEFAULT_RUN_LIMIT, offset = 0, ...filter }: RunFilter): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
     const matching = this.#runs.all
-      .filter((run) => matches(run, filter) && isOneOf(run.status, filter.status))
-      .filter(({ parent }) => filter.parentRunId === undefined || parent?.run.id === filter.parentRunId)
+      .filter((run) => matchesFilter(run, filter))
       .reverse();
     const runs = matching.slice(offset, offset + limit);
     return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
@@ -618,8 +635,10 @@ export class MemoryStore implements Store {
   #perform<T>(work: (now: number) => T): Promise<T> {
     return new Promise((resolve) => {
       const now = this.#host.now();
+      const { version } = this.#runs;
       try {
         const answer = work(now);
+        if (this.#runs.version !== version) updateTurns(this.#state, now);
         this.#runs.journal.commit(now);
         resolve(answer);
       } finally {

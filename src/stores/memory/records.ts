@@ -6,7 +6,7 @@ import { isTerminal, parseRun, type Run, type RunIdentity, type RunStatus, type 
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
 import { isoTime } from "../../iso_time.ts";
-import { type ChildResult, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
+import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
@@ -34,6 +34,10 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   parking: Parking | null;
   /** Its position in the order of the triggers. */
   seq: number;
+  /** Not claimed before this instant. */
+  startAt: number | null;
+  /** Whether it waits for its start. It stays due even if the clock is set back. */
+  isDelayed: boolean;
   /** When it was triggered. */
   createdAt: number;
   /** When it last changed. */
@@ -117,9 +121,13 @@ export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount"
 
 /** A run without a history. */
 export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
+  const startAt = deadlineAt(request.flow.start, now);
   return {
     ...request,
     labels: { ...request.labels },
+    flow: structuredClone(request.flow),
+    startAt,
+    isDelayed: startAt !== null && startAt > now,
     retriggerOf: request.retriggerOf?.runId ?? null,
     retriggeredAs: null,
     originId: request.id,
@@ -148,6 +156,16 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     logs: new Map(),
     lineCount: 0,
   };
+}
+
+/** When a run fails unless it has started: its `startWithin` counts from its start, or from its trigger if that is later. */
+export function startBy({ flow: { startWithin }, startAt, createdAt }: KeptRun): number | null {
+  return startWithin === null ? null : Math.max(startAt ?? createdAt, createdAt) + startWithin;
+}
+
+/** When a run fails unless it has ended: its `finishWithin` counts from its first claim. */
+export function finishBy({ flow: { finishWithin }, startedAt }: KeptRun): number | null {
+  return finishWithin === null || startedAt === null ? null : startedAt + finishWithin;
 }
 
 /** Increments the record counter of a run: a replay delivers results in this order. */
@@ -186,11 +204,11 @@ export function toRunText(run: KeptRun): RunText {
     updatedAt: isoTime(run.updatedAt),
     startedAt: isoTime(run.startedAt),
     completedAt: isoTime(run.completedAt),
-    startAt: null,
+    startAt: isoTime(run.startAt),
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
-    startBy: null,
-    finishBy: null,
+    startBy: isoTime(startBy(run)),
+    finishBy: isoTime(finishBy(run)),
     failureKind: run.failure?.kind ?? null,
     parentRunId: run.parent?.run.id ?? null,
     scheduleName: null,
@@ -240,6 +258,7 @@ export function toIdentity(run: KeptRun): RunIdentity {
 
 /** A claimed run with its history for the replay. */
 export function toClaim(run: KeptRun, now: number): Claim {
+  const finishAt = finishBy(run);
   return {
     run: toIdentity(run),
     lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
@@ -251,7 +270,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
     slotAt: null,
-    finishInMs: null,
+    finishInMs: finishAt === null ? null : Math.max(0, finishAt - now),
     originId: run.originId,
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),

@@ -1,25 +1,16 @@
 import { LeaseLostError } from "../../error.ts";
 import type { Lease } from "../../lease.ts";
-import { type Fact, toFact } from "../../fact.ts";
+import { type Fact, toFact, triggeredFact } from "../../fact.ts";
 import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
+import { type Ghost, MemoryKeys } from "./concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
 import { copyHistory } from "./copy_history.ts";
-
-/** The holder of a concurrency key. */
-export interface KeyHolder {
-  /** The run. */
-  runId: string;
-  /** The generation of the lease under which it took the key. */
-  generation: number;
-  /** Set when the run was cancelled under its lease: until then its worker may still execute it. */
-  keptUntil: number | null;
-}
 
 /** The runs of a memory store and their concurrency keys: one method for each state change of a run. */
 export class MemoryRuns {
@@ -28,9 +19,11 @@ export class MemoryRuns {
   readonly #bySeq = new Map<number, KeptRun>();
   readonly #open = new Map<string, KeptRun>();
   readonly #byIdempotency = new Map<string, KeptRun>();
-  readonly #keys = new Map<string, KeyHolder>();
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
+  #fairCount = 0;
+  /** Who holds their concurrency keys. */
+  readonly keys = new MemoryKeys();
   /** The journal of their facts. */
   readonly journal: MemoryJournal;
   #version = 0;
@@ -51,9 +44,9 @@ export class MemoryRuns {
     return [...this.#open.values()];
   }
 
-  /** The holders of the concurrency keys. */
-  get keys(): ReadonlyMap<string, Readonly<KeyHolder>> {
-    return this.#keys;
+  /** Whether a run that has not ended has a fairness key. */
+  get hasFairnessKeys(): boolean {
+    return this.#fairCount > 0;
   }
 
   /** Counts the changes. */
@@ -98,27 +91,25 @@ export class MemoryRuns {
     return run;
   }
 
-  /** Finds the key that a cancelled run still holds under its last lease. */
-  findKept({ runId, generation, concurrencyKey }: Lease): Readonly<KeyHolder> | undefined {
-    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
-    const isKept = holder?.runId === runId && holder.generation === generation && holder.keptUntil !== null;
-    return isKept ? holder : undefined;
-  }
-
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
   findOpenRetry({ retriggerOf }: Pick<NewRun, "retriggerOf">): KeptRun | undefined {
     const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
     return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
   }
 
-  /** Adds a run; `newId` makes the ids of the pauses that a retry begins with. */
-  add(request: NewRun, newId: () => string, now: number): KeptRun {
+  /** Adds a run, perhaps as a child; `newId` makes the ids of the pauses that a retry begins with. */
+  add(request: NewRun, newId: () => string, now: number, parent: KeptRun["parent"] = null): KeptRun {
     const run = newKeptRun(request, ++this.#lastSeq, now);
+    run.parent = parent;
+    run.depth = parent === null ? 0 : parent.run.depth + 1;
     this.#all.set(run.id, run);
     this.#bySeq.set(run.seq, run);
     this.#open.set(run.id, run);
+    if (run.flow.fairnessKey !== null) this.#fairCount += 1;
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
-    this.journal.note([run.seq, "triggered"]);
+    this.journal.note(
+      triggeredFact(run.seq, parent === null ? {} : { startAt: run.startAt, parentRunId: parent.run.id }),
+    );
     if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
     this.touch(run, now);
     return run;
@@ -143,7 +134,7 @@ export class MemoryRuns {
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
-      this.#keys.set(run.concurrencyKey, { runId: run.id, generation: run.generation, keptUntil: null });
+      this.keys.take(run.concurrencyKey, { runId: run.id, generation: run.generation });
     }
     this.touch(run, now);
   }
@@ -154,7 +145,7 @@ export class MemoryRuns {
     run.lease = null;
     run.generation += 1;
     run.interruptions += 1;
-    this.#releaseKeyUnlessKept(run);
+    this.keys.release(run);
     this.touch(run, now);
   }
 
@@ -173,7 +164,7 @@ export class MemoryRuns {
     for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
       this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
     }
-    if (retryAt === null) this.#releaseKeyUnlessKept(run);
+    if (retryAt === null) this.keys.release(run);
   }
 
   /** Makes a waiting run due whose deadline has passed or whose retry is due. */
@@ -183,10 +174,16 @@ export class MemoryRuns {
     this.touch(run, now);
   }
 
+  /** Makes a run due whose start has passed. */
+  endDelay(run: KeptRun, now: number): void {
+    run.isDelayed = false;
+    this.touch(run, now);
+  }
+
   /** Ends a run, with its pauses. */
   end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
     closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
-    if (ending.status === "cancelled") this.#keepKey(run, now);
+    if (ending.status !== "cancelled" || !this.#becomeGhost(run, now)) this.keys.release(run);
     run.status = ending.status;
     run.output = ending.status === "completed" ? ending.output : null;
     run.failure = ending.status === "failed" ? structuredClone(ending.failure) : null;
@@ -196,7 +193,7 @@ export class MemoryRuns {
     run.completedAt = now;
     this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);
-    this.#releaseKeyUnlessKept(run);
+    if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
     this.touch(run, now);
     const parent = endChild(run, now);
     if (parent !== null) this.touch(parent, now);
@@ -223,9 +220,9 @@ export class MemoryRuns {
     return this.#deletedAt.has(runId);
   }
 
-  /** Releases a concurrency key. */
-  releaseKey(key: string): void {
-    this.#keys.delete(key);
+  /** Releases what a cancelled run still holds. */
+  releaseGhost(ghost: Ghost): void {
+    this.keys.releaseGhost(ghost);
     this.countChange();
   }
 
@@ -256,21 +253,11 @@ export class MemoryRuns {
     this.#version += 1;
   }
 
-  /** A worker may still execute a cancelled run: the key stays held until that worker must have noticed the cancel. */
-  #keepKey(run: KeptRun, now: number): void {
-    const holder = this.#holderOf(run);
-    if (holder !== undefined && run.lease !== null && run.lease.expiresAt > now) {
-      holder.keptUntil = run.lease.expiresAt;
-    }
-  }
-
-  #releaseKeyUnlessKept(run: KeptRun): void {
-    if (this.#holderOf(run)?.keptUntil === null) this.releaseKey(run.concurrencyKey!);
-  }
-
-  #holderOf({ id, concurrencyKey }: KeptRun): KeyHolder | undefined {
-    const holder = concurrencyKey === null ? undefined : this.#keys.get(concurrencyKey);
-    return holder?.runId === id ? holder : undefined;
+  /** A worker may still execute a cancelled run: what it holds stays held until that worker must have noticed. */
+  #becomeGhost({ id: runId, jobName, generation, concurrencyKey, lease }: KeptRun, now: number): boolean {
+    if (lease === null || lease.expiresAt <= now) return false;
+    this.keys.keep({ runId, jobName, generation, concurrencyKey, expiresAt: lease.expiresAt });
+    return true;
   }
 }
 

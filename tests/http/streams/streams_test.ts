@@ -329,7 +329,18 @@ forEachStore(
       "run:fail",
     ]);
     const [triggered, coalesced] = reader.events;
-    assert.deepEqual(Object.keys(triggered!).sort(), ["jobName", "labels", "runId", "sequence", "timestamp", "type"]);
+    assert.deepEqual(Object.keys(triggered!).sort(), [
+      "jobName",
+      "labels",
+      "parentRunId",
+      "runId",
+      "scheduleName",
+      "sequence",
+      "slotAt",
+      "startAt",
+      "timestamp",
+      "type",
+    ]);
     assert.partialDeepStrictEqual(coalesced, { status: "pending", labels: { org: "acme" } });
     assert.ok(!JSON.stringify(reader.events).includes("swordfish"));
   },

@@ -3,8 +3,8 @@ import type { Lease } from "../../../src/lease.ts";
 import type { LogEntry } from "../../../src/log.ts";
 import type { Run } from "../../../src/run.ts";
 import type { Step, StepWrite } from "../../../src/step.ts";
-import type { Claim, Enqueued, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
-import type { NewPause, Wait } from "../../../src/wait.ts";
+import type { Claim, Enqueued, NewPause, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
+import type { Wait } from "../../../src/wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "../../support/fixtures.ts";
 
 /** A request to pause on nothing, not even for a moment. */
@@ -14,6 +14,18 @@ export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, 
 export async function add(store: Store, overrides: Partial<NewRun> = {}): Promise<Enqueued> {
   const [added] = await store.enqueue([aRun(overrides)]);
   return added!;
+}
+
+/** The ids of the runs that a claim takes, in their order. */
+export async function claimedIds(store: Store, overrides: ClaimOverrides = {}): Promise<string[]> {
+  const { claims } = await store.claim(aClaimRequest(overrides));
+  return claims.map(({ run }) => run.id);
+}
+
+/** Adds runs of one flow after another, and answers their ids. */
+export async function addIds(store: Store, ...overrides: Partial<NewRun>[]): Promise<string[]> {
+  const added = await store.enqueue(overrides.map((one) => aRun(one)));
+  return added.map(({ run }) => run.id);
 }
 
 /** Claims one run, of which there must be one. */

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Lease } from "../../../src/lease.ts";
-import type { Claim, ClaimResult, NewRun, PauseResult, Store } from "../../../src/store.ts";
-import type { ChildResult, NewPause } from "../../../src/wait.ts";
+import type { Claim, ClaimResult, NewPause, NewRun, PauseResult, Store } from "../../../src/store.ts";
+import type { ChildResult } from "../../../src/wait.ts";
 import { FactReader } from "../../support/fact_reader.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import {
@@ -36,8 +36,8 @@ test("pause() adds the children of a pause in the commit that parks the run", as
   assert.ok(parked);
   assert.deepEqual([pause!.kind, pause!.childCount, pause!.child, pause!.resolution], ["children", 2, null, null]);
   assert.deepEqual(created, [
-    { run: { id: one.id, jobName: CHILD, labels: { a: "b" } }, retryOf: null },
-    { run: { id: two.id, jobName: CHILD, labels: {} }, retryOf: null },
+    { run: { id: one.id, jobName: CHILD, labels: { a: "b" } }, startAt: null, retryOf: null },
+    { run: { id: two.id, jobName: CHILD, labels: {} }, startAt: null, retryOf: null },
   ]);
   assert.deepEqual(runs.map((run) => [run!.status, run!.parentRunId]), Array(2).fill(["pending", lease.runId]));
   assert.deepEqual(await store.getWaits(lease.runId), []);

@@ -2,8 +2,8 @@ import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts"
 import { decode, isSameJson, type Json, type JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
-import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
-import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
+import type { AwaitedPause, NewPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
+import { deadlineAt, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "./concurrency_keys.ts";

@@ -1,0 +1,45 @@
+import { deadlineFailure } from "../deadline_failure.ts";
+import { TimeoutError } from "../error.ts";
+import type { Failure } from "../failure.ts";
+import type { Execution } from "./execution.ts";
+
+/** The countdown to the end of a run's `finishWithin`. */
+export interface RunDeadline {
+  /** Resolves with why the run fails, when it is late; never, if it has no deadline. */
+  exceeded: Promise<Failure>;
+  /** Stops the countdown. */
+  cancel: () => void;
+}
+
+/**
+ * Counts down to the deadline of a run, on the monotonic clock from the answer to the claim: never early, whatever the
+ * wall clocks do. Then it fires the `abortSignal` of the job, so that the run can fail at once. A run that is just being
+ * parked or ended is late only if the store refuses that.
+ */
+export function startDeadline({ claim, claimedAt, deps, state }: Execution): RunDeadline {
+  const { finishInMs, startedAgoMs } = claim;
+  const { promise: exceeded, resolve } = Promise.withResolvers<Failure>();
+  if (finishInMs === null) return { exceeded, cancel: () => {} };
+  const failure = deadlineFailure("timeout", finishInMs + startedAgoMs);
+  const lateAt = claimedAt + finishInMs;
+  let isCancelled = false;
+  let cancelTimer = () => {};
+  const count = () => {
+    const leftMs = lateAt - deps.host.monotonic();
+    if (leftMs <= 0) return void end();
+    cancelTimer = deps.host.schedule(Math.ceil(leftMs), count); // again, if a timer is early
+  };
+  const end = async () => {
+    for (let answered; (answered = state.releaseAnswered) !== null;) await answered;
+    if (isCancelled || !state.expire(new TimeoutError(failure.message))) return;
+    resolve(failure);
+  };
+  count();
+  return {
+    exceeded,
+    cancel: () => {
+      isCancelled = true;
+      cancelTimer();
+    },
+  };
+}

@@ -1,0 +1,78 @@
+import { positionOf } from "../../flow.ts";
+import { isOrphan } from "./children.ts";
+import type { MemoryKeys } from "./concurrency_keys.ts";
+import { keyScope, type MemoryRates } from "./rates.ts";
+import type { KeptRun } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+// A run that kept its key over a retry delay precedes all others, whatever their priority.
+const HEAD_START = 2 ** 52;
+
+/** The due runs in their order, with the lines of their concurrency keys. */
+export class DueRuns {
+  readonly #inOrder: KeptRun[];
+  /** The due runs of each concurrency key and job, in their order. */
+  readonly #lines = new Map<string, Map<string, KeptRun[]>>();
+  readonly #keys: MemoryKeys;
+  readonly #rates: MemoryRates;
+
+  constructor(runs: MemoryRuns, rates: MemoryRates) {
+    this.#keys = runs.keys;
+    this.#rates = rates;
+    const due = runs.open.filter(isDue);
+    // Those that use nothing are in their order already.
+    const isSorted = due.every((run) => run.flow.priority === 0 && !this.#keys.isHeldBy(run));
+    this.#inOrder = isSorted ? due : due.sort((left, right) => this.#positionOf(left) - this.#positionOf(right));
+    for (const run of this.#inOrder) this.#lineOf(run)?.push(run);
+  }
+
+  /** The due runs in their order, those that were removed included. */
+  get inOrder(): readonly KeptRun[] {
+    return this.#inOrder;
+  }
+
+  /** Removes a run that was claimed or has failed from the line of its key. */
+  remove(run: KeptRun): void {
+    const line = this.#lineOf(run);
+    line?.splice(line.indexOf(run), 1);
+  }
+
+  /** The runs that come before a run in the line of its key and are each the first of another job. */
+  firstsBefore(run: KeptRun): KeptRun[] {
+    const { concurrencyKey: key, jobName } = run;
+    if (key === null || this.#keys.isHeldBy(run)) return [];
+    return [...this.#lines.get(key)!.values()]
+      .flatMap(([first]) => first ?? [])
+      .filter((first) => first.jobName !== jobName && this.#positionOf(first) < this.#positionOf(run));
+  }
+
+  /**
+   * When a run can have its concurrency key, as far as the runs of its job are concerned: an instant that has passed if
+   * it can have it now; `Infinity` while it is not the first, or the key has no room.
+   */
+  keyOpensAt(run: KeptRun): number {
+    const { concurrencyKey: key, flow: { keyConcurrency, keyRate } } = run;
+    if (key === null || this.#keys.isHeldBy(run)) return -Infinity;
+    if (this.#lineOf(run)![0] !== run || this.#keys.countOthers(run) >= keyConcurrency) return Infinity;
+    return keyRate === null || run.startedAt !== null ? -Infinity : this.#rates.opensAt(keyScope(key), keyRate);
+  }
+
+  #positionOf(run: KeptRun): number {
+    return positionOf(run.seq, run.flow.priority) - (this.#keys.isHeldBy(run) ? HEAD_START : 0);
+  }
+
+  #lineOf({ concurrencyKey: key, jobName }: KeptRun): KeptRun[] | undefined {
+    if (key === null) return undefined;
+    const jobs = this.#lines.get(key) ?? new Map<string, KeptRun[]>();
+    this.#lines.set(key, jobs);
+    const line = jobs.get(jobName) ?? [];
+    jobs.set(jobName, line);
+    return line;
+  }
+}
+
+function isDue(run: KeptRun): boolean {
+  const { status, isDelayed, parking } = run;
+  if (isOrphan(run)) return false; // the next claims cancel it
+  return status === "pending" ? !isDelayed : parking?.isWoken === true;
+}

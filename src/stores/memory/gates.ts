@@ -1,0 +1,76 @@
+import type { KnownJob } from "../../flow.ts";
+import type { ClaimRequest, JobPause } from "../../store.ts";
+import type { DueRuns } from "./due_runs.ts";
+import { jobScope, type MemoryRates } from "./rates.ts";
+import type { KeptRun } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+/** What the gates of a claim look at. */
+export interface GatesContext {
+  /** The runs of the store. */
+  runs: MemoryRuns;
+  /** The starts under rates. */
+  rates: MemoryRates;
+  /** The paused jobs. */
+  paused: ReadonlyMap<string, JobPause>;
+  /** The jobs that live workers know. */
+  liveJobNames: ReadonlySet<string>;
+}
+
+/** The gates that a due run passes before a worker can claim it, but for the turns of fairness keys. */
+export class Gates {
+  readonly #jobs: ReadonlyMap<string, KnownJob>;
+  /** How many runs of each limited job are executed, or may still be after a cancel. */
+  readonly #inUse = new Map<string, number>();
+  readonly #context: GatesContext;
+  readonly #due: DueRuns;
+  readonly #now: number;
+
+  constructor(request: ClaimRequest, due: DueRuns, context: GatesContext, now: number) {
+    this.#jobs = new Map(request.jobs.map((job) => [job.name, job]));
+    this.#due = due;
+    this.#context = context;
+    this.#now = now;
+    const isLimited = request.jobs.some(({ concurrency }) => concurrency !== null);
+    if (!isLimited) return;
+    const { open, keys } = context.runs;
+    for (const { jobName, lease } of open) if (lease !== null) this.countTaken(jobName);
+    for (const { jobName } of keys.ghosts) this.countTaken(jobName);
+  }
+
+  /** Notes that another run of a job is executed. */
+  countTaken(jobName: string): void {
+    this.#inUse.set(jobName, (this.#inUse.get(jobName) ?? 0) + 1);
+  }
+
+  /**
+   * When the worker can claim a run if nothing but time changes: an instant that has passed if it can be claimed now;
+   * `Infinity` while something other than a rate holds it up.
+   */
+  opensAt(run: KeptRun): number {
+    const job = this.#jobs.get(run.jobName);
+    if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
+    if (job.concurrency !== null && (this.#inUse.get(job.name) ?? 0) >= job.concurrency) return Infinity;
+    const keyOpensAt = this.#due.keyOpensAt(run);
+    if (keyOpensAt === Infinity || this.#isBehindOtherJob(run)) return Infinity;
+    return Math.max(keyOpensAt, this.rateOpensAt(run));
+  }
+
+  /** When the rate of its job lets a run pass: an instant that has passed if it can pass now. */
+  rateOpensAt({ jobName, startedAt }: KeptRun): number {
+    const rate = this.#jobs.get(jobName)?.rate ?? null;
+    return rate === null || startedAt !== null ? -Infinity : this.#context.rates.opensAt(jobScope(jobName), rate);
+  }
+
+  /**
+   * Whether a run of another job comes first in the line of the key: one that only other workers can claim, or one that
+   * the key has no room for yet. A job that no live worker knows, or that is paused, holds up nobody.
+   */
+  #isBehindOtherJob(run: KeptRun): boolean {
+    const { liveJobNames, paused } = this.#context;
+    return this.#due.firstsBefore(run).some((first) =>
+      liveJobNames.has(first.jobName) && !paused.has(first.jobName) &&
+      (!this.#jobs.has(first.jobName) || this.#due.keyOpensAt(first) > this.#now)
+    );
+  }
+}

@@ -1,0 +1,66 @@
+import type { Failure } from "../../failure.ts";
+import type { RunIdentity } from "../../run.ts";
+import type { ClaimRequest, ClaimResult } from "../../store.ts";
+import { abandonedFailure } from "../abandoned_failure.ts";
+import { isOrphan } from "./children.ts";
+import { missedDeadline, nextDeadline } from "./deadlines.ts";
+import { wakesAt } from "./pauses.ts";
+import { earliest, type KeptRun, toIdentity } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+import { cancelSteps } from "./steps.ts";
+
+// The maximum number of timers of each kind that one claim processes, so that a claim is always short.
+const MAX_TIMERS = 40;
+
+/** When the next timer of a run or of a cancelled run expires. */
+export function findNextTimer(runs: MemoryRuns, { jobs }: ClaimRequest): number | null {
+  const limited = new Set(jobs.filter(({ concurrency }) => concurrency !== null).map(({ name }) => name));
+  const ghosts = runs.keys.ghosts.filter(({ concurrencyKey, jobName }) =>
+    concurrencyKey !== null || limited.has(jobName)
+  );
+  return earliest([...runs.open.map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+}
+
+function nextTimerOf(run: KeptRun): number | null {
+  if (run.lease !== null) return run.lease.expiresAt;
+  return earliest([wakesAt(run), run.isDelayed ? run.startAt : null, nextDeadline(run)]);
+}
+
+/** Processes expired timers, a bounded number of each kind. */
+export function processTimers(
+  runs: MemoryRuns,
+  maxAbandonments: number,
+  now: number,
+): Pick<ClaimResult, "failed" | "cancelled"> & { hasMoreTimers: boolean } {
+  let hasMoreTimers = false;
+  const take = <T>(expired: T[]): T[] => {
+    hasMoreTimers ||= expired.length > MAX_TIMERS;
+    return expired.slice(0, MAX_TIMERS);
+  };
+  const cancelled = take(runs.open.filter(isOrphan)).map((run) => cancelOrphan(runs, run, now));
+  const failed: ClaimResult["failed"] = [];
+  for (const run of take(runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
+    runs.abandon(run, now);
+    if (run.abandonments >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
+  }
+  for (const ghost of take(runs.keys.ghosts.filter(({ expiresAt }) => expiresAt <= now))) runs.releaseGhost(ghost);
+  for (const run of take(runs.open.filter((run) => run.lease === null && missedDeadline(run, now) !== null))) {
+    failed.push(fail(runs, run, missedDeadline(run, now)!, now));
+  }
+  for (const run of take(runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
+  for (const run of take(runs.open.filter((run) => run.isDelayed && run.startAt! <= now))) runs.endDelay(run, now);
+  return { failed, cancelled, hasMoreTimers };
+}
+
+/** Cancels a child whose parent has ended. */
+function cancelOrphan(runs: MemoryRuns, run: KeptRun, now: number): RunIdentity {
+  cancelSteps(run, [], runs.journal, now);
+  runs.end(run, { status: "cancelled" }, now);
+  return toIdentity(run);
+}
+
+/** Fails a run that is not under a lease. */
+export function fail(runs: MemoryRuns, run: KeptRun, failure: Failure, now: number): ClaimResult["failed"][number] {
+  runs.end(run, { status: "failed", failure, failedStepName: null }, now);
+  return { run: toIdentity(run), error: failure.message, failureKind: failure.kind };
+}

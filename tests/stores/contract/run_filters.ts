@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { isoTime } from "../../../src/iso_time.ts";
+import type { FailureKind } from "../../../src/failure.ts";
+import type { RunFilter } from "../../../src/run.ts";
+import type { Store } from "../../../src/store.ts";
+import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
+import { aFailure, aFlow } from "../../support/fixtures.ts";
+import { add, addCompleted, startRun } from "./arrange.ts";
+import { newCases } from "./case.ts";
+
+const { cases, test } = newCases();
+
+/** What `Store.getRuns()` and `Store.findRuns()` promise of filters by time, by failure and by parent. */
+export const runFilterCases = cases;
+
+const KINDS: FailureKind[] = ["error", "timeout", "expired", "abandoned"];
+
+test("getRuns() finds the runs that failed for a reason", async ({ store }) => {
+  await addCompleted(store);
+  const ids = new Map<FailureKind, string>();
+  for (const kind of KINDS) ids.set(kind, await fail(store, kind));
+  await add(store);
+
+  for (const kind of KINDS) assert.deepEqual(await find(store, { failureKind: kind }), [ids.get(kind)], kind);
+});
+
+test("getRuns() finds the runs that ended from an instant on, and until another", async ({ store, host }) => {
+  const [, second, third] = await endOneASecond(store, host);
+  await add(store);
+
+  assert.deepEqual(await find(store, { completedAfter: isoTime(FAKE_START + 1_000) }), [third, second]);
+  assert.deepEqual(
+    await find(store, { completedAfter: isoTime(FAKE_START + 1_000), completedBefore: isoTime(FAKE_START + 2_000) }),
+    [second],
+  );
+});
+
+test("getRuns() leaves out what has not ended if it is asked for what ended before", async ({ store, host }) => {
+  const [first, second, third] = await endOneASecond(store, host);
+  await add(store);
+  const waiting = await startRun(store, { jobName: "export" });
+
+  const found = await find(store, { completedBefore: isoTime(FAKE_START + 60_000) });
+
+  assert.deepEqual(found, [third, second, first]);
+  assert.equal(found.includes(waiting.run.id), false);
+});
+
+test("getRuns() finds the runs that were triggered from an instant on, and until another", async ({ store, host }) => {
+  const ids = [];
+  for (let i = 0; i < 3; i++) {
+    ids.push((await add(store)).run.id);
+    host.advance(1_000);
+  }
+
+  assert.deepEqual(await find(store, { createdAfter: isoTime(FAKE_START + 1_000) }), [ids[2], ids[1]]);
+  assert.deepEqual(await find(store, { createdBefore: isoTime(FAKE_START + 1_000) }), [ids[0]]);
+  assert.deepEqual(
+    await find(store, { createdAfter: isoTime(FAKE_START + 1_000), createdBefore: isoTime(FAKE_START + 2_000) }),
+    [ids[1]],
+  );
+});
+
+test("getRuns() counts a delayed run by its trigger, not by its start", async ({ store }) => {
+  const { run } = await add(store, { flow: aFlow({ start: { at: FAKE_START + 60_000 } }) });
+
+  assert.deepEqual(await find(store, { createdBefore: isoTime(FAKE_START + 1) }), [run.id]);
+});
+
+test("getRuns() takes instants in any time zone, and without milliseconds", async ({ store, host }) => {
+  await add(store);
+  host.advance(1_000);
+  const { run } = await add(store);
+
+  assert.deepEqual(await find(store, { createdAfter: "2040-01-01T01:00:01+01:00" }), [run.id]);
+  assert.deepEqual(await find(store, { createdAfter: "2040-01-01T00:00:01Z" }), [run.id]);
+});
+
+test("getRuns() finds no run of a parent that has none", async ({ store }) => {
+  const { run } = await add(store);
+
+  assert.deepEqual(await find(store, { parentRunId: run.id }), []);
+  assert.equal((await store.getRun(run.id))?.parentRunId, null);
+});
+
+test("getRuns() joins all parts of a filter, and pages through what is left", async ({ store, host }) => {
+  const ids = [];
+  for (const org of ["acme", "other", "acme", "acme"]) {
+    const { lease } = await startRun(store, { labels: { org } });
+    await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+    ids.push(lease.runId);
+    host.advance(1_000);
+  }
+  const filter: RunFilter = {
+    jobName: ["import-csv", "export"],
+    status: "failed",
+    labels: { org: "acme" },
+    failureKind: "error",
+    createdAfter: isoTime(FAKE_START),
+    completedBefore: isoTime(FAKE_START + 3_000),
+  };
+
+  const page = await store.getRuns({ ...filter, limit: 1, offset: 0 });
+  const next = await store.getRuns({ ...filter, limit: 1, offset: 1 });
+
+  assert.deepEqual([page.runs.map(({ id }) => id), page.total, page.hasMore], [[ids[2]], 2, true]);
+  assert.deepEqual([next.runs.map(({ id }) => id), next.total, next.hasMore], [[ids[0]], 2, false]);
+});
+
+test("getRuns() counts what matches though it lists none", async ({ store }) => {
+  await fail(store, "error");
+
+  const { runs, total, hasMore } = await store.getRuns({ failureKind: "error", limit: 0 });
+
+  assert.deepEqual([runs, total, hasMore], [[], 1, true]);
+});
+
+/** The runs that both `getRuns()` and `findRuns()` find. */
+async function find(store: Store, filter: RunFilter): Promise<string[]> {
+  const { runs, total, hasMore } = await store.getRuns(filter);
+  const ids = runs.map(({ id }) => id);
+  assert.deepEqual([total, hasMore], [ids.length, false]);
+  assert.deepEqual(await store.findRuns(filter), { ids, total, hasMore });
+  return ids;
+}
+
+async function fail(store: Store, kind: FailureKind): Promise<string> {
+  const { lease } = await startRun(store);
+  await store.finish(lease, { status: "failed", failure: aFailure({ kind }), failedStepName: null }, []);
+  return lease.runId;
+}
+
+async function endOneASecond(store: Store, host: FakeHost): Promise<string[]> {
+  const ids = [];
+  for (let i = 0; i < 3; i++) {
+    ids.push((await addCompleted(store)).id);
+    host.advance(1_000);
+  }
+  return ids;
+}
