@@ -132,8 +132,9 @@ test("pause() puts reports before the facts of children", async ({ store }) => {
     reports: [aProgress({ current: 1 })],
   });
 
-  const kinds = (await facts.readAll()).map(({ fact }) => fact[1]);
-  assert.deepEqual(kinds.slice(-3), ["progressed", "triggered", "waiting"]);
+  const [progressed, triggered, waiting] = (await facts.readAll()).map(({ fact }) => fact).slice(-3);
+  assert.deepEqual([progressed![1], waiting![1]], ["progressed", "waiting"]);
+  assert.deepEqual(triggered!.slice(1), ["triggered", null, lease.runId]);
 });
 
 test("pause() gives each child the position of a run that is triggered now", async ({ store }) => {
