@@ -85,10 +85,7 @@ export interface FactValue {
 }
 
 /** The fact that a run was added: `startAt` is the instant before which it is not claimed. */
-export function triggeredFact(
-  run: number,
-  { startAt = null, parentRunId = null }: { startAt?: number | null; parentRunId?: string | null },
-): Fact {
+export function triggeredFact(run: number, startAt: number | null, parentRunId: string | null = null): Fact {
   if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
   return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
 }

@@ -164,7 +164,7 @@ export function readJobFlow(
   check(concurrency, `limits.concurrency of ${job}`, isCount, COUNT_RULE);
   check(perKey.concurrency, `limits.perKey.concurrency of ${job}`, isCount, COUNT_RULE);
   return Object.freeze({
-    priority: priority ?? 0,
+    priority: (priority ?? 0) + 0, // never -0, which JSON does not keep
     startWithin: startWithin ?? null,
     finishWithin: finishWithin ?? null,
     concurrency: concurrency ?? null,

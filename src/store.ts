@@ -68,7 +68,7 @@ import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalRecei
  * 1. The key: a run with a concurrency key is the first of the runs of its job in the line of the key, and the key has
  *    room and, before the first start of the run, an open rate.
  * 2. The turn: a run with a fairness key is the first of the runs of its job that have passed the key and have the same
- *    fairness key.
+ *    fairness key. While the rate of the job is used up, runs that have not started do not count.
  * 3. The job: it is not paused, fewer of its runs are executed than `KnownJob.concurrency`, and, before the first start
  *    of the run, its rate is open.
  *
@@ -77,29 +77,37 @@ import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalRecei
  *
  * **Concurrency keys.** A key is shared by the runs of all jobs. A run takes its key when it is claimed, and holds it
  * with the lease. It holds the key without a lease in two cases. While it waits for the retry of a step, it keeps the
- * key, and is the next run of the key that is claimed. When it is cancelled under a lease, its worker may still execute
+ * key, also if its job is paused. Once it is due, it passes the gate of the key, whatever the key has room for, and
+ * precedes all runs that keep none. When it is cancelled under a lease, its worker may still execute
  * it: the key stays held until that worker releases the lease, or until the lease would have expired, even if the run
  * is deleted meanwhile. The due runs of a key are its line, by position. Two rules follow every change:
  *
- * - K1: a run of a key can be claimed only while fewer runs hold the key than the run's own `flow.keyConcurrency`, and
- *   only if it is the first of its job in the line. So a run that wants the key for itself is not passed by others that
- *   share it.
- * - K2: while that is so, the first of each job can be claimed, except one behind a due run of a job that another live
- *   worker knows. A job that no live worker knows, or that is paused, holds up nobody.
+ * - K1: a run of a key can be claimed only while fewer other runs hold the key than the run's own
+ *   `flow.keyConcurrency`, and only if it is the first of its job in the line. So a run that wants the key for itself is
+ *   not passed by others that share it.
+ * - K2: while that is so, the first of each job can be claimed, except one behind the first of another job that a live
+ *   worker knows: behind a job that the claiming worker does not know always, behind one that it knows while the key has
+ *   no room, or no open rate, for that run. A job that no live worker knows, or that is paused, holds up nobody.
  *
  * **Limits of a job.** The limit of the claiming worker (`KnownJob`) counts the leases of the job, and its runs that
  * were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts first
  * claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the future (the
- * clock was set back) counts as one of now. A start is counted in the commit that gives the lease. A rate never holds
+ * clock was set back) becomes one of now with the next claim of any worker. A start is counted in the commit that gives
+ * the lease, for the job if the claiming worker has a rate for it, and for the key if the run has one. A rate never holds
  * back a run that has started. The rate of a key is that of the run that is first in its line.
  *
  * **Fairness.** Of the runs that pass all gates, fairness keys take turns: a claim takes the first of each key, by
  * position, before it takes a second of one. All runs without a fairness key are together one key. A key that comes
- * back after it had no run to claim joins the current turn: it has neither saved up turns nor lost any.
+ * back after it had no run to claim joins the current turn: it has neither saved up turns nor lost any. Turns are
+ * numbered. When the first run of a job and a fairness key passes its concurrency key, they get a turn: the one served
+ * last, or the one after the last turn of the fairness key if that is later. They keep it, though their job is paused or
+ * full, until one of them is claimed or none has passed its key any more. The lowest turn goes first, then the lowest
+ * position. Runs without a fairness key have the turn that they would get now. Their claims count as turns only while a
+ * run with a fairness key passes all gates.
  *
  * **Order.** Runs are ordered by their position: the number of their trigger, less 100,000 for each step of priority
  * (`positionOf`). Triggers are numbered by commit, and within a call in the order of the requests. Timestamps do not
- * decide, since a clock can be set back. A run that is interrupted or resumes keeps its position. What is
+ * decide, since a clock can be set back. A run that is delayed, is interrupted or resumes keeps its position. What is
  * recorded in a run is numbered from 1 by one counter, in the order of the commits: the end of an attempt at a step,
  * a pause that is prepared for the job (`prepared`), a signal, a deadline. A replay delivers in this order.
  *
@@ -172,13 +180,14 @@ export interface Store extends AsyncDisposable {
    *   would have expired.
    * - It fails runs that are not under a lease and have not started in time (`expired`) or not ended in time
    *   (`timeout`), with the `deadlineFailure`, and closes their waits. A run under a lease is ended by its worker.
+   * - It makes delayed runs due whose start has passed. They stay due, also if the clock is set back.
    * - It makes waiting runs due whose deadline or retry time has passed, and commits their timeouts. They stay due and
    *   `waiting` until they are claimed.
    *
-   * Then it claims runs in their order, as far as they pass the gates. A run that is late for its start fails instead,
-   * however many timers have expired. It commits timeouts of each claimed run that have passed, so that its history is
-   * complete. The history may be read after the commit. If a
-   * run is cancelled or deleted meanwhile, so that its history may be incomplete, it is left out and its key released.
+   * Then it claims runs in their order, as far as they pass the gates. A run that is late for its start or for its end
+   * fails instead, however many timers have expired. It commits timeouts of each claimed run that have passed, so that
+   * its history is complete. The history may be read after the commit. If a run is cancelled or deleted meanwhile, so
+   * that its history may be incomplete, it is left out and its key released.
    *
    * A repetition is a call with the `workerId` and the `claimId` of that worker's last claim. It returns those of the
    * claimed runs that are still under the same lease, empty `failed` and `cancelled`, and `hasMore: true`, and does
@@ -199,7 +208,8 @@ export interface Store extends AsyncDisposable {
 
   /**
    * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
-   * once and counts as interrupted, not as abandoned. A run that was cancelled under it releases its concurrency key.
+   * once and counts as interrupted, not as abandoned. A run that was cancelled under it releases its concurrency key and
+   * its place under the limit of its job.
    * For any other lease nothing happens: a repeated call does nothing.
    *
    * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
@@ -552,8 +562,8 @@ export interface ClaimResult {
   /**
    * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
    * and retries that waiting runs wait for, the starts of delayed runs, the deadlines of runs (`startBy`, `finishBy`),
-   * the keys and places that cancelled runs hold, and the openings of rates that hold up a run that could be claimed
-   * otherwise.
+   * the keys that cancelled runs hold, their places under limits of this worker, and the openings of rates that hold up
+   * a run that this worker could claim otherwise.
    */
   nextTimerAt: number | null;
   /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */

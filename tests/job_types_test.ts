@@ -146,6 +146,52 @@ Deno.test("trigger() takes what the schema of a job takes", () => {
   });
 });
 
+Deno.test("triggers, jobs and the engine take what says when runs are executed", () => {
+  compiles(async (date: Date) => {
+    const engine = anEngine();
+    const { withZod } = engine.jobs;
+    const input = { size: "1" };
+    const within = { startWithin: 1, finishWithin: 2 };
+
+    const run = await withZod.trigger(input, { startAt: date, priority: 1, fairnessKey: "acme", ...within });
+    withZod.triggerAndWait(input, { startAt: "2026-11-01", timeout: 1, ...within });
+    withZod.batchTrigger([{ input, delay: 1, priority: 1 }]);
+    engine.trigger("with-zod", input, { delay: 1 });
+    typeOf(run.startAt).is<string | null>();
+    typeOf(run.priority).is<number>();
+    typeOf(run.failureKind).is<"error" | "timeout" | "expired" | "abandoned" | null>();
+    typeOf((await engine.pauseJob("with-zod", { by: "ada", note: "why" })).paused?.since).is<string | undefined>();
+    typeOf((await engine.resumeJob("with-zod")).isKnownHere).is<boolean>();
+    engine.on("job:pause", (event) => typeOf(event.by).is<string | null>());
+    engine.on("run:trigger", (event) => typeOf(event.startAt).is<string | null>());
+    engine.on("run:fail", (event) => typeOf(event.failureKind).is<"error" | "timeout" | "expired" | "abandoned">());
+    engine.getRuns({ failureKind: "timeout", parentRunId: "id", createdAfter: "2026-11-01" });
+
+    // @ts-expect-error a number is not an instant
+    withZod.trigger(input, { startAt: 5 });
+    // @ts-expect-error a delay is a number
+    withZod.trigger(input, { delay: "1m" });
+    // @ts-expect-error a priority is a number
+    withZod.trigger(input, { priority: "high" });
+    // @ts-expect-error there is no such kind
+    engine.getRuns({ failureKind: "late" });
+    // @ts-expect-error there is no such option
+    engine.pauseJob("with-zod", { why: "x" });
+  });
+  compiles(() => {
+    const plain = { name: "job", input: z.object({}), run: () => 1 };
+
+    defineJob({ ...plain, priority: 1, startWithin: 1, finishWithin: 2, limits: { concurrency: 1 } });
+    defineJob({ ...plain, limits: { rate: { limit: 1, period: 1 }, perKey: { rate: { limit: 1, period: 1 } } } });
+    // @ts-expect-error a rate has a period
+    defineJob({ ...plain, limits: { rate: { limit: 1 } } });
+    // @ts-expect-error there is no such limit
+    defineJob({ ...plain, limits: { concurency: 1 } });
+    // @ts-expect-error a label has a name
+    createEngine({ store: new MemoryStore(), jobs, fairnessLabel: 5 });
+  });
+});
+
 Deno.test("triggerAndWait() answers the output as JSON leaves it", () => {
   compiles(async () => {
     const engine = anEngine();

@@ -71,7 +71,7 @@ export function triggerFlow(options: FlowOptions, { job, labels, hasKey, fairnes
   if (finishWithin !== null) check(finishWithin, "finishWithin", isPeriod, PERIOD_RULE);
   return {
     start: readStart(options),
-    priority,
+    priority: priority + 0, // never -0, which JSON does not keep
     fairnessKey: fairnessKey ?? labelOf(labels, fairnessLabel),
     startWithin,
     finishWithin,

@@ -163,6 +163,8 @@ Deno.test("a run that hangs fails as timeout at its finishBy", async () => {
   assert.deepEqual([before!.status, before!.finishBy], ["running", iso(5_000)]);
   assert.partialDeepStrictEqual(await engine.getRun(id), { failureKind: "timeout", error, completedAt: iso(5_000) });
   await assert.rejects(engine.waitForRun(id), RunFailedError);
+  const { value: shown } = await engine.subscribe(id).getReader().read();
+  assert.partialDeepStrictEqual(shown, { type: "run:fail", error, failedStepName: null, failureKind: "timeout" });
   await stopHard(engine, host);
 });
 

@@ -147,8 +147,16 @@ function checkTurn(
       continue;
     }
     if (concurrencyKey !== null && concurrencyKey !== key) continue;
+    // In the line of a key fairness does not count.
+    if ((key === null || concurrencyKey !== key) && !haveOneTurn(elder, run)) continue;
     facts.violate("I18", `${id} was claimed before ${elderId}, which is older`);
   }
+}
+
+/** Whether two runs have their turns together: with different fairness keys, or as runs of different jobs, they do not. */
+function haveOneTurn({ request: one }: RunFacts, { request: other }: RunFacts): boolean {
+  const key = one.flow.fairnessKey;
+  return key === other.flow.fairnessKey && (key === null || one.jobName === other.jobName);
 }
 
 /** A claim that had room for more leaves nothing that it could have taken. */

@@ -10,13 +10,17 @@ import { delayCases } from "./contract/delays.ts";
 import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
 import { factCases } from "./contract/facts.ts";
+import { fairnessCases } from "./contract/fairness.ts";
 import { finishCases } from "./contract/finish.ts";
+import { jobPauseCases } from "./contract/job_pauses.ts";
 import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
+import { limitCases } from "./contract/limits.ts";
 import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
 import { priorityCases } from "./contract/priorities.ts";
+import { rateCases } from "./contract/rates.ts";
 import { readingCases } from "./contract/reading.ts";
 import { retriggerCases } from "./contract/retrigger.ts";
 import { runFilterCases } from "./contract/run_filters.ts";
@@ -56,6 +60,10 @@ const CASES = [
   ...deadlineCases,
   ...abandonmentCases,
   ...concurrencyCases,
+  ...limitCases,
+  ...rateCases,
+  ...fairnessCases,
+  ...jobPauseCases,
   ...leaseCases,
   ...workerCases,
   ...stepCases,

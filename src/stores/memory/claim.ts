@@ -119,7 +119,7 @@ function countStart(rates: MemoryRates, run: KeptRun, { jobs }: ClaimRequest, no
 
 function findOpening(due: DueRuns, gates: Gates, rates: MemoryRates, now: number): number | null {
   if (rates.isEmpty) return null;
-  const left = due.inOrder.filter(({ status }) => status === "pending");
+  const left = due.inOrder.filter((run) => !due.isRemoved(run));
   const openings = left.map((run) => gates.opensAt(run)).filter((at) => at > now && at < Infinity);
   return earliest(openings);
 }

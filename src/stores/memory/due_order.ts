@@ -28,16 +28,14 @@ export function orderByPosition(due: DueRuns, gates: Gates, now: number): DueOrd
 
 /** The order with fairness keys: by turn, then by position. */
 export function orderByTurn(due: DueRuns, gates: Gates, turns: MemoryTurns, now: number): DueOrder {
-  const gone = new Set<KeptRun>();
   let isContested = false;
   return {
     next() {
-      const passed = due.inOrder.filter((run) => !gone.has(run) && due.keyOpensAt(run) <= now);
+      const passed = due.inOrder.filter((run) => !due.isRemoved(run) && due.keyOpensAt(run) <= now);
       turns.update(passed);
       const candidates = headsOf(passed, gates, now).filter((run) => gates.opensAt(run) <= now);
       isContested = candidates.some(({ flow }) => flow.fairnessKey !== null);
       const [first] = candidates.sort((left, right) => turns.of(left) - turns.of(right)); // a stable sort
-      if (first !== undefined) gone.add(first);
       return first;
     },
     take: (run) => isContested && turns.serve(run),

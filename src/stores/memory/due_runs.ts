@@ -11,8 +11,11 @@ const HEAD_START = 2 ** 52;
 /** The due runs in their order, with the lines of their concurrency keys. */
 export class DueRuns {
   readonly #inOrder: KeptRun[];
+  readonly #removed = new Set<KeptRun>();
   /** The due runs of each concurrency key and job, in their order. */
   readonly #lines = new Map<string, Map<string, KeptRun[]>>();
+  /** How many runs stand in the lines: those of a key are needed only when one of them is looked at. */
+  #lined = 0;
   readonly #keys: MemoryKeys;
   readonly #rates: MemoryRates;
 
@@ -23,7 +26,6 @@ export class DueRuns {
     // Those that use nothing are in their order already.
     const isSorted = due.every((run) => run.flow.priority === 0 && !this.#keys.isHeldBy(run));
     this.#inOrder = isSorted ? due : due.sort((left, right) => this.#positionOf(left) - this.#positionOf(right));
-    for (const run of this.#inOrder) this.#lineOf(run)?.push(run);
   }
 
   /** The due runs in their order, those that were removed included. */
@@ -31,16 +33,24 @@ export class DueRuns {
     return this.#inOrder;
   }
 
-  /** Removes a run that was claimed or has failed from the line of its key. */
+  /** Removes a run that was claimed or has failed. */
   remove(run: KeptRun): void {
+    this.#removed.add(run);
     const line = this.#lineOf(run);
-    line?.splice(line.indexOf(run), 1);
+    const index = line?.indexOf(run) ?? -1;
+    if (index !== -1) line!.splice(index, 1);
+  }
+
+  /** Whether a run was removed. */
+  isRemoved(run: KeptRun): boolean {
+    return this.#removed.has(run);
   }
 
   /** The runs that come before a run in the line of its key and are each the first of another job. */
   firstsBefore(run: KeptRun): KeptRun[] {
     const { concurrencyKey: key, jobName } = run;
     if (key === null || this.#keys.isHeldBy(run)) return [];
+    this.#lineUpTo(run);
     return [...this.#lines.get(key)!.values()]
       .flatMap(([first]) => first ?? [])
       .filter((first) => first.jobName !== jobName && this.#positionOf(first) < this.#positionOf(run));
@@ -53,8 +63,18 @@ export class DueRuns {
   keyOpensAt(run: KeptRun): number {
     const { concurrencyKey: key, flow: { keyConcurrency, keyRate } } = run;
     if (key === null || this.#keys.isHeldBy(run)) return -Infinity;
+    this.#lineUpTo(run);
     if (this.#lineOf(run)![0] !== run || this.#keys.countOthers(run) >= keyConcurrency) return Infinity;
     return keyRate === null || run.startedAt !== null ? -Infinity : this.#rates.opensAt(keyScope(key), keyRate);
+  }
+
+  #lineUpTo(run: KeptRun): void {
+    const position = this.#positionOf(run);
+    for (; this.#lined < this.#inOrder.length; this.#lined++) {
+      const next = this.#inOrder[this.#lined]!;
+      if (this.#positionOf(next) > position) return;
+      if (!this.#removed.has(next)) this.#lineOf(next)?.push(next);
+    }
   }
 
   #positionOf(run: KeptRun): number {

@@ -1,29 +1,27 @@
 import type { Rate } from "../../flow.ts";
 
-/** The starts that a rate counts. */
-interface Window {
-  /** The instants of the starts, the oldest first. */
+// Starts that count no more are kept for a while: they count again if the clock is set back.
+const KEPT_AFTER_PERIOD_MS = 3_600_000;
+
+/** The starts that a rate counts, the oldest first: as many as the largest limit. */
+interface Window extends Rate {
   starts: number[];
-  /** The longest period of the rates that look at them. */
-  period: number;
 }
 
 /** The starts of jobs and of concurrency keys whose runs have a rate. */
 export class MemoryRates {
   readonly #windows = new Map<string, Window>();
 
-  /** Whether no start counts any more. */
+  /** Whether there is no start that could count. */
   get isEmpty(): boolean {
     return this.#windows.size === 0;
   }
 
-  /** Counts starts in the future as starts of now, and drops those that are too old to count. */
+  /** Makes starts in the future starts of now, and drops those that are too old to count. */
   update(now: number): void {
     for (const [scope, { starts, period }] of this.#windows) {
-      for (let at = starts.length - 1; at >= 0 && starts[at]! > now; at--) starts[at] = now;
-      const counting = starts.findIndex((start) => start + period > now);
-      if (counting === -1) this.#windows.delete(scope);
-      else starts.splice(0, counting);
+      for (let index = starts.length - 1; index >= 0 && starts[index]! > now; index--) starts[index] = now;
+      if (starts.at(-1)! + period + KEPT_AFTER_PERIOD_MS <= now) this.#windows.delete(scope);
     }
   }
 
@@ -34,10 +32,12 @@ export class MemoryRates {
   }
 
   /** Counts a start. */
-  count(scope: string, { period }: Rate, now: number): void {
-    const window = this.#windows.get(scope) ?? { starts: [], period };
+  count(scope: string, { limit, period }: Rate, now: number): void {
+    const window = this.#windows.get(scope) ?? { starts: [], limit, period };
+    window.limit = Math.max(window.limit, limit);
     window.period = Math.max(window.period, period);
     window.starts.push(now);
+    if (window.starts.length > window.limit) window.starts.shift();
     this.#windows.set(scope, window);
   }
 }

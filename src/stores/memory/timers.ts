@@ -18,7 +18,11 @@ export function findNextTimer(runs: MemoryRuns, { jobs }: ClaimRequest): number 
   const ghosts = runs.keys.ghosts.filter(({ concurrencyKey, jobName }) =>
     concurrencyKey !== null || limited.has(jobName)
   );
-  return earliest([...runs.open.map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+  return earliest([...runs.open.filter(hasTimer).map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+}
+
+function hasTimer({ lease, parking, isDelayed, flow }: KeptRun): boolean {
+  return lease !== null || parking !== null || isDelayed || flow.startWithin !== null || flow.finishWithin !== null;
 }
 
 function nextTimerOf(run: KeptRun): number | null {
@@ -39,16 +43,19 @@ export function processTimers(
   };
   const cancelled = take(runs.open.filter(isOrphan)).map((run) => cancelOrphan(runs, run, now));
   const failed: ClaimResult["failed"] = [];
-  for (const run of take(runs.open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
+  const open = runs.open.filter(hasTimer);
+  for (const run of take(open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
     runs.abandon(run, now);
     if (run.abandonments >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
   }
   for (const ghost of take(runs.keys.ghosts.filter(({ expiresAt }) => expiresAt <= now))) runs.releaseGhost(ghost);
-  for (const run of take(runs.open.filter((run) => run.lease === null && missedDeadline(run, now) !== null))) {
+  for (const run of take(open.filter((run) => isFree(run) && missedDeadline(run, now) !== null))) {
     failed.push(fail(runs, run, missedDeadline(run, now)!, now));
   }
-  for (const run of take(runs.open.filter((run) => (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
-  for (const run of take(runs.open.filter((run) => run.isDelayed && run.startAt! <= now))) runs.endDelay(run, now);
+  for (const run of take(open.filter((run) => isFree(run) && (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
+  for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && run.startAt! <= now))) {
+    runs.endDelay(run, now);
+  }
   return { failed, cancelled, hasMoreTimers };
 }
 
@@ -57,6 +64,11 @@ function cancelOrphan(runs: MemoryRuns, run: KeptRun, now: number): RunIdentity 
   cancelSteps(run, [], runs.journal, now);
   runs.end(run, { status: "cancelled" }, now);
   return toIdentity(run);
+}
+
+/** Whether a run has not ended, and is under no lease. */
+function isFree({ lease, completedAt }: KeptRun): boolean {
+  return lease === null && completedAt === null;
 }
 
 /** Fails a run that is not under a lease. */

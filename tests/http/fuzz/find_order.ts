@@ -21,7 +21,7 @@ export function findOrder(model: Model, deeds: readonly Deed[], isState: (model:
   for (const deed of deeds) {
     const next = model.clone();
     const { status, body } = deed.answer;
-    const expected = next.perform(deed.action, body?.runId ?? "");
+    const expected = next.perform(deed.action, body?.runId ?? "", body);
     if (!isDeepStrictEqual({ status, body }, expected)) continue;
     const found = findOrder(next, deeds.filter((other) => other !== deed), isState);
     if (found !== null) return found;

@@ -87,8 +87,9 @@ export class Model {
    * Does something.
    *
    * @param newRunId The id that a run is given if the action makes one.
+   * @param claimedId The id of the run that was claimed, if the action claims one.
    */
-  perform(action: Action, newRunId: string): Expected {
+  perform(action: Action, newRunId: string, claimedId: string | null = null): Expected {
     switch (action.kind) {
       case "trigger":
         return this.#trigger(action.body, action.by, newRunId);
@@ -101,7 +102,7 @@ export class Model {
       case "work":
         return ok({ executed: this.#work() });
       case "crash":
-        return this.#crash();
+        return this.#crash(claimedId);
       case "pass":
         this.#state.now += action.ms;
         return ok(null);
@@ -155,7 +156,9 @@ export class Model {
       : this.runs.find((run) => run.jobName === jobName && run.idempotencyKey === idempotencyKey);
     const found = same ?? this.#findToJoin({ jobName, concurrencyKey, coalesce });
     if (found === undefined) {
-      this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, idempotencyKey, concurrencyKey });
+      const fairnessKey = this.#state.naming === "nameless" ? null : by;
+      const keys = { idempotencyKey, concurrencyKey, fairnessKey };
+      this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, ...keys });
       return ok({ runId: newRunId, disposition: "created", status: "pending" });
     }
     if (by !== null && found.labels.org !== by) return refused(409, "key_in_use");
@@ -223,7 +226,7 @@ export class Model {
     const wait = from === "failure" && old.wait?.outcome === "signal"
       ? { ...structuredClone(old.wait), id: null }
       : null;
-    const copied = { steps, wait, retriggerOf: old.id };
+    const copied = { steps, wait, retriggerOf: old.id, fairnessKey: old.fairnessKey };
     this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, ...copied });
     old.retriggeredAs = newRunId;
     this.#tell("run:retry", old);
@@ -252,9 +255,13 @@ export class Model {
     return due.length;
   }
 
-  #crash(): Expected {
+  /** A worker claims a run and dies: the first one of any tenant, since the model does not know whose turn it is. */
+  #crash(claimedId: string | null): Expected {
     this.#doWhatTimeBrought();
-    const run = this.runs.find((run) => isDue(run) && !this.#isKeyHeld(run));
+    const due = this.runs.filter((run) => isDue(run) && !this.#isKeyHeld(run));
+    const passed = firstOfEach(due, ({ concurrencyKey, id }) => concurrencyKey ?? id);
+    const heads = firstOfEach(passed, ({ jobName, fairnessKey }) => `${jobName} ${fairnessKey}`);
+    const run = heads.find(({ id }) => id === claimedId) ?? heads[0];
     if (run === undefined) return ok(null);
     this.#take(run);
     run.leasedUntil = this.#state.now + LEASE_MS;
@@ -335,6 +342,11 @@ interface ModelState {
   /** Until when keys are held whose runs were cancelled while somebody may have been executing them. */
   keptKeys: Record<string, number>;
   events: ModelEvent[];
+}
+
+/** The oldest run of each group. */
+function firstOfEach(runs: readonly ModelRun[], groupOf: (run: ModelRun) => string): ModelRun[] {
+  return runs.filter((run, at) => !runs.slice(0, at).some((other) => groupOf(other) === groupOf(run)));
 }
 
 const aNewRun = {

@@ -1,4 +1,5 @@
 import type { Json } from "../../../src/json.ts";
+import type { Tenant } from "./tenants.ts";
 
 /** A run, as somebody would keep it who has read the contract. Instants are in milliseconds. */
 export interface ModelRun {
@@ -13,6 +14,8 @@ export interface ModelRun {
   labels: Record<string, string>;
   idempotencyKey: string | null;
   concurrencyKey: string | null;
+  /** Runs with different ones take turns. */
+  fairnessKey: Tenant | null;
   createdAt: number;
   startedAt: number | null;
   completedAt: number | null;

@@ -60,7 +60,7 @@ export class Play implements AsyncDisposable {
     if (action.kind === "listen") this.#heardFrom.push(this.model.events.length);
     const answer = await this.world.perform(action);
     this.history.note(action, answer);
-    const expected = this.model.perform(action, answer.body?.runId ?? "");
+    const expected = this.model.perform(action, answer.body?.runId ?? "", answer.body);
     assert.deepEqual({ status: answer.status, body: answer.body }, expected);
     this.checkReceipt(action, answer);
     await this.compare();

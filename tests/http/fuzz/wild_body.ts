@@ -35,6 +35,21 @@ const TRIGGERS: Change[] = [
   ),
   ...["", "Active", "skip ", null, 1, ["skip"]].map((coalesce) => [400, { coalesce, concurrencyKey: "c" }] as Change),
   [400, { coalesce: "skip" }],
+  [200, { startAt: "2040-01-01T01:00:00+01:00", priority: -1_000, startWithin: 1, finishWithin: 3_155_760_000_000 }],
+  [200, { startAt: "0000-01-01", priority: 1_000 }],
+  [200, { startAt: "9999-12-31T23:59:59.999Z", startWithin: 3_155_760_000_000 }],
+  [200, { delay: 3_155_760_000_000, startWithin: 3_155_760_000_000, fairnessKey: 5 }],
+  [200, { delay: 0, priority: -0 }],
+  ...["", "now", "2040-01-01T00:00:00", "2040-02-30", "+010000-01-01T00:00:00Z", 0, null, {}].map((startAt) =>
+    [400, { startAt }] as Change
+  ),
+  ...[-1, 0.5, 3_155_760_000_001, 9e15, "1", null, []].flatMap((wrong) =>
+    ["delay", "startWithin", "finishWithin"].map((name) => [400, { [name]: wrong }] as Change)
+  ),
+  ...[-1_001, 1_001, 0.5, 1e300, "1", null, true].map((priority) => [400, { priority }] as Change),
+  [400, { startAt: "2040-01-01", delay: 0 }],
+  [400, { coalesce: "queue", concurrencyKey: "c", delay: 0 }],
+  ...["start_at", "Delay", "PRIORITY", "start-within", "finishwithin"].map((name) => [400, { [name]: 1 }] as Change),
   ...["idempotency_key", "IdempotencyKey", "JOBNAME", "con-currency_KEY", "_labels"].map((name) =>
     [400, { [name]: "k" }] as Change
   ),

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { type Fact, failedFact, toEvents, triggeredFact } from "../src/fact.ts";
+import { FAKE_START } from "./support/fake_host.ts";
+
+const RUN = { id: "run", jobName: "job", labels: {} };
+
+/** What the first event of a fact carries, besides what all events do. */
+function eventOf(fact: Fact, error: string | null = null) {
+  const value = { json: '{"n":1}', error, failedStepName: null };
+  const [event] = toEvents(fact, { number: 1, at: FAKE_START }, RUN, value);
+  const { runId: _, jobName: _job, labels: _labels, timestamp: _timestamp, sequence: _sequence, ...rest } = event!;
+  return rest;
+}
+
+Deno.test("a run:trigger event says when the run starts; null: at once", () => {
+  const rest = { type: "run:trigger", input: { n: 1 }, parentRunId: null, scheduleName: null, slotAt: null };
+
+  assert.deepEqual(eventOf(triggeredFact(1, null)), { ...rest, startAt: null });
+  assert.deepEqual(eventOf(triggeredFact(1, FAKE_START)), { ...rest, startAt: new Date(FAKE_START).toISOString() });
+});
+
+Deno.test("a run:fail event says why the run failed", () => {
+  for (const failureKind of ["error", "timeout", "expired", "abandoned"] as const) {
+    const event = eventOf(failedFact(1, failureKind), "broken");
+    assert.deepEqual(event, { type: "run:fail", error: "broken", failedStepName: null, failureKind });
+  }
+});
+
+Deno.test("facts of plain runs and ordinary failures are as short as before", () => {
+  assert.deepEqual([triggeredFact(1, null), failedFact(2, "error")], [[1, "triggered"], [2, "failed"]]);
+});

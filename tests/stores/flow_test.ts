@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { type Host, systemHost } from "../../src/host.ts";
+import type { Run } from "../../src/run.ts";
+import type { ClaimRequest, ClaimResult, Store } from "../../src/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { Chance } from "../support/chance.ts";
+import { outcomeOf } from "../support/compare_stores.ts";
+import { aClaimRequest, aKnownJob } from "../support/fixtures.ts";
+import { JOB_RATE, Script } from "./operations.ts";
+
+const SEEDS = 40;
+const OPERATIONS = 250;
+const JOBS = ["a", "b", "c"];
+
+Deno.test("MemoryStore: any operations keep what flow promises, and leave no run behind", async () => {
+  for (let seed = 1; seed <= SEEDS; seed++) {
+    try {
+      await new Trial(seed, (host) => new MemoryStore({ host })).run();
+    } catch (error) {
+      throw new Error(`Seed ${seed}: ${(error as Error).message}`, { cause: error });
+    }
+  }
+});
+
+/** A random history, and what is checked after each claim. */
+class Trial {
+  #now = 1_700_000_000_000;
+  /** The latest instant that the clock has shown. */
+  #latest = 0;
+  readonly #store: Store;
+  readonly #script: Script;
+  /** How many runs may hold the key of each run while that is executed. */
+  readonly #keyConcurrency = new Map<string, number>();
+  /** The starts of job b under its rate. */
+  #starts: number[] = [];
+  #claimNo = 0;
+
+  constructor(seed: number, open: (host: Host) => Store) {
+    this.#store = open({ ...systemHost, now: () => this.#now });
+    const advance = (ms: number) => this.#now += ms;
+    const options = { flow: true, keysOverRetryDelays: true };
+    this.#script = new Script(new Chance(seed), () => this.#now, advance, options);
+  }
+
+  async run(): Promise<void> {
+    for (let i = 0; i < OPERATIONS; i++) {
+      const { call, request, added } = this.#script.next();
+      this.#latest = Math.max(this.#latest, this.#now);
+      if (added !== undefined) this.#keyConcurrency.set(added.id, added.flow.keyConcurrency);
+      if (request !== undefined) {
+        this.#script.learn({ value: await this.#claim({ ...request, claimId: `new-${i}` }) });
+      } else this.#script.learn(await outcomeOf(call(this.#store)));
+    }
+    await this.#drain();
+  }
+
+  /** Claims, and checks what was claimed against the state before and after. */
+  async #claim(request: ClaimRequest): Promise<ClaimResult> {
+    const before = await this.#read();
+    const result = await this.#store.claim(request);
+    const after = await this.#read();
+    const taken = result.claims.map(({ run }) => before.get(run.id)!);
+    const paused = new Set((await this.#store.getPausedJobs()).map(({ jobName }) => jobName));
+    this.#starts = this.#starts.map((start) => Math.min(start, this.#now));
+    for (const run of taken) {
+      assert.ok(!paused.has(run.jobName), `run ${run.id} of a paused job was claimed`);
+      assert.ok(!isAfter(run.startAt, this.#latest), `run ${run.id} began before its start`);
+      if (run.startedAt === null) this.#checkStart(run, request);
+      assert.ok(run.finishBy === null || isAfter(run.finishBy, this.#now), `run ${run.id} resumed after its deadline`);
+    }
+    const running = [...after.values()].filter(({ status }) => status === "running");
+    for (const { name, concurrency } of request.jobs) {
+      if (concurrency === null || !taken.some(({ jobName }) => jobName === name)) continue;
+      const inUse = running.filter(({ jobName }) => jobName === name).length;
+      assert.ok(inUse <= concurrency, `${inUse} runs of job ${name} are executed, not ${concurrency}`);
+    }
+    for (const key of new Set(taken.map(({ concurrencyKey }) => concurrencyKey))) {
+      if (key === null) continue;
+      const ofKey = taken.filter((run) => run.concurrencyKey === key);
+      // Runs that kept the key over a retry delay are among the waiting ones, which say nothing of their keys.
+      if (ofKey.some(({ status }) => status === "waiting")) continue;
+      const allowed = Math.max(...ofKey.map(({ id }) => this.#keyConcurrency.get(id)!));
+      const holding = running.filter((run) => run.concurrencyKey === key).length;
+      assert.ok(holding <= allowed, `${holding} runs hold the key ${key}, not ${allowed}`);
+    }
+    assert.ok(result.nextTimerAt === null || result.hasMore || result.nextTimerAt > this.#now, "a timer was left out");
+    if (!result.hasMore) await this.#claimNothing(request);
+    return result;
+  }
+
+  #checkStart(run: Run, request: ClaimRequest): void {
+    assert.ok(run.startBy === null || isAfter(run.startBy, this.#now), `run ${run.id} started too late`);
+    const rate = request.jobs.find(({ name }) => name === run.jobName)?.rate ?? null;
+    if (rate === null) return;
+    this.#starts.push(this.#now);
+    const counting = this.#starts.filter((start) => start > this.#now - JOB_RATE.period).length;
+    assert.ok(counting <= JOB_RATE.limit, `${counting} runs started within a period, not ${JOB_RATE.limit}`);
+  }
+
+  /** A claim that has left nothing to do leaves nothing to the next one either. */
+  async #claimNothing(request: ClaimRequest): Promise<void> {
+    const { workerId, jobs, leaseMs, maxAbandonments } = request;
+    const claimId = `again-${this.#claimNo++}`;
+    const again = await this.#store.claim({
+      workerId,
+      claimId,
+      jobs,
+      leaseMs,
+      maxAbandonments,
+      holding: [],
+      limit: request.limit === 0 ? 0 : 10,
+    });
+    assert.deepEqual([again.claims, again.failed], [[], []], "the claim before has left something to do");
+  }
+
+  /** Executes what is left, and ends what waits for signals. */
+  async #drain(): Promise<void> {
+    for (const jobName of JOBS) await this.#store.resumeJob(jobName);
+    const jobs = JOBS.map((name) => aKnownJob({ name, concurrency: 2, rate: name === "b" ? JOB_RATE : null }));
+    for (let i = 0; i < 2_000; i++) {
+      this.#latest = Math.max(this.#latest, this.#now);
+      const claimId = `drain-${i}`;
+      const result = await this.#claim(aClaimRequest({ workerId: "drain", claimId, jobs, leaseMs: 100, limit: 3 }));
+      for (const { lease } of result.claims) {
+        await this.#store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+      }
+      if (result.claims.length > 0 || result.hasMore) continue;
+      if (result.nextTimerAt === null) break;
+      this.#now = result.nextTimerAt;
+    }
+    for (const run of (await this.#read()).values()) {
+      if (run.completedAt !== null) continue;
+      assert.equal(run.status, "waiting", `run ${run.id} is stuck`);
+      const { pauses } = (await this.#store.getRunState(run.id))!;
+      const waits = await this.#store.getWaits(run.id);
+      const awaited = waits.filter(({ id }) => pauses.some(({ waitId }) => waitId === id));
+      assert.ok(pauses.some(({ deadlineAt }) => deadlineAt === null), `run ${run.id} has missed its time`);
+      assert.ok(awaited.every(({ status }) => status === "pending"), `run ${run.id} has missed a signal`);
+    }
+  }
+
+  async #read(): Promise<Map<string, Run>> {
+    const { runs } = await this.#store.getRuns({ limit: 1_000 });
+    return new Map(runs.map((run) => [run.id, run]));
+  }
+}
+
+function isAfter(at: string | null, now: number): boolean {
+  return at !== null && Date.parse(at) > now;
+}
