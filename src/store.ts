@@ -451,7 +451,8 @@ export interface Store extends AsyncDisposable {
    *   joined (`coalescedFacts`).
    * - `claim`: `claimed` for each claimed run, `failed` for each that failed, `cancelled` for each that was cancelled.
    * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
-   * - `pause`: the reports; `triggered` for each new child, and `retried` for a run that it retries; if the run parks, `waiting` for each pause, then for each step between two attempts.
+   * - `pause`: `triggered` for each new child, the reports, `retried` for each run that a new child retries; if the run
+   *   parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
    * - `delete` and `purge`: `deleted`.

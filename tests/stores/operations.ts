@@ -209,6 +209,7 @@ export class Script {
         name: `pause-${i}-${this.#chance.int(4)}`,
         deadline,
         metadata: null,
+        children: null,
         prepared: this.#chance.happens(0.3),
       };
     });

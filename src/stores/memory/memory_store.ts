@@ -314,6 +314,7 @@ export class MemoryStore implements Store {
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, request.reports);
       const pauses = request.pauses.map((pause) => this.#prepare(run, pause, now));
+      this.#runs.journal.putTriggersFirst();
       commitDeadlines(run, now);
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
       const parked = park && !isOver;

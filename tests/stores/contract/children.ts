@@ -119,7 +119,7 @@ test("pause() counts the names of children apart from those of waits and sleeps"
   assert.deepEqual(pauses.map(({ kind }) => kind), ["wait", "children"]);
 });
 
-test("pause() puts reports before the facts of children", async ({ store }) => {
+test("pause() puts the triggers of children before its other facts", async ({ store }) => {
   const { lease } = await startParent(store);
   const facts = new FactReader(store);
   await facts.readAll();
@@ -132,7 +132,7 @@ test("pause() puts reports before the facts of children", async ({ store }) => {
     reports: [aProgress({ current: 1 })],
   });
 
-  const [progressed, triggered, waiting] = (await facts.readAll()).map(({ fact }) => fact).slice(-3);
+  const [triggered, progressed, waiting] = (await facts.readAll()).map(({ fact }) => fact).slice(-3);
   assert.deepEqual([progressed![1], waiting![1]], ["progressed", "waiting"]);
   assert.deepEqual(triggered!.slice(1), ["triggered", null, lease.runId]);
 });
