@@ -171,7 +171,7 @@ CREATE TABLE holdfast_workers (
 `;
 
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES + CHILD_TABLES];
+export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES + CHILD_TABLES];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one

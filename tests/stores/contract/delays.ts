@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aFlow } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aRun } from "../../support/fixtures.ts";
 import { add, addIds, claimedIds, claimOne } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -25,6 +25,16 @@ test("enqueue() shows a start that is a date, and null for a run without one", a
 
   assert.equal(run.startAt, isoTime(FAKE_START + 700));
   assert.deepEqual([plain.startAt, plain.priority, plain.fairnessKey, plain.startBy], [null, 0, null, null]);
+});
+
+test("enqueue() keeps the start of a run when it is repeated", async ({ store, host }) => {
+  const request = aRun(DELAYED);
+  const [first] = await store.enqueue([request]);
+  host.advance(200);
+
+  const [again] = await store.enqueue([request]);
+
+  assert.deepEqual(again, first);
 });
 
 test("claim() takes a delayed run at its start, and not before", async ({ store, host }) => {

@@ -50,8 +50,14 @@ export function countAllowed(
   return unused + (counting === -1 ? oldest.length : counting);
 }
 
-/** Counts starts. Removes those that have ceased to count, some more than are added. */
-export function addStarts(db: SqliteDatabase, scope: string, { period }: Rate, count: number, now: number): void {
+/** Counts starts. Removes those that neither the rate nor the clock can bring back, some more than are added. */
+export function addStarts(
+  db: SqliteDatabase,
+  scope: string,
+  { limit, period }: Rate,
+  count: number,
+  now: number,
+): void {
   for (let added = 0; added < count; added++) {
     db.run(
       `INSERT INTO holdfast_starts (scope, no, at, period)
@@ -64,11 +70,14 @@ export function addStarts(db: SqliteDatabase, scope: string, { period }: Rate, c
   }
   db.run(
     `DELETE FROM holdfast_starts WHERE scope = ? AND no IN
-       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ?) AND at + period <= ?`,
+       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ?) AND at + period <= ?
+       AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ?`,
     scope,
     scope,
     2 * count,
     now,
+    scope,
+    limit,
   );
 }
 
@@ -78,6 +87,8 @@ export function correctStarts(db: SqliteDatabase, now: number): void {
   db.run("UPDATE holdfast_openings SET opens_at = ? + period WHERE opens_at > ? + period", now, now);
 }
 
+// A start is kept this much longer than it counts: the clock may be set back.
+const KEPT_AFTER_PERIOD_MS = 3_600_000;
 // How many starts are examined at once.
 const MAX_FORGOTTEN = 100;
 
@@ -86,8 +97,8 @@ export function forgetStarts(db: SqliteDatabase, now: number): void {
   db.run(
     `DELETE FROM holdfast_starts WHERE (scope, no) IN
        (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ?) AND at + period <= ?`,
-    now,
+    now - KEPT_AFTER_PERIOD_MS,
     MAX_FORGOTTEN,
-    now,
+    now - KEPT_AFTER_PERIOD_MS,
   );
 }
