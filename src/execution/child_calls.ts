@@ -39,7 +39,7 @@ const SLICE = 100;
 // The most that the results of one call may take together, in characters of JSON.
 const MAX_RESULTS_LENGTH = 64 * 1_048_576;
 // About how much of them is read at once.
-const PAGE_LENGTH = 1_048_576;
+const PAGE_LENGTH = 262_144;
 
 /** Implements the calls of a job that start other runs. */
 export class ChildCalls {
