@@ -56,8 +56,9 @@ import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalRecei
  * their pause or adds them to it, and the call that ends the last child of a pause resolves the pause in the same
  * commit: `finish`, `cancel` or `claim`. A child that is retried changes nothing in its parent. When a run ends, its
  * open pauses are closed. From that commit on none of their children is claimed any more; the following claims cancel
- * those that have not ended, 40 in a claim, and their children in turn. The result of a child stays with its run. If a
- * child is deleted, its result is kept for the parents that have not ended, and lost for the others.
+ * those that have not ended, 40 in a claim, and their children in turn; until then they keep their places in the lines
+ * of their keys. The result of a child stays with its run. If a child is deleted, its result is kept for the parents
+ * that have not ended, and lost for the others.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.

@@ -1,5 +1,4 @@
 import { positionOf } from "../../flow.ts";
-import { isOrphan } from "./children.ts";
 import type { MemoryKeys } from "./concurrency_keys.ts";
 import { keyScope, type MemoryRates } from "./rates.ts";
 import type { KeptRun } from "./records.ts";
@@ -91,8 +90,6 @@ export class DueRuns {
   }
 }
 
-function isDue(run: KeptRun): boolean {
-  const { status, isDelayed, parking } = run;
-  if (isOrphan(run)) return false; // the next claims cancel it
+function isDue({ status, isDelayed, parking }: KeptRun): boolean {
   return status === "pending" ? !isDelayed : parking?.isWoken === true;
 }
