@@ -650,6 +650,11 @@ export interface Claim {
   slotAt: string | null;
   /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
   finishInMs: number | null;
+  /**
+   * The `finishWithin` of the run, for its failure. Left out: it follows from `startedAgoMs` and `finishInMs`, which is
+   * right unless the clock was set back since the start, or the claim was repeated after the deadline.
+   */
+  finishWithin?: number | null;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
   originId: string;
   /** The recorded steps, in any order. */

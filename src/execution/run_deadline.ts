@@ -17,10 +17,10 @@ export interface RunDeadline {
  * parked or ended is late only if the store refuses that.
  */
 export function startDeadline({ claim, claimedAt, deps, state }: Execution): RunDeadline {
-  const { finishInMs, startedAgoMs } = claim;
+  const { finishInMs, startedAgoMs, finishWithin } = claim;
   const { promise: exceeded, resolve } = Promise.withResolvers<Failure>();
   if (finishInMs === null) return { exceeded, cancel: () => {} };
-  const failure = deadlineFailure("timeout", finishInMs + startedAgoMs);
+  const failure = deadlineFailure("timeout", finishWithin ?? finishInMs + startedAgoMs);
   const lateAt = claimedAt + finishInMs;
   let isCancelled = false;
   let cancelTimer = () => {};

@@ -159,7 +159,7 @@ Deno.test("a result that is committed first counts, even if its answer comes aft
   await stopHard(engine, host);
 });
 
-Deno.test("a run that is refused to park is late at once; one that has parked is not ended by the worker", async () => {
+Deno.test("a run that has parked by its deadline is not ended by the worker", async () => {
   const answer = Promise.withResolvers<void>();
   const { host, engine } = anEngine(
     (step) => step.wait("review"),
@@ -181,6 +181,60 @@ Deno.test("a run that is refused to park is late at once; one that has parked is
   await host.settle();
 
   assert.equal((await engine.getRun(id))!.status, "waiting");
+  await stopHard(engine, host);
+});
+
+Deno.test("a run that was about to park at its deadline fails as soon as the store has not parked it", async () => {
+  const answer = Promise.withResolvers<void>();
+  const { host, engine } = anEngine(
+    (step) => step.wait("review"),
+    (store) =>
+      withCalls(store, {
+        pause: async (lease, request) => {
+          await answer.promise;
+          return await store.pause(lease, { ...request, park: false });
+        },
+      }),
+  );
+  const { id } = await engine.trigger("job", null);
+  await engine.start();
+  await host.settle();
+  await pass(host, 2 * LIMIT);
+
+  answer.resolve();
+  await host.settle();
+
+  assert.partialDeepStrictEqual(await engine.getRun(id), { status: "failed", failureKind: "timeout" });
+  await stopHard(engine, host);
+});
+
+Deno.test("the job does not go on while the failure of its late run is stored", async () => {
+  const answer = Promise.withResolvers<void>();
+  const done: string[] = [];
+  const { host, engine } = anEngine(
+    async (step) => {
+      const aborted = (abortSignal: AbortSignal) =>
+        new Promise((_, reject) => abortSignal.addEventListener("abort", () => reject(new Error("aborted"))));
+      await step.run("aborts", ({ abortSignal }) => aborted(abortSignal)).catch(() => done.push("caught"));
+      step.log.info("goes on");
+    },
+    (store) =>
+      withCalls(store, {
+        finish: async (lease, ending, reports) => {
+          await answer.promise;
+          await store.finish(lease, ending, reports);
+        },
+      }),
+  );
+  const { id } = await engine.trigger("job", null);
+  await engine.start();
+  await host.settle();
+
+  await pass(host, LIMIT + 100);
+  answer.resolve();
+  await host.settle();
+
+  assert.deepEqual([(await engine.getRun(id))!.failureKind, done], ["timeout", []]);
   await stopHard(engine, host);
 });
 
