@@ -50,6 +50,8 @@ export class SqliteDatabase {
   readonly counts = new Map<string, number>();
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
   readonly touchedGroups = new Set<string>();
+  /** The jobs of which the queue of a key has made a run ready, or blocked one. */
+  readonly requeuedJobs = new Set<string>();
   /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 
@@ -114,6 +116,13 @@ export class SqliteDatabase {
   /** Runs a statement and returns all its rows. */
   all<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R[] {
     return this.#statement(sql).all(...parameters) as R[]; // see the comment of the class
+  }
+
+  /** As `all()`, for a statement that returns `limit` rows at most: one row is read several times as fast as a list. */
+  few<R extends object = SqliteRow>(limit: number, sql: string, ...parameters: SqliteValue[]): R[] {
+    if (limit !== 1) return this.all<R>(sql, ...parameters);
+    const row = this.get<R>(sql, ...parameters);
+    return row === undefined ? [] : [row];
   }
 
   /** The names of the columns of a table. */

@@ -87,9 +87,11 @@ export class Candidates {
     return { run: lane.shift(), gate: lane.gate, head: null, turn };
   }
 
-  /** Notes that queues of keys have changed. */
-  rereadQueues(): void {
-    for (const lane of this.#lanes) lane.reread();
+  /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
+  rereadQueues(jobs: ReadonlySet<string>): void {
+    if (jobs.size === 0) return;
+    for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
+    // Heads can be behind runs of these jobs.
     for (const heads of this.#heads) heads.reread();
   }
 
@@ -122,6 +124,7 @@ class Lane {
   readonly #db: SqliteDatabase;
   readonly #table: "plain" | "flow";
   readonly #pageSize: number;
+  #nextSize: number;
   #page: Candidate[] = [];
   #isLast = false;
   #isBegunOnly = false;
@@ -132,6 +135,7 @@ class Lane {
     this.gate = gate;
     this.#table = table;
     this.#pageSize = pageSize;
+    this.#nextSize = pageSize;
   }
 
   first(): Candidate | null {
@@ -142,8 +146,10 @@ class Lane {
       this.reread();
     }
     if (this.#page.length === 0 && !this.#isLast) {
-      this.#page = this.#read();
-      this.#isLast = this.#page.length < this.#pageSize;
+      const size = this.#nextSize;
+      this.#page = this.#read(size);
+      this.#isLast = this.#page.length < size;
+      this.#nextSize = Math.min(4 * size, this.#pageSize);
     }
     return this.#page[0] ?? null;
   }
@@ -157,14 +163,15 @@ class Lane {
   reread(): void {
     this.#page = [];
     this.#isLast = false;
+    this.#nextSize = 1; // the next run may change the queues again
   }
 
-  #read(): Candidate[] {
+  #read(size: number): Candidate[] {
     const { position, seq } = this.#after;
     const job = this.gate.job.name;
     return this.#table === "plain"
-      ? this.#db.all<Candidate>(this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY, job, seq, this.#pageSize)
-      : this.#db.all<Candidate>(this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY, job, position, seq, this.#pageSize);
+      ? this.#db.few<Candidate>(size, this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY, job, seq, size)
+      : this.#db.few<Candidate>(size, this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY, job, position, seq, size);
   }
 }
 

@@ -46,8 +46,14 @@ export function leaveQueue(db: SqliteDatabase, { seq, concurrency_key: key, flow
       seq,
     );
     touchGroup(db, row.job, row.fairness_key);
+    if (key !== null) forgetOpening(db, key, row.job);
   }
   if (key !== null) updateQueue(db, key, now);
+}
+
+/** Removes the opening of a queue whose first run with flow has left it. */
+export function forgetOpening(db: SqliteDatabase, key: string, job: string): void {
+  db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ? AND job = ?", key, job);
 }
 
 /** Makes a run that holds its key the first of its queue: it comes back after a retry delay. */
@@ -99,25 +105,64 @@ export function countKeyStart(db: SqliteDatabase, key: string, runSeq: number, n
   if (rate !== undefined) addStarts(db, keyScope(key), rate, 1, now);
 }
 
+/** A new run that is due. */
+export interface NewQueuedRun {
+  concurrency_key: string;
+  job: string;
+  position: number;
+  key_concurrency: number;
+  key_rate_limit: number | null;
+  key_rate_period: number | null;
+}
+
+/**
+ * The state of a new run in the queue of its key, if it changes nothing for the others.
+ *
+ * @returns `null`: it enters the queue blocked, and `updateQueue` has to say more.
+ */
+export function stateOfNewRun(db: SqliteDatabase, run: NewQueuedRun, now: number): "R" | "B" | null {
+  const { concurrency_key: key, job, position, key_rate_limit: limit, key_rate_period: period } = run;
+  const { holders, plain, flowing } = db.one<{ holders: number; plain: number | null; flowing: number | null }>(
+    `SELECT (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = ?) AS holders,
+       (SELECT seq FROM holdfast_runs
+        WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY seq LIMIT 1) AS plain,
+       (SELECT position FROM holdfast_flow
+        WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1) AS flowing`,
+    key,
+    key,
+    job,
+    key,
+    job,
+  );
+  const first = Math.min(plain ?? Infinity, flowing ?? Infinity);
+  if (first < Infinity) return first <= position ? "B" : null;
+  if (holders >= run.key_concurrency) return "B";
+  const isOpen = limit === null || period === null || rateOpensAt(db, keyScope(key), { limit, period }, now) <= now;
+  return isOpen ? "R" : null;
+}
+
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
 export function updateQueue(db: SqliteDatabase, key: string, now: number): void {
-  const { held, flowing } = db.one<{ held: number; flowing: number }>(
-    `SELECT EXISTS (SELECT 1 FROM holdfast_holders WHERE concurrency_key = ?) AS held,
-       EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL)
-         OR EXISTS (SELECT 1 FROM holdfast_openings WHERE concurrency_key = ?) AS flowing`,
-    key,
+  const { flowing, job } = db.one<{ flowing: number; job: string | null }>(
+    `SELECT EXISTS (SELECT 1 FROM holdfast_flow WHERE concurrency_key = ? AND queue_state IS NOT NULL) AS flowing,
+       (SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1) AS job`,
     key,
     key,
   );
   if (flowing === 1) updateFlowingQueue(db, key, now);
-  else if (held === 1) {
+  else if (job === null) return;
+  else if (db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? LIMIT 1", key) !== undefined) {
     // Without the index the planner would scan the whole queue.
-    db.run(
+    const blocked = db.run(
       `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
        WHERE concurrency_key = ? AND queue_state = 'R'`,
       key,
     );
-  } else for (const job of queuedJobs(db, key)) putFirstReady(db, key, job);
+    if (blocked > 0) { for (const other of queuedJobs(db, key)) db.requeuedJobs.add(other); }
+  } else {
+    putFirstReady(db, key, job);
+    for (const other of queuedJobs(db, key, job)) putFirstReady(db, key, other);
+  }
 }
 
 /** Marks the first run of a job in the queue of a free key as ready, in a queue of runs without flow. */
@@ -126,6 +171,7 @@ function putFirstReady(db: SqliteDatabase, key: string, job: string): void {
   if (first.queue_state === "R") return;
   blockPlain(db, key, job);
   db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
+  db.requeuedJobs.add(job);
 }
 
 function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void {
@@ -143,6 +189,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
       else if (plain.queue_state === "B") {
         block(db, key, job);
         db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", plain.seq);
+        db.requeuedJobs.add(job);
       }
       continue;
     }
@@ -152,6 +199,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
     else if (first.queue_state === "B") {
       block(db, key, job);
       db.run("UPDATE holdfast_flow SET queue_state = 'R' WHERE run_seq = ?", first.run_seq);
+      db.requeuedJobs.add(job);
       touchGroup(db, job, first.fairness_key);
     }
     if (opensAt > now && opensAt < Infinity) {
@@ -172,22 +220,26 @@ function keyOpensAt(db: SqliteDatabase, key: string, first: FlowingRow, holders:
 /** The queue of a job: what has passed the key is put back. */
 function block(db: SqliteDatabase, key: string, job: string): void {
   blockPlain(db, key, job);
-  const blocked = db.all<{ fairness_key: string | null }>(
+  // There is one at most.
+  const blocked = db.get<{ fairness_key: string | null }>(
     `UPDATE holdfast_flow INDEXED BY holdfast_flow_ready_by_key SET queue_state = 'B'
      WHERE concurrency_key = ? AND job = ? AND queue_state = 'R' RETURNING fairness_key`,
     key,
     job,
   );
-  for (const { fairness_key: fairnessKey } of blocked) touchGroup(db, job, fairnessKey);
+  if (blocked === undefined) return;
+  db.requeuedJobs.add(job);
+  touchGroup(db, job, blocked.fairness_key);
 }
 
 function blockPlain(db: SqliteDatabase, key: string, job: string): void {
-  db.run(
+  const blocked = db.run(
     `UPDATE holdfast_runs INDEXED BY holdfast_runs_ready_by_key SET queue_state = 'B'
      WHERE concurrency_key = ? AND job = ? AND queue_state = 'R'`,
     key,
     job,
   );
+  if (blocked > 0) db.requeuedJobs.add(job);
 }
 
 interface PlainRow {
@@ -226,31 +278,29 @@ function firstFlowing(db: SqliteDatabase, key: string, job: string): FlowingRow 
 }
 
 /** The jobs of the runs without flow in a queue. */
-function queuedJobs(db: SqliteDatabase, key: string): Iterable<string> {
-  return jobsAfter((after) =>
+function queuedJobs(db: SqliteDatabase, key: string, start = ""): Iterable<string> {
+  return jobsAfter(start, (after) =>
     db.get<{ job: string }>(
       `SELECT job FROM holdfast_runs
        WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
       key,
       after,
-    )
-  );
+    ));
 }
 
 /** The jobs of the runs with flow in a queue. */
 function flowingJobs(db: SqliteDatabase, key: string): Iterable<string> {
-  return jobsAfter((after) =>
+  return jobsAfter("", (after) =>
     db.get<{ job: string }>(
       `SELECT job FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
        WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1`,
       key,
       after,
-    )
-  );
+    ));
 }
 
-function* jobsAfter(next: (after: string) => { job: string } | undefined): Generator<string> {
-  for (let row = next(""); row !== undefined; row = next(row.job)) yield row.job;
+function* jobsAfter(start: string, next: (after: string) => { job: string } | undefined): Generator<string> {
+  for (let row = next(start); row !== undefined; row = next(row.job)) yield row.job;
 }
 
 /** The first run of a job in the queue of a key. */

@@ -3,6 +3,8 @@ import type { NewRun } from "../../../store.ts";
 import { deadlineAt } from "../../../wait.ts";
 import type { FlowColumn, RunRow } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { stateOfNewRun, updateQueue } from "./concurrency_keys.ts";
+import { touchGroup } from "./turns.ts";
 
 /** The columns of a run that uses no flow. */
 export const NO_FLOW: Pick<RunRow, FlowColumn> = {
@@ -14,6 +16,9 @@ export const NO_FLOW: Pick<RunRow, FlowColumn> = {
   parent_id: null,
 };
 
+/** What a run that uses no flow asks of its key. */
+export const PLAIN_KEY = { key_concurrency: 1, key_rate_limit: null, key_rate_period: null };
+
 /** Whether a new run has a row of `holdfast_flow`. */
 export function usesFlow({ flow, concurrencyKey }: NewRun): boolean {
   const { start, priority, fairnessKey, startWithin, finishWithin, keyConcurrency, keyRate } = flow;
@@ -21,13 +26,13 @@ export function usesFlow({ flow, concurrencyKey }: NewRun): boolean {
     (concurrencyKey !== null && (keyConcurrency !== 1 || keyRate !== null));
 }
 
-/** Adds the row of a new run, which is not in a queue yet. */
+/** Adds the row of a new run, and puts the run into its queue unless it is delayed. */
 export function insertFlow(
   db: SqliteDatabase,
   seq: number,
   { jobName, concurrencyKey, flow }: NewRun,
   now: number,
-): Pick<RunRow, FlowColumn> & { due_at: number | null } {
+): Pick<RunRow, FlowColumn> {
   const startAt = deadlineAt(flow.start, now);
   const isDelayed = startAt !== null && startAt > now;
   const startBy = flow.startWithin === null ? null : Math.max(startAt ?? now, now) + flow.startWithin;
@@ -49,11 +54,20 @@ export function insertFlow(
     finish_within: flow.finishWithin,
     deadline_at: startBy,
   };
+  const state = isDelayed
+    ? null
+    : concurrencyKey === null
+    ? "R"
+    : stateOfNewRun(db, { ...row, concurrency_key: concurrencyKey }, now);
   db.run(
     `INSERT INTO holdfast_flow (run_seq, job, concurrency_key, fairness_key, priority, position, begun, key_concurrency,
-       key_rate_limit, key_rate_period, start_at, due_at, start_within, start_by, finish_within, deadline_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       key_rate_limit, key_rate_period, start_at, due_at, start_within, start_by, finish_within, deadline_at,
+       queue_state)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ...Object.values(row),
+    isDelayed ? null : state ?? "B",
   );
+  if (state === "R") touchGroup(db, jobName, flow.fairnessKey);
+  if (!isDelayed && state === null && concurrencyKey !== null) updateQueue(db, concurrencyKey, now);
   return { ...row, finish_by: null, parent_id: null };
 }

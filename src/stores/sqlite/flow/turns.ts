@@ -63,7 +63,8 @@ export interface Head {
 
 /** The first heads of a job, by turn. */
 export function readHeads(db: SqliteDatabase, job: string, limit: number): Head[] {
-  return db.all<Head>(
+  return db.few<Head>(
+    limit,
     `SELECT job, fairness_key, turn, position, run_seq FROM holdfast_heads
      WHERE job = ? ORDER BY turn, position LIMIT ?`,
     job,
@@ -103,11 +104,10 @@ export function serveGroup(db: SqliteDatabase, { job, fairness_key: fairnessKey,
   );
   db.run("DELETE FROM holdfast_heads WHERE job = ? AND fairness_key = ?", job, fairnessKey);
   touchGroup(db, job, fairnessKey);
-  return db.all<{ job: string }>(
-    "UPDATE holdfast_heads SET turn = max(turn, ?) WHERE fairness_key = ? RETURNING job",
-    turn + 1,
-    fairnessKey,
-  ).map((head) => head.job);
+  const raised = db.run("UPDATE holdfast_heads SET turn = max(turn, ?) WHERE fairness_key = ?", turn + 1, fairnessKey);
+  if (raised === 0) return [];
+  return db.all<{ job: string }>("SELECT job FROM holdfast_heads WHERE fairness_key = ?", fairnessKey)
+    .map((head) => head.job);
 }
 
 /** Notes that a run without a fairness key was served in its turn. */

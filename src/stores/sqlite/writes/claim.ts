@@ -5,7 +5,7 @@ import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
 import { cancelOrphans, isOrphan } from "../children/orphans.ts";
-import { countKeyStart, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
+import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
 import {
@@ -241,6 +241,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const late: ClaimResult["failed"] = [];
   let hasMore = false;
   let passedOver = 0;
+  db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
     const { run, gate } = drawn;
     const key = run.concurrency_key;
@@ -289,16 +290,18 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
       run.seq,
     );
     touchGroup(db, run.job, run.fairness_key);
+    if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
   if (key !== null) takeKey(db, key, run.id, run.lease_generation + 1, now);
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
-  if (run.concurrency_key !== null) candidates.rereadQueues();
+  candidates.rereadQueues(db.requeuedJobs);
+  db.requeuedJobs.clear();
 }
 
 /** @param request.areKeysTaken Whether the runs have taken their keys already. */

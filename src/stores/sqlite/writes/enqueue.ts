@@ -6,8 +6,8 @@ import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { enterQueue, updateQueue } from "../flow/concurrency_keys.ts";
-import { insertFlow, NO_FLOW, usesFlow } from "../flow/new_flow.ts";
+import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
+import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 
@@ -130,6 +130,11 @@ export function insertRun(
 ): { run: Run; seq: number } | null {
   const seq = drawNumber(db);
   const hasFlow = usesFlow(run);
+  const state = hasFlow
+    ? null
+    : run.concurrencyKey === null
+    ? "R"
+    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: run.jobName, position: seq }, now);
   const row = {
     seq,
     id: run.id,
@@ -138,7 +143,7 @@ export function insertRun(
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    queue_state: hasFlow ? null : run.concurrencyKey === null ? "R" : "B",
+    queue_state: hasFlow ? null : state ?? "B",
     flow: hasFlow ? 1 : null,
     retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
@@ -164,14 +169,12 @@ export function insertRun(
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (parent !== null) insertChild(db, seq, parent);
-  const columns = { ...NO_EXECUTION, ...row, payload: run.payload };
+  const columns = { ...UNCLAIMED, ...row, payload: run.payload };
   if (!hasFlow) {
-    if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey, now);
-    return { run: toRun({ ...NO_FLOW, ...columns, parent_id: parent?.id ?? null }), seq };
+    if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
+    return { run: toRun({ ...columns, parent_id: parent?.id ?? null }), seq };
   }
-  const { due_at: dueAt, ...flow } = insertFlow(db, seq, run, now);
-  if (dueAt === null) enterQueue(db, row, now);
-  return { run: toRun({ ...columns, ...flow, parent_id: parent?.id ?? null }), seq };
+  return { run: toRun({ ...columns, ...insertFlow(db, seq, run, now), parent_id: parent?.id ?? null }), seq };
 }
 
 function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, pauseSeq, depth }: ParentOfRun): void {
@@ -188,7 +191,8 @@ function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, paus
 }
 
 /** The columns of a run that was not claimed yet. */
-const NO_EXECUTION = {
+const UNCLAIMED = {
+  ...NO_FLOW,
   lease_owner: null,
   lease_expires_at: null,
   lease_generation: 0,
