@@ -183,15 +183,15 @@ Deno.test("SqliteStore finds runs with flow by an index, and sorts no long list"
   await store.getPausedJobs();
 
   const plans = driver.plans(
-    /^\s*(SELECT|UPDATE|DELETE|INSERT)[^]*holdfast_(flow|heads|starts|openings|ghosts|holders)/,
+    /^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)[^]*holdfast_(flow|heads|starts|openings|ghosts|holders)/,
   );
-  // Turned back clocks are rare, and the rows of one opening are few.
+  // Clocks are rarely set back. The fairness keys are those of the statement.
   const rare = /SET opens_at/;
   const scans = plans.filter(({ sql, details }) =>
-    !rare.test(sql) && details.some((detail) => /^SCAN (?!CONSTANT|\(subquery|j\b|json_each|\?)/.test(detail))
+    !rare.test(sql) && details.some((detail) => /^SCAN (?!keys$|CONSTANT|\(subquery|j\b|json_each|\?)/.test(detail))
   );
   const sorted = plans.filter(({ sql, details }) =>
-    sql.includes("LIMIT ?") && details.some((detail) => /USE TEMP B-TREE FOR ORDER BY/.test(detail))
+    sql.includes("LIMIT") && details.some((detail) => /USE TEMP B-TREE FOR ORDER BY/.test(detail))
   );
 
   assert.ok(plans.length > 30, `${plans.length} statements`);

@@ -1,4 +1,5 @@
 import type { RunStatus } from "../../../run.ts";
+import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type JobGate, readyOf } from "./job_gates.ts";
 import { type Head, readBegunHeads, readHeads, readKeylessTurn } from "./turns.ts";
@@ -134,8 +135,8 @@ class Lane {
     this.#db = db;
     this.gate = gate;
     this.#table = table;
-    this.#pageSize = pageSize;
-    this.#nextSize = pageSize;
+    this.#pageSize = rowLimit(pageSize);
+    this.#nextSize = this.#pageSize;
   }
 
   first(): Candidate | null {
@@ -169,9 +170,11 @@ class Lane {
   #read(size: number): Candidate[] {
     const { position, seq } = this.#after;
     const job = this.gate.job.name;
-    return this.#table === "plain"
-      ? this.#db.few<Candidate>(size, this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY, job, seq, size)
-      : this.#db.few<Candidate>(size, this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY, job, position, seq, size);
+    const sql = this.#table === "plain"
+      ? (this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY)
+      : (this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY);
+    const after = this.#table === "plain" ? [seq] : [position, seq];
+    return this.#db.few<Candidate>(size, `${sql} ${size}`, job, ...after);
   }
 }
 
@@ -179,19 +182,19 @@ const PLAIN_CANDIDATE = `seq, id, job, status, seq AS position, concurrency_key,
   lease_generation, started_at IS NOT NULL AS begun, flow, NULL AS start_by, NULL AS finish_by`;
 // The planner would take the index of all runs of the job, most of which have ended.
 const PLAIN_READY = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready
-  WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`;
+  WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT`;
 const PLAIN_BEGUN = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready_begun
-  WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ? AND seq > ? ORDER BY seq LIMIT ?`;
+  WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ? AND seq > ? ORDER BY seq LIMIT`;
 const FLOW_READY = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
 }
   WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT ?`;
+  ORDER BY f.position, f.run_seq LIMIT`;
 const FLOW_BEGUN = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready_begun")
 }
   WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT ?`;
+  ORDER BY f.position, f.run_seq LIMIT`;
 
 /** A head that can be drawn. */
 interface CandidateHead extends Head {
@@ -228,7 +231,7 @@ class JobHeads {
   }
 
   #findReady(): CandidateHead | null {
-    for (let limit = 1 + this.#skipped.size;; limit *= 4) {
+    for (let limit = rowLimit(1 + this.#skipped.size);; limit *= 4) {
       const heads = readHeads(this.#db, this.gate.job.name, limit);
       const found = this.#find(heads);
       if (found !== null || heads.length < limit) return found;

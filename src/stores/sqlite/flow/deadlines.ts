@@ -33,9 +33,8 @@ interface LateRow extends IdentityRow, DeadlineRow {
 /** Fails runs that are not under a lease and whose deadline has passed. */
 export function failLateRuns(db: SqliteDatabase, limit: number, now: number): ClaimResult["failed"] {
   const late = db.all<{ run_seq: number }>(
-    "SELECT run_seq FROM holdfast_flow WHERE deadline_at <= ? ORDER BY deadline_at, run_seq LIMIT ?",
+    `SELECT run_seq FROM holdfast_flow WHERE deadline_at <= ? ORDER BY deadline_at, run_seq LIMIT ${limit}`,
     now,
-    limit,
   );
   return late.map(({ run_seq: seq }) => seq).sort((one, other) => one - other).map((seq) => failLateRun(db, seq, now));
 }
@@ -72,9 +71,8 @@ export function failLateRun(db: SqliteDatabase, seq: number, now: number): Claim
 /** Makes runs due whose start has passed. */
 export function startDelayedRuns(db: SqliteDatabase, limit: number, now: number): void {
   const due = db.all<{ run_seq: number; concurrency_key: string | null }>(
-    "SELECT run_seq, concurrency_key FROM holdfast_flow WHERE due_at <= ? ORDER BY due_at, run_seq LIMIT ?",
+    `SELECT run_seq, concurrency_key FROM holdfast_flow WHERE due_at <= ? ORDER BY due_at, run_seq LIMIT ${limit}`,
     now,
-    limit,
   );
   for (const { run_seq: seq, concurrency_key } of due) {
     db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, seq);

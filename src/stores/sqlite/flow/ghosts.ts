@@ -52,9 +52,8 @@ export function releaseGhost(
 /** Releases what ghosts hold whose lease would have expired. */
 export function releaseExpiredGhosts(db: SqliteDatabase, limit: number, now: number): void {
   const expired = db.all<Ghost>(
-    "SELECT * FROM holdfast_ghosts WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+    `SELECT * FROM holdfast_ghosts WHERE expires_at <= ? ORDER BY expires_at LIMIT ${limit}`,
     now,
-    limit,
   );
   for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, null, now);
 }

@@ -142,10 +142,15 @@ export function findOpening(
   for (const { job: { name, rate }, room } of gates) {
     if (room <= 0) continue;
     const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(name), rate, now);
-    const held = [...heldByKeyRate(db, name), ...(jobOpensAt > now ? heldByJobRate(db, name) : [])];
-    for (const run of held) {
-      const opensAt = Math.max(run.opens_at, jobOpensAt);
-      if (opensAt > now && opensAt < first && !isBehindOtherJob(db, run, precedence)) first = opensAt;
+    const lists = [heldByKeyRate(db, name), ...(jobOpensAt > now ? heldByJobRate(db, name) : [])];
+    for (const runs of lists) {
+      // If more are left than are examined, the first opening may be too early, but none is missed.
+      const isAny = runs.length === MAX_EXAMINED && runs.every((run) => isBehindOtherJob(db, run, precedence));
+      for (const run of runs) {
+        const opensAt = Math.max(run.opens_at, jobOpensAt);
+        if (opensAt <= now || opensAt >= first) continue;
+        if (isAny || !isBehindOtherJob(db, run, precedence)) first = opensAt;
+      }
     }
   }
   return first === Infinity ? null : first;
@@ -160,15 +165,15 @@ function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
   );
 }
 
-function heldByJobRate(db: SqliteDatabase, job: string): ExaminedRow[] {
+function heldByJobRate(db: SqliteDatabase, job: string): ExaminedRow[][] {
   return [
-    ...db.all<ExaminedRow>(
+    db.all<ExaminedRow>(
       `SELECT concurrency_key, job, seq AS position, 0 AS opens_at
        FROM holdfast_runs INDEXED BY holdfast_runs_ready
        WHERE queue_state = 'R' AND job = ? AND started_at IS NULL ORDER BY seq LIMIT ${MAX_EXAMINED}`,
       job,
     ),
-    ...db.all<ExaminedRow>(
+    db.all<ExaminedRow>(
       `SELECT concurrency_key, job, position, 0 AS opens_at FROM holdfast_flow INDEXED BY holdfast_flow_ready
        WHERE queue_state = 'R' AND job = ? AND begun = 0 LIMIT ${MAX_EXAMINED}`,
       job,

@@ -1,4 +1,5 @@
 import type { Rate } from "../../../flow.ts";
+import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
@@ -40,10 +41,9 @@ export function countAllowed(
   );
   if (last === null) return limit;
   const oldest = db.all<{ no: number; at: number }>(
-    "SELECT no, at FROM holdfast_starts WHERE scope = ? AND no > ? ORDER BY no LIMIT ?",
+    `SELECT no, at FROM holdfast_starts WHERE scope = ? AND no > ? ORDER BY no LIMIT ${rowLimit(most)}`,
     scope,
     last - limit,
-    most,
   );
   const unused = limit - (last - (oldest[0]?.no ?? last + 1) + 1);
   const counting = oldest.findIndex(({ at }) => Math.min(at, now) + period > now);
@@ -70,11 +70,10 @@ export function addStarts(
   }
   db.run(
     `DELETE FROM holdfast_starts WHERE scope = ? AND no IN
-       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ?) AND at + period <= ?
+       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ${rowLimit(2 * count)}) AND at + period <= ?
        AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ?`,
     scope,
     scope,
-    2 * count,
     now,
     scope,
     limit,
@@ -96,9 +95,8 @@ const MAX_FORGOTTEN = 100;
 export function forgetStarts(db: SqliteDatabase, now: number): void {
   db.run(
     `DELETE FROM holdfast_starts WHERE (scope, no) IN
-       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ?) AND at + period <= ?`,
+       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN}) AND at + period <= ?`,
     now - KEPT_AFTER_PERIOD_MS,
-    MAX_FORGOTTEN,
     now - KEPT_AFTER_PERIOD_MS,
   );
 }

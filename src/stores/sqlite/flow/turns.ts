@@ -66,23 +66,33 @@ export function readHeads(db: SqliteDatabase, job: string, limit: number): Head[
   return db.few<Head>(
     limit,
     `SELECT job, fairness_key, turn, position, run_seq FROM holdfast_heads
-     WHERE job = ? ORDER BY turn, position LIMIT ?`,
+     WHERE job = ? ORDER BY turn, position LIMIT ${limit}`,
     job,
-    limit,
   );
 }
 
 /** For each group of a job, the first run that has begun before, with the turn of the group. */
 export function readBegunHeads(db: SqliteDatabase, job: string): Head[] {
   const rows = db.all<Head>(
-    `SELECT f.job, f.fairness_key, h.turn, f.position, f.run_seq FROM holdfast_flow f
-     JOIN holdfast_heads h ON h.job = f.job AND h.fairness_key = f.fairness_key
-     WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NOT NULL
-     ORDER BY f.fairness_key, f.position`,
+    // One probe for each fairness key, however many runs it has.
+    `WITH RECURSIVE keys (fairness_key) AS (
+       SELECT min(fairness_key) FROM holdfast_flow INDEXED BY holdfast_flow_ready_begun
+       WHERE queue_state = 'R' AND begun = 1 AND job = ? AND fairness_key >= ''
+       UNION ALL
+       SELECT (SELECT min(f.fairness_key) FROM holdfast_flow f INDEXED BY holdfast_flow_ready_begun
+         WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key > keys.fairness_key)
+       FROM keys WHERE keys.fairness_key IS NOT NULL)
+     SELECT f.job, f.fairness_key, h.turn, f.position, f.run_seq FROM keys
+     CROSS JOIN holdfast_flow f ON f.run_seq =
+       (SELECT b.run_seq FROM holdfast_flow b INDEXED BY holdfast_flow_ready_begun
+        WHERE b.queue_state = 'R' AND b.begun = 1 AND b.job = ? AND b.fairness_key = keys.fairness_key
+        ORDER BY b.position LIMIT 1)
+     JOIN holdfast_heads h ON h.job = f.job AND h.fairness_key = f.fairness_key`,
+    job,
+    job,
     job,
   );
-  const firsts = rows.filter((row, at) => row.fairness_key !== rows[at - 1]?.fairness_key);
-  return firsts.sort((one, other) => one.turn - other.turn || one.position - other.position);
+  return rows.sort((one, other) => one.turn - other.turn || one.position - other.position);
 }
 
 /** The turn of the runs without a fairness key. */
@@ -123,7 +133,6 @@ export function forgetTurns(db: SqliteDatabase): void {
   db.run(
     `DELETE FROM holdfast_fairness_keys WHERE fairness_key IN
        (SELECT fairness_key FROM holdfast_fairness_keys
-        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ?)`,
-    MAX_FORGOTTEN,
+        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ${MAX_FORGOTTEN})`,
   );
 }

@@ -198,9 +198,8 @@ function processTimers(
 
 function wakeSleepers(db: SqliteDatabase, now: number): void {
   const due = db.all<{ seq: number }>(
-    "SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ?",
+    `SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ${MAX_TIMERS}`,
     now,
-    MAX_TIMERS,
   );
   for (const { seq } of due) {
     commitDeadlines(db, seq, now);
@@ -211,9 +210,8 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
 /** Moves the queues of keys on whose rate has opened. */
 function openKeys(db: SqliteDatabase, now: number): void {
   const open = db.all<{ concurrency_key: string }>(
-    "SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ?",
+    `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
     now,
-    MAX_TIMERS,
   );
   for (const { concurrency_key: key } of open) updateQueue(db, key, now);
 }

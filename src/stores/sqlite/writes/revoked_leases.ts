@@ -22,9 +22,8 @@ export function revokeExpiredLeases(
   now: number,
 ): ClaimResult["failed"] {
   const expired = db.all<LeasedRow>(
-    "SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?",
+    `SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ${limit}`,
     now,
-    limit,
   );
   return expired.flatMap((row) => {
     const error = revokeLease(db, row, maxAbandonments, now);
