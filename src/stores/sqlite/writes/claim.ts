@@ -295,9 +295,10 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
+  if (run.concurrency_key !== null) candidates.rereadAllHeads();
   candidates.rereadQueues(db.requeuedJobs);
   db.requeuedJobs.clear();
 }
