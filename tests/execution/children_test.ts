@@ -419,6 +419,24 @@ forEachStore(
   },
 );
 
+forEachStore("a worker without a free slot cancels the children of a run that has ended", async ({ store, host }) => {
+  const { job: busy, reached, letGo } = aGatedJob("busy");
+  const parent = aJob((step) => step.invokeAll("all", echo, Array.from({ length: 100 }, () => ({ input: 1 }))));
+  await using engine = createEngine({ store, host, jobs: { parent, echo, busy }, worker: { concurrency: 1 } });
+  const { id } = await engine.trigger(parent, null);
+  await engine.runUntilIdle({ maxRuns: 1 });
+  await engine.trigger(busy, null, { priority: 1 });
+  await engine.start();
+  await host.settle(60);
+  await reached;
+
+  await store.cancel(id, "request", null);
+  await pass(host, 1_500);
+
+  assert.equal((await engine.getRuns({ status: "cancelled", parentRunId: id })).total, 100);
+  letGo(null);
+});
+
 forEachStore("a child that ends while its parent is about to park resumes it", async ({ store, host }) => {
   const gate = aGate();
   const parent = aJob(async (step) => {
