@@ -12,6 +12,7 @@
 // `holdfast_heads` has the first claimable run of each job and fairness key, and its turn. `next_turn` of a fairness key
 // is the first turn that it has not had. `turn` of `holdfast_serving` is the turn being served, `keyless` the next turn
 // of the runs without a fairness key.
+
 /** The tables of flow control, the second version of the tables. */
 export const FLOW_TABLES = `
 ALTER TABLE holdfast_runs ADD COLUMN flow INTEGER;

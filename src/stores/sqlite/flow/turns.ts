@@ -7,12 +7,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 // has had that already. It keeps the turn, whichever run is its head, until one of its runs is claimed or none is left.
 // So a key that comes back joins the current turn.
 
-/** A group of runs, as the key of a set. */
-type Group = string;
-
 /** Notes that the claimable runs of a group have changed. `settleHeads` has to be called before the next claim. */
 export function touchGroup(db: SqliteDatabase, job: string, fairnessKey: string | null): void {
-  if (fairnessKey !== null) db.touchedGroups.add(JSON.stringify([job, fairnessKey]) satisfies Group);
+  if (fairnessKey !== null) db.touchedGroups.add(JSON.stringify([job, fairnessKey]));
 }
 
 /**

@@ -213,7 +213,11 @@ function openKeys(db: SqliteDatabase, now: number): void {
     `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
     now,
   );
-  for (const { concurrency_key: key } of open) updateQueue(db, key, now);
+  for (const { concurrency_key: key } of open) {
+    // An opening that was left over would be a timer that never stops.
+    db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ?", key);
+    updateQueue(db, key, now);
+  }
 }
 
 interface ReadyResult {
