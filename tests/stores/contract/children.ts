@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
+import { PLAIN_FLOW } from "../../../src/flow.ts";
 import { uuidV7 } from "../../../src/host.ts";
+import { isoTime } from "../../../src/iso_time.ts";
 import type { Lease } from "../../../src/lease.ts";
 import type { Claim, ClaimResult, NewPause, NewRun, PauseResult, Store } from "../../../src/store.ts";
 import type { ChildResult } from "../../../src/wait.ts";
@@ -24,6 +26,7 @@ const { cases, test } = newCases();
 export const childCases = cases;
 
 const PARENT = "parent";
+const DELAYED = { ...PLAIN_FLOW, start: { afterMs: 5_000 } };
 const CHILD = "child";
 
 test("pause() adds the children of a pause in the commit that parks the run", async ({ store }) => {
@@ -147,6 +150,23 @@ test("pause() gives each child the position of a run that is triggered now", asy
   const { claims } = await claimAll(store);
 
   assert.deepEqual(claims.map(({ run }) => run.id), [before.run.id, child.id, after.run.id]);
+});
+
+test("claim() tells the priority and the fairness key of a run, which its children inherit", async ({ store }) => {
+  const plain = await startParent(store);
+  const flowing = await startParent(store, { flow: { ...PLAIN_FLOW, priority: 3, fairnessKey: "acme" } });
+
+  const seen = [plain, flowing].map(({ priority, fairnessKey }) => [priority, fairnessKey]);
+  assert.deepEqual(seen, [[0, null], [3, "acme"]]);
+});
+
+test("pause() tells the start of a delayed child", async ({ store }) => {
+  const { lease } = await startParent(store);
+
+  const { created } = await park(store, lease, onChildren([aChild({ flow: DELAYED })]));
+
+  assert.deepEqual(created.map(({ startAt }) => startAt), [isoTime(FAKE_START + 5_000)]);
+  assert.deepEqual((await claimAll(store)).claims, []);
 });
 
 test("claim() tells how many parents a run has above it", async ({ store }) => {
@@ -440,9 +460,23 @@ test("claim() claims no child of a run that has ended, however many are to be ca
   assert.deepEqual([claims.map(({ run }) => run.id), hasMore], [[other.id], true]);
 });
 
+test("a child of a run that has ended keeps its place in the line of its key until it is cancelled", async ({ store }) => {
+  const { lease } = await startParent(store);
+  const children = [...Array.from({ length: 40 }, () => aChild()), aChild({ concurrencyKey: "k" })];
+  await prepare(store, lease, onChildren(children));
+  const { run } = await add(store, { jobName: CHILD, concurrencyKey: "k" });
+  await complete(store, lease);
+
+  const first = await claimAll(store);
+  const second = await claimAll(store);
+
+  assert.deepEqual([first.claims, first.cancelled.length, first.hasMore], [[], 40, true]);
+  assert.deepEqual([second.claims.map(({ run }) => run.id), second.cancelled.length], [[run.id], 1]);
+});
+
 test("claim() cancels children that run, wait or are delayed, too", async ({ store }) => {
   const { lease } = await startParent(store);
-  await prepare(store, lease, onChildren([aChild(), aChild({ concurrencyKey: "k" }), aChild()]));
+  await prepare(store, lease, onChildren([aChild(), aChild({ concurrencyKey: "k" }), aChild({ flow: DELAYED })]));
   const [waiting, running] = (await claimAll(store, { limit: 2 })).claims;
   await park(store, waiting!.lease, aPause());
   const [wait] = await store.getWaits(waiting!.run.id);
