@@ -91,7 +91,10 @@ export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/routes.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
+  type ChildOutcome,
   defineJob,
+  type InvokeItem,
+  type InvokeOptions,
   type Job,
   type JobDefinition,
   type PayloadOptions,
@@ -99,6 +102,8 @@ export {
   type StepLog,
   type StepOptions,
   type StepTools,
+  type StepTriggerOptions,
+  type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
@@ -142,8 +147,8 @@ export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
 export type {
+  ChildResult,
   Deadline,
-  NewPause,
   PauseKind,
   PauseRecord,
   Signal,

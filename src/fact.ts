@@ -15,8 +15,8 @@ import { isoTime } from "./iso_time.ts";
  * a client follows the run. Instants are by the store's clock, except `at` of a report: that is by the worker's.
  */
 export type Fact =
-  // `startAt`: when it is due; left out if that is at once.
-  | readonly [run: number, kind: "triggered", startAt?: number]
+  // `startAt`: when it is due; `null` if that is at once. What follows the last value that is not `null` is left out.
+  | readonly [run: number, kind: "triggered", startAt?: number | null, parentRunId?: string | null]
   | readonly [run: number, kind: "retried", newRunId: string]
   | readonly [run: number, kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
   | readonly [
@@ -84,8 +84,9 @@ export interface FactValue {
   failedStepName: string | null;
 }
 
-/** The fact that a run was added. `startAt` is the instant before which it is not claimed; `null`: it has none. */
-export function triggeredFact(run: number, startAt: number | null): Fact {
+/** The fact that a run was added: `startAt` is the instant before which it is not claimed. */
+export function triggeredFact(run: number, startAt: number | null, parentRunId: string | null = null): Fact {
+  if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
   return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
 }
 
@@ -195,7 +196,7 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
         type: "run:trigger",
         input: parseValue(value?.json ?? null),
         startAt: isoTime(fact[2] ?? null),
-        parentRunId: null,
+        parentRunId: fact[3] ?? null,
         scheduleName: null,
         slotAt: null,
       }];

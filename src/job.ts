@@ -2,6 +2,7 @@ import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import type { Json, Jsonify } from "./json.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
+import type { Coalesce, Disposition, Labels } from "./run.ts";
 import { checkOptionNames } from "./option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
@@ -46,6 +47,53 @@ export interface PayloadOptions<Payload> {
   /** A Standard Schema. If it refuses a payload, the job's call throws a `ValidationError`, on a replay too. */
   schema?: Schema<unknown, Payload>;
 }
+
+/** Options of a child run. */
+export interface InvokeOptions {
+  /** Runs with this key, of any job, are executed one after another. A child does not inherit it. */
+  concurrencyKey?: string;
+  /** Labels besides those of the run that starts it, which it inherits; of two with the same key, this one counts. */
+  labels?: Labels;
+  /** From -1,000 to 1,000: higher ones are claimed first. Default: that of the run that starts it. */
+  priority?: number;
+  /** Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. Not together with `delay`. */
+  startAt?: Date | string;
+  /** The same as `startAt`, as milliseconds from now. */
+  delay?: number;
+  /** If it has not started this long after it was due, it fails as `expired`. Default: that of its job. */
+  startWithin?: number;
+  /** If it has not ended this long after its first start, it fails as `timeout`. Default: that of its job. */
+  finishWithin?: number;
+}
+
+/** One of several child runs. */
+export interface InvokeItem<Input> extends InvokeOptions {
+  /** The input. */
+  input: Input;
+}
+
+/** Options of a run that is started without waiting for it. */
+export interface StepTriggerOptions extends InvokeOptions {
+  /** Runs with different keys take turns. Default: that of the run that starts it. */
+  fairnessKey?: string;
+  /** If a run of the same job with this key exists, it is returned instead of a new one. */
+  idempotencyKey?: string;
+  /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
+  coalesce?: Coalesce;
+}
+
+/** The run that {@linkcode StepContext.trigger} has started or found. */
+export interface StepTriggerResult {
+  /** The run. */
+  runId: string;
+  /** Whether it is new. */
+  disposition: Disposition;
+}
+
+/** How a child run of {@linkcode StepContext.invokeAll} ended. */
+export type ChildOutcome<Output = unknown> =
+  | { runId: string; status: "completed"; output: Output }
+  | { runId: string; status: "failed" | "cancelled"; error: string };
 
 /** Writes log lines: each is a `log:write` event, and is kept when the `persistLogs()` plugin is in use. */
 export interface StepLog {
@@ -110,6 +158,50 @@ export interface StepContext {
     name: string,
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
+  /**
+   * Starts a run of a job and pauses until it has ended. Like every pause, this holds no worker, and a replay returns
+   * the same result. If this run ends first, the child is cancelled.
+   *
+   * A child inherits the labels, the priority and the fairness key of this run. This engine must have the job, and some
+   * live worker has to execute it.
+   *
+   * @returns What the child's function returned.
+   * @throws {RunFailedError} The child failed.
+   * @throws {RunCancelledError} The child was cancelled.
+   * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+   * @throws {RangeError} This run has 32 parents above it already.
+   */
+  invoke<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    input: NoInfer<Input>,
+    options?: InvokeOptions,
+  ): Promise<Output>;
+  /**
+   * Starts up to 10,000 runs of a job and pauses until all of them have ended, however they end.
+   *
+   * @returns How they ended, in the order of the items.
+   * @throws {RangeError} There are too many items, the results take more than 64 MiB together, or this run has 32
+   * parents above it already.
+   * @throws {ValidationError} An input does not fit the job's schema, or an option is not valid.
+   */
+  invokeAll<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    items: readonly InvokeItem<NoInfer<Input>>[],
+  ): Promise<ChildOutcome<Output>[]>;
+  /**
+   * Starts a run of a job and does not wait for it: a step that is recorded once the run is stored. There is never more
+   * than one run, even if the process dies in between. The run goes on when this one ends.
+   *
+   * @throws {StepError} The input does not fit the job's schema, or an option is not valid.
+   */
+  trigger<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    input: NoInfer<Input>,
+    options?: StepTriggerOptions,
+  ): Promise<StepTriggerResult>;
   /**
    * Reports the run's progress and publishes one event for each call. The latest report is stored with the run's next
    * write, or by a write of its own 20 to 120 ms after the call; a crash may lose one that was not yet written. Does

@@ -19,7 +19,7 @@ import type {
   TerminalStatus,
 } from "./run.ts";
 import type { ExecutingStep, SavedStep, Step, StepRecord, StepText, StepWrite } from "./step.ts";
-import type { ChildResult, NewPause, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
+import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalReceipt, Wait, WaitText } from "./wait.ts";
 
 /**
  * Stores all state of runs.
@@ -52,12 +52,13 @@ import type { ChildResult, NewPause, PauseRecord, Signal, SignalReceipt, Wait, W
  * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
  * back.
  *
- * **Child runs.** A run can pause on child runs (`NewPause.children`). A child exists if and only if its pause does, and
- * the call that ends the last child of a pause resolves the pause in the same commit: `finish`, `cancel` or `claim`. A
- * child that is retried changes nothing in its parent. When a run ends, its open pauses are closed. From that commit on
- * none of their children is claimed any more; the following claims cancel those that have not ended, 40 in a claim, and
- * their children in turn. The result of a child stays with its run; `delete` and `purge` move it to the pause of a
- * parent that has not ended.
+ * **Child runs.** A run can pause on child runs (`NewPause.children`). Children are made in the commit that prepares
+ * their pause or adds them to it, and the call that ends the last child of a pause resolves the pause in the same
+ * commit: `finish`, `cancel` or `claim`. A child that is retried changes nothing in its parent. When a run ends, its
+ * open pauses are closed. From that commit on none of their children is claimed any more; the following claims cancel
+ * those that have not ended, 40 in a claim, and their children in turn; until then they keep their places in the lines
+ * of their keys. The result of a child stays with its run. If a child is deleted, its result is kept for the parents
+ * that have not ended, and lost for the others.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
@@ -151,9 +152,10 @@ export interface Store extends AsyncDisposable {
    *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
-   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps and resolved
-   * waits, with their record numbers, and pauses get new ids. If the last record is the timeout of a wait,
-   * that wait is not copied, so the retry prepares it again. The run's own records are numbered on from those of
+   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits
+   * and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on children is
+   * not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied, so the retry
+   * prepares it again. The run's own records are numbered on from those of
    * the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
@@ -175,6 +177,7 @@ export interface Store extends AsyncDisposable {
    * - It revokes the other expired leases. Their runs become pending. The run counts as interrupted and as abandoned.
    *   If it was abandoned `maxAbandonments` times since it last recorded a step or parked, it fails instead
    *   (`abandonedFailure`), and its waits are closed.
+   * - It cancels children of closed pauses (`cancelled`), as `cancel` does.
    * - It releases the concurrency keys and the places under the limit of a job that cancelled runs held, if their lease
    *   would have expired.
    * - It fails runs that are not under a lease and have not started in time (`expired`) or not ended in time
@@ -189,7 +192,8 @@ export interface Store extends AsyncDisposable {
    * that its history may be incomplete, it is left out and its key released.
    *
    * A repetition is a call with the `workerId` and the `claimId` of that worker's last claim. It returns those of the
-   * claimed runs that are still under the same lease, an empty `failed` and `hasMore: true`, and does nothing else.
+   * claimed runs that are still under the same lease, empty `failed` and `cancelled`, and `hasMore: true`, and does
+   * nothing else.
    * Only the last claim of a worker has to be remembered, and only if it changed something: a worker has one claim
    * pending at a time, and repeats it after any error.
    */
@@ -298,10 +302,15 @@ export interface Store extends AsyncDisposable {
    * the request and `retryAt` make the parked run due.
    *
    * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
-   * with some of them. Each child gets the position of a run that is triggered now. What a pause has is known by its
-   * name and the number of the child, so a repeated call adds none twice. In a retry from the failure, a pause takes
-   * over the children of the pause of the same name in the old run that completed with the same input, and creates the
-   * others as retries of the old children with the same input, from their failure.
+   * with some of them, in the order of their numbers. Each child gets the position of a run that is triggered now. What
+   * a pause has is known by its name and the number of the child, so a repeated call adds none twice. The pause is over
+   * when all its children (`NewChildren.total`) have been added and have ended.
+   *
+   * In a retry from the failure, a pause looks at the child of the same number in the pause of the same name in the old
+   * run; if that run has no such pause and is such a retry itself, in the run before it. An old child of the same job
+   * with the same input (`payload`, as JSON text) is taken over if it completed and its result is not lost. If it failed
+   * or was cancelled, the new child is a retry of it from its failure, unless it was deleted, or a retry of it has not
+   * ended. Otherwise the new child begins anew.
    *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.
@@ -311,11 +320,11 @@ export interface Store extends AsyncDisposable {
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
 
   /**
-   * Reads how the children of a pause ended, in the order of their numbers, as {@linkcode Store.readRuns} reads runs but
-   * with whole values.
+   * Reads how the children of a pause ended, in the order of their numbers, until they have `maxLength` characters: at
+   * least one child, with whole values.
    *
    * @param from The number of the first child to read.
-   * @returns `null` if there is no such pause, or one of the children to read has not ended.
+   * @returns `null` if there is no such pause, or a child to read was not added, has not ended or has lost its result.
    */
   readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null>;
 
@@ -450,9 +459,10 @@ export interface Store extends AsyncDisposable {
    *
    * - `enqueue`: `triggered` for each new run, `retried` for the run that it retries, `coalesced` for a run that is
    *   joined (`coalescedFacts`).
-   * - `claim`: `claimed` for each claimed run, `failed` for each that failed.
+   * - `claim`: `claimed` for each claimed run, `failed` for each that failed, `cancelled` for each that was cancelled.
    * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
-   * - `pause`: the reports; if the run parks, `waiting` for each pause, then for each step between two attempts.
+   * - `pause`: `triggered` for each new child, the reports, `retried` for each run that a new child retries; if the run
+   *   parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
    * - `delete` and `purge`: `deleted`.
@@ -561,6 +571,8 @@ export interface ClaimResult {
   claims: Claim[];
   /** Runs that failed: they were abandoned too often, or a deadline passed. */
   failed: { run: RunIdentity; error: string; failureKind: FailureKind }[];
+  /** Child runs that were cancelled because the run that waited for them has ended. */
+  cancelled: RunIdentity[];
   /**
    * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
    * and retries that waiting runs wait for, the starts of delayed runs, the deadlines of runs (`startBy`, `finishBy`),
@@ -689,6 +701,34 @@ export interface CancelledExecution {
   reports: readonly Report[];
 }
 
+/** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
+export interface NewPause {
+  /** A UUIDv7. */
+  id: string;
+  /** What it waits for. The names of each kind are counted separately. */
+  kind: PauseKind;
+  /** Its name, with its occurrence. */
+  name: string;
+  /** Child runs to add to it; `null` for a wait or a sleep, or if all its children were added before. */
+  children: NewChildren | null;
+  /** When it ends without a signal. */
+  deadline: Deadline;
+  /** Information from the job for those who may signal. */
+  metadata: JsonText | null;
+  /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
+  prepared: boolean;
+}
+
+/** Child runs to add to a pause. */
+export interface NewChildren {
+  /** How many children the pause has in all, over all calls that add some: 1 to 10,000. */
+  total: number;
+  /** The number of the first of `runs` among them, from 0. */
+  from: number;
+  /** The runs, in order. A number that has a child already keeps it. */
+  runs: readonly NewRun[];
+}
+
 /** A request to pause a run. */
 export interface PauseRequest {
   /** The waits and sleeps. */
@@ -707,8 +747,20 @@ export interface PauseResult {
   parked: boolean;
   /** The stored pauses, in the order of the request. */
   pauses: PauseRecord[];
+  /** The children that this call, or an earlier one of which it is a repetition, has created, in their order. */
+  created: CreatedChild[];
   /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
   nextDeadlineInMs: number | null;
+}
+
+/** A child run that was created. */
+export interface CreatedChild {
+  /** The child. */
+  run: RunIdentity;
+  /** Not claimed before this instant: ISO 8601 in UTC; `null`: at once. */
+  startAt: string | null;
+  /** The run of which it is a retry; `null` if it is none. */
+  retryOf: RunIdentity | null;
 }
 
 /** Which runs to find. */

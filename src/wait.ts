@@ -3,7 +3,6 @@ import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored }
 import { checkName } from "./name.ts";
 import type { Failure } from "./failure.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
-import type { NewRun } from "./store.ts";
 
 /** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -111,34 +110,6 @@ export function nextDeadlineInMs(pauses: readonly PauseRecord[], now: number): n
   return deadlines.length === 0 ? null : Math.max(0, Math.min(...deadlines) - now);
 }
 
-/** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
-export interface NewPause {
-  /** A UUIDv7. */
-  id: string;
-  /** What it waits for. The names of each kind are counted separately. */
-  kind: PauseKind;
-  /** Its name, with its occurrence. */
-  name: string;
-  /** The child runs that it waits for; `null` for a wait or a sleep. */
-  children: NewChildren | null;
-  /** When it ends without a signal. */
-  deadline: Deadline;
-  /** Information from the job for those who may signal. */
-  metadata: JsonText | null;
-  /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
-  prepared: boolean;
-}
-
-/** Child runs to add to a pause. */
-export interface NewChildren {
-  /** How many children the pause has in all, over all calls that add some: 1 to 10,000. */
-  total: number;
-  /** The number of the first of `runs` among them, from 0. */
-  from: number;
-  /** The runs, in order. A number that has a child already keeps it. */
-  runs: readonly NewRun[];
-}
-
 /** How a child run ended. */
 export interface ChildResult {
   /** The child. */
@@ -161,9 +132,9 @@ export interface PauseRecord {
   kind: PauseKind;
   /** Its name, with its occurrence. */
   name: string;
-  /** How many children it has in all; 0 for a wait or a sleep. */
+  /** How many children were added to it so far; 0 for a wait or a sleep. */
   childCount: number;
-  /** How its only child ended; `null` while it is open, or if it has several: those are read with `readChildren()`. */
+  /** How its only child ended; `null` while it is open, or if it has several, which `readChildren()` reads. */
   child: ChildResult | null;
   /** Information from the job for those who may signal. */
   metadata: JsonText | null;

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { createEngine } from "../src/engine/create_engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
 import { createHandler } from "../src/http/handler.ts";
-import { defineJob, type StepContext } from "../src/job.ts";
+import { type ChildOutcome, defineJob, type StepContext, type StepTriggerResult } from "../src/job.ts";
 import type { Json, Jsonify } from "../src/json.ts";
 import type { Run } from "../src/run.ts";
 import type { SchemaInput, SchemaOutput } from "../src/schema.ts";
@@ -292,5 +292,71 @@ Deno.test("createEngine() takes labels of any library, by what their schema take
     withValibot.jobs.withZod.trigger({ size: "1" }, { labels: { org: 7 } });
     // @ts-expect-error the schema takes a number
     withValibot.jobs.withZod.trigger({ size: "1" }, { labels: { org: "7" } });
+  });
+});
+
+const child = defineJob({
+  name: "child",
+  input: z.object({ size: z.string().transform(Number) }),
+  run: (_step, { size }) => ({ at: new Date(size) }),
+});
+
+const parent = defineJob({
+  name: "parent",
+  input: z.object({ sizes: z.array(z.string()) }),
+  async run(step, { sizes }) {
+    const one = await step.invoke("one", child, { size: "1" });
+    typeOf(one).is<{ at: string }>();
+    const all = await step.invokeAll("all", child, sizes.map((size) => ({ input: { size } })));
+    typeOf(all).is<ChildOutcome<{ at: string }>[]>();
+    return all.map((result) => result.status === "completed" ? result.output.at : result.error);
+  },
+});
+
+// A job that invokes itself names the type of its result: TypeScript cannot infer it from itself.
+const countDown = defineJob({
+  name: "count-down",
+  input: z.object({ from: z.number() }),
+  async run(step, { from }): Promise<number> {
+    return from === 0 ? 0 : 1 + await step.invoke("next", countDown, { from: from - 1 });
+  },
+});
+
+const ping = defineJob({
+  name: "ping",
+  input: z.number(),
+  async run(step, left): Promise<string> {
+    return left === 0 ? "ping" : await step.invoke("pong", pong, { left: left - 1 });
+  },
+});
+
+const pong = defineJob({
+  name: "pong",
+  input: z.object({ left: z.number() }),
+  run: (step, { left }) => step.invoke("ping", ping, left),
+});
+
+Deno.test("invoke() and invokeAll() infer input and output, also of a job that invokes itself", () => {
+  compiles(async (step: StepContext) => {
+    const engine = createEngine({ store: new MemoryStore(), jobs: { child, parent, countDown, ping, pong } });
+    typeOf((await engine.jobs.parent.triggerAndWait({ sizes: [] })).output).is<string[]>();
+    typeOf((await engine.jobs.countDown.triggerAndWait({ from: 3 })).output).is<number>();
+    typeOf((await engine.jobs.pong.triggerAndWait({ left: 3 })).output).is<string>();
+    typeOf(await step.invoke("size", withValibot, { size: "1" }, { priority: 1, labels: { a: "b" } })).is<number>();
+    typeOf(await step.invoke("note", withArktype, { size: "1" })).is<string | undefined>();
+    typeOf(await step.trigger("one", child, { size: "1" }, { idempotencyKey: "k" })).is<StepTriggerResult>();
+
+    // @ts-expect-error the schema takes a text
+    step.invoke("one", child, { size: 1 });
+    // @ts-expect-error an input has to be given
+    step.invoke("one", child);
+    // @ts-expect-error the schema takes a text
+    step.invokeAll("all", child, [{ input: { size: 1 } }]);
+    // @ts-expect-error the schema takes a text
+    step.trigger("one", child, { size: 1 });
+    // @ts-expect-error a child run has no idempotency key
+    step.invoke("one", child, { size: "1" }, { idempotencyKey: "k" });
+    // @ts-expect-error a child run does not coalesce
+    step.invokeAll("all", child, [{ input: { size: "1" }, coalesce: "skip" }]);
   });
 });

@@ -11,7 +11,7 @@ import {
 } from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import { systemHost } from "../host.ts";
-import type { Job } from "../job.ts";
+import type { Job, StepTriggerResult } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
 import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from "../run.ts";
@@ -129,6 +129,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       host,
       currentStep: new AsyncLocalStorage(),
       maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
+      runs: {
+        // Inherited labels were checked by the first trigger.
+        create: (job, input, options) => this.#newRun(this.#findJob(job), input, options),
+        add: (run) => this.#addTriggered(run),
+      },
     };
     const declared = checkSchedules(options.schedules ?? {}, this.#jobs, this.#deps.maxValueBytes);
     const scheduler = new Scheduler({
@@ -273,6 +278,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
     this.#lifecycle.worker.cancel(runId);
+    this.#lifecycle.worker.wake(); // a run that waits for this one is due now
     if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
     this.#deps.hub.publish(run, { type: "run:cancel" });
     return run;
@@ -460,6 +466,17 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async #enqueue(run: NewRun): Promise<Enqueued> {
     const [enqueued] = await surely(() => this.#store.enqueue([run]));
     return enqueued!; // one for each request
+  }
+
+  /** Adds the run that a step triggers. */
+  async #addTriggered(run: NewRun): Promise<StepTriggerResult> {
+    try {
+      const { id: runId, disposition } = this.#publishTrigger(await this.#enqueue(run), run);
+      return { runId, disposition };
+    } catch (error) {
+      if (!(error instanceof ConflictError)) throw error;
+      return { runId: run.id, disposition: "created" }; // by an earlier attempt, and deleted since
+    }
   }
 
   async #enqueueAll(runs: readonly NewRun[]): Promise<TriggerResult[]> {

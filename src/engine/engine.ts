@@ -119,9 +119,9 @@ export type JobHandles<J extends Jobs, L = Labels> = {
 /** How a run is triggered again. */
 export interface RetriggerOptions {
   /**
-   * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps and resolved waits of
-   * the old run; a wait that timed out is prepared again if nothing was recorded after it. The steps keep their
-   * `idempotencyKey`.
+   * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
+   * completed children of the old run; a wait that timed out is prepared again if nothing was recorded after it, and
+   * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
    */
   from?: RetriggerFrom;
 }

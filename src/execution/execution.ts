@@ -8,10 +8,28 @@ import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
 import type { RetryPolicy } from "../retry.ts";
 import type { ExecutingStep } from "../step.ts";
-import type { Claim, Store } from "../store.ts";
+import type { Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
+import type { Labels } from "../run.ts";
+import type { Claim, NewRun, Store } from "../store.ts";
 import { ExecutionState } from "./execution_state.ts";
 import { ResultOrder } from "./result_order.ts";
 import { ReportOutbox } from "./report_outbox.ts";
+
+/** Starts the runs that jobs ask for. */
+export interface RunStarter {
+  /**
+   * Checks a request and builds its run.
+   *
+   * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+   */
+  create(
+    job: Job,
+    input: unknown,
+    options: StepTriggerOptions & { labels: Labels },
+  ): Promise<NewRun>;
+  /** Adds a run, or finds one, and publishes that. One that was added before and deleted since counts as created. */
+  add(run: NewRun): Promise<StepTriggerResult>;
+}
 
 /** The dependencies that all executions share. */
 export interface ExecutionDeps {
@@ -25,6 +43,8 @@ export interface ExecutionDeps {
   currentStep: AsyncLocalStorage<string | undefined>;
   /** The maximum size of a value, in bytes of JSON. */
   maxValueBytes: number;
+  /** Starts the runs that jobs ask for. */
+  runs: RunStarter;
 }
 
 /** The parameters of one execution. */

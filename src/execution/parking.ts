@@ -1,6 +1,8 @@
-import type { PauseResult } from "../store.ts";
+import type { NewPause, PauseResult } from "../store.ts";
+import type { Report } from "../execution_report.ts";
+import { type JsonText, parseValue } from "../json.ts";
 import { isoTime } from "../iso_time.ts";
-import type { NewPause, PauseRecord } from "../wait.ts";
+import type { PauseRecord } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 
@@ -188,9 +190,28 @@ export class Parking {
     return due.length > 0;
   }
 
-  #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
+  async #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
     const { claim, deps } = this.#execution;
-    return this.#execution.write((reports) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports }));
+    const send = (reports: readonly Report[]) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports });
+    const result = await this.#execution.write(send);
+    this.#publishCreated(pauses, result);
+    return result;
+  }
+
+  /** Publishes the triggers of new child runs. They are stored now, and are not sent again. */
+  #publishCreated(pauses: readonly NewPause[], { created }: PauseResult): void {
+    const payloads = new Map<string, JsonText | null>();
+    for (const { id, children } of pauses) {
+      for (const { id, payload } of children?.runs ?? []) payloads.set(id, payload);
+      const asked = this.#asked.get(id);
+      if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
+    }
+    const { claim: { run: { id: parentRunId } }, deps: { hub } } = this.#execution;
+    for (const { run, startAt, retryOf } of created) {
+      const input = parseValue(payloads.get(run.id) ?? null);
+      hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName: null, slotAt: null });
+      if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id });
+    }
   }
 
   #announce(waitId: string | null, waitName: string, deadlineAt: number | null): void {

@@ -5,7 +5,8 @@ import { decode } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../iso_time.ts";
-import type { Deadline, NewPause, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
+import type { NewPause } from "../store.ts";
+import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
@@ -39,7 +40,7 @@ export class PauseCalls {
     const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
-      await this.#over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+      await this.over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
     } finally {
       this.#sleepNames.end(givenName);
     }
@@ -88,14 +89,14 @@ export class PauseCalls {
 
   /** Returns what ended a wait. The run does not park while a schema checks the payload. */
   async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
-    const over = await this.#over(pause);
+    const over = await this.over(pause);
     return schema === undefined
       ? toResult(over)
       : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
   /** Resolves when a pause is over, in the order of the records if it ended before this execution. */
-  async #over(pause: PauseRecord | NewPause): Promise<OverPause> {
+  async over(pause: PauseRecord | NewPause): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
       await this.#execution.untilDelivered(known.resolution.recordedNo);

@@ -28,6 +28,7 @@ export class ResultOrder {
   /** Callbacks for when no result is held. */
   readonly #whenEmpty: (() => void)[] = [];
   #answersDue = 0;
+  #holding = 0;
   #turnsDue = 0;
   /** The positions of the results that a replay may deliver, in order, and how many of them were delivered. */
   readonly #replayed: readonly number[];
@@ -75,6 +76,17 @@ export class ResultOrder {
     return answer;
   }
 
+  /** Delivers no result until this work has settled: the next part of a result that has its turn. */
+  hold<T>(work: Promise<T>): Promise<T> {
+    this.#holding += 1;
+    const end = () => {
+      this.#holding -= 1;
+      this.#schedule();
+    };
+    work.then(end, end);
+    return work;
+  }
+
   /** Resolves when all earlier records that the job has requested are delivered. */
   wait(recordedNo: number): Promise<void> {
     return new Promise((resolve) => {
@@ -93,7 +105,7 @@ export class ResultOrder {
   }
 
   #schedule(): void {
-    if (this.#turnsDue > 0 || this.#held.length === 0) return;
+    if (this.#turnsDue > 0 || this.#held.length === 0 || this.#holding > 0) return;
     const left = this.#replayed.length - this.#deliveredInOrder;
     this.#turnsDue = this.#isFirstNext ? Math.min(left, TURNS_AT_ONCE) : 1;
     const turns = this.#turnsDue;
@@ -113,7 +125,7 @@ export class ResultOrder {
   }
 
   #deliverFirst(): void {
-    if (this.#held.length === 0) return;
+    if (this.#held.length === 0 || this.#holding > 0) return;
     const { recordedNo, resolve } = this.#held[0]!;
     // The answer schedules the next delivery.
     if (recordedNo > this.#lastNo && this.#answersDue > 0) return;

@@ -1,9 +1,10 @@
 import { toFailure } from "../to_failure.ts";
-import type { StepContext } from "../job.ts";
+import type { Job, StepContext } from "../job.ts";
 import { type JsonText, parseValue } from "../json.ts";
 import { fitLine, type LogLevel } from "../log.ts";
 import { tidyText } from "../text.ts";
 import type { Execution } from "./execution.ts";
+import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
 import { StepCalls } from "./step_calls.ts";
@@ -17,6 +18,7 @@ export function stepContext(execution: Execution): StepContext {
   const parking = new Parking(execution);
   const pauses = new PauseCalls(execution, parking);
   const steps = new StepCalls(execution, parking);
+  const children = new ChildCalls(execution, parking, pauses, steps);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
    * which is only called if the step is not recorded. Reports after the end of the run are dropped.
@@ -52,6 +54,10 @@ export function stepContext(execution: Execution): StepContext {
     prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
     waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options ?? {})) as never,
     wait: (name, options) => forJob(pauses.wait(name, options ?? {})) as never,
+    // The output is stored as JSON: it has the type that the job infers from its function.
+    invoke: (name, job, input, options) => forJob(children.invoke(name, job as Job, input, options ?? {})) as never,
+    invokeAll: (name, job, items) => forJob(children.invokeAll(name, job as Job, items)) as never,
+    trigger: (name, job, input, options) => forJob(children.trigger(name, job as Job, input, options ?? {})),
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;

@@ -163,8 +163,9 @@ export class Worker {
       const { pollingInterval, staleThreshold } = this.#settings;
       let idleMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
       try {
-        const { nextTimerAt, hasMore, now } = await this.#claim();
+        const { nextTimerAt, hasMore, now, cancelled } = await this.#claim();
         await this.#unrenewed.look();
+        if (cancelled.length > 0) this.#idle.wake(); // there may be more of them
         if (this.#freeSlots() > 0) {
           if (hasMore) this.#idle.wake();
           if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
@@ -201,6 +202,10 @@ export class Worker {
     this.#unanswered = null;
     for (const { run, error, failureKind } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
+    }
+    for (const run of result.cancelled) {
+      this.#executions.get(run.id)?.state.supersede(new RunCancelledError(run.id));
+      hub.publish(run, { type: "run:cancel" });
     }
     for (const claim of result.claims) {
       const job = this.#jobs.get(claim.run.jobName);

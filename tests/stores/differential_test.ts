@@ -21,6 +21,12 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations, and K1
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with flow, and T1 and T2 hold", () =>
   compareWithSeeds({ flow: true }));
 
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs", () =>
+  compareWithSeeds({ flow: false, children: true }));
+
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs and flow", () =>
+  compareWithSeeds({ flow: true, children: true }));
+
 async function compareWithSeeds(options: ScriptOptions): Promise<void> {
   for (let seed = 1; seed <= SEEDS; seed++) {
     try {

@@ -1,7 +1,7 @@
 import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/flow.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { ClaimRequest, ClaimResult, NewRun, Store } from "../../src/store.ts";
+import type { ClaimRequest, ClaimResult, NewPause, NewRun, Store } from "../../src/store.ts";
 import type { Chance } from "../support/chance.ts";
 import type { Outcome } from "../support/compare_stores.ts";
 import { aFailure, aLine, unlimited } from "../support/fixtures.ts";
@@ -24,6 +24,8 @@ export interface Operation {
 export interface ScriptOptions {
   /** Delays, priorities, deadlines, limits, rates, fairness keys and paused jobs. */
   flow: boolean;
+  /** Pauses on child runs. */
+  children?: boolean;
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
@@ -44,6 +46,8 @@ export class Script {
   readonly #options: ScriptOptions;
   #runIds: string[] = [];
   #waitIds: string[] = [];
+  #pauseIds: string[] = [];
+  #parentIds: string[] = [];
   #leases: Lease[] = [];
   #seen: SeenLease[] = [];
   #claimIds = new Map<string, string>();
@@ -66,7 +70,9 @@ export class Script {
     const { claims } = outcome.value as Partial<ClaimResult>;
     for (const { lease, pauses } of claims ?? []) {
       this.#leases.push(lease);
-      for (const { id } of pauses) if (id.startsWith("copy")) this.#waitIds.push(id);
+      for (const { id, kind } of pauses) {
+        if (id.startsWith("copy")) (kind === "children" ? this.#pauseIds : this.#waitIds).push(id);
+      }
     }
     if (Array.isArray(outcome.value) && outcome.value[0]?.expiresAt !== undefined) this.#seen = outcome.value;
   }
@@ -92,6 +98,13 @@ export class Script {
       () => operation("getLeases", [], (store) => store.getLeases()),
       () => operation("revoke", [this.#seen], (store) => store.revoke(this.#seen)),
       () => operation("purge", [], (store) => store.purge({ completed: 500, cancelled: 300 }, 3)),
+      ...(this.#options.children
+        ? [
+          ...Array(2).fill(() => this.#readChildren()),
+          () => this.#listChildren(),
+          ...Array(3).fill(() => this.#retrigger()),
+        ]
+        : []),
       ...(this.#options.flow ? [() => this.#pauseJob(), () => this.#resumeJob(), () => this.#filter()] : []),
     ] as (() => Operation)[];
     return this.#chance.pick(makers)();
@@ -196,7 +209,7 @@ export class Script {
 
   #pause(): Operation {
     const lease = this.#lease();
-    const pauses = Array.from({ length: 1 + this.#chance.int(2) }, (_, i) => {
+    const pauses = Array.from({ length: 1 + this.#chance.int(2) }, (_, i): NewPause => {
       const id = this.#id();
       const kind = this.#chance.pick(["wait", "wait", "sleep"] as const);
       if (kind === "wait") this.#waitIds.push(id);
@@ -213,6 +226,10 @@ export class Script {
         prepared: this.#chance.happens(0.3),
       };
     });
+    if (this.#options.children && this.#chance.happens(0.5)) {
+      pauses.push(this.#onChildren());
+      this.#parentIds.push(lease.runId);
+    }
     const request = {
       pauses,
       retryAt: this.#chance.happens(0.2) ? this.#now() + this.#chance.int(100) : null,
@@ -220,6 +237,54 @@ export class Script {
       reports: this.#reports(lease),
     };
     return operation("pause", [lease, request], (store) => store.pause(lease, request));
+  }
+
+  /** A pause on up to two children, of which a part may be added now. */
+  #onChildren(): NewPause {
+    const total = 1 + this.#chance.int(2);
+    const from = this.#chance.happens(0.2) ? this.#chance.int(total) : 0;
+    const runs = Array.from({ length: this.#chance.happens(0.7) ? total - from : 1 }, () => this.#child());
+    const id = this.#id();
+    this.#pauseIds.push(id);
+    const name = `children-${total}`;
+    const children = { total, from, runs };
+    return { id, kind: "children", name, children, deadline: null, metadata: null, prepared: false };
+  }
+
+  #child(): NewRun {
+    const concurrencyKey = this.#chance.happens(0.3) ? `key-${this.#chance.int(3)}` : null;
+    const id = this.#id();
+    this.#runIds.push(id);
+    return {
+      id,
+      jobName: this.#chance.pick(["a", "b"]),
+      payload: this.#chance.happens(0.2) ? null : "1",
+      input: null,
+      labels: { org: "x" },
+      idempotencyKey: null,
+      concurrencyKey,
+      coalesce: null,
+      retriggerOf: null,
+      schedule: null,
+      flow: this.#flow(concurrencyKey),
+    };
+  }
+
+  #readChildren(): Operation {
+    const pauseId = this.#pauseIds.length === 0 ? "none" : this.#chance.pick(this.#pauseIds.slice(-8));
+    const [from, length] = [this.#chance.int(3), this.#chance.pick([1, 200, 10_000])];
+    return operation("readChildren", [pauseId, from, length], (store) => store.readChildren(pauseId, from, length));
+  }
+
+  #listChildren(): Operation {
+    const parentRunId = this.#runId();
+    return operation("getRuns", [parentRunId], (store) => store.getRuns({ parentRunId }));
+  }
+
+  #retrigger(): Operation {
+    const runId = this.#parentIds.length === 0 ? "none" : this.#chance.pick(this.#parentIds.slice(-12));
+    const run = { ...this.#child(), retriggerOf: { runId, from: "failure" as const } };
+    return operation("enqueue", [run], (store) => store.enqueue([run]));
   }
 
   #finish(): Operation {

@@ -2,6 +2,7 @@ import type { Store } from "../../src/store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { abandonmentCases } from "./contract/abandonment.ts";
 import { cancelCases } from "./contract/cancel.ts";
+import { childCases } from "./contract/children.ts";
 import { claimCases } from "./contract/claim.ts";
 import { concurrencyCases } from "./contract/concurrency.ts";
 import { deadlineCases } from "./contract/deadlines.ts";
@@ -68,6 +69,7 @@ const CASES = [
   ...workerCases,
   ...stepCases,
   ...pauseCases,
+  ...childCases,
   ...signalCases,
   ...scheduleCases,
   ...finishCases,

@@ -5,8 +5,7 @@ import type { NewLogEntry } from "../../src/log.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
-import type { ClaimRequest, NewRun } from "../../src/store.ts";
-import type { NewPause } from "../../src/wait.ts";
+import type { ClaimRequest, NewPause, NewRun } from "../../src/store.ts";
 import { FAKE_START } from "./fake_host.ts";
 
 /** The job of every fixture that names no other. */

@@ -1,4 +1,5 @@
 import type { Claim, ClaimRequest, ClaimResult, JobPause } from "../../store.ts";
+import { isOrphan } from "./children.ts";
 import { missedDeadline } from "./deadlines.ts";
 import { orderByPosition, orderByTurn } from "./due_order.ts";
 import { DueRuns } from "./due_runs.ts";
@@ -40,19 +41,20 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
-    return { claims, failed: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
+    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
   const jobNames = request.jobs.map(({ name }) => name);
   workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
   state.rates.update(now);
   extendHeld(runs, request, now);
-  const { failed, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
+  const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
   const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
   return {
     claims,
     failed: [...failed, ...late],
+    cancelled,
     nextTimerAt: earliest([findNextTimer(runs, request), opensAt]),
-    hasMore: hasMoreTimers || hasMoreRuns,
+    hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan),
     now,
   };
 }

@@ -1,5 +1,6 @@
 import type { KnownJob } from "../../flow.ts";
 import type { ClaimRequest, JobPause } from "../../store.ts";
+import { isOrphan } from "./children.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
 import type { KeptRun } from "./records.ts";
@@ -50,6 +51,7 @@ export class Gates {
   opensAt(run: KeptRun): number {
     const job = this.#jobs.get(run.jobName);
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
+    if (isOrphan(run)) return Infinity; // the next claims cancel it
     if (job.concurrency !== null && (this.#inUse.get(job.name) ?? 0) >= job.concurrency) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);
     if (keyOpensAt === Infinity || this.#isBehindOtherJob(run)) return Infinity;

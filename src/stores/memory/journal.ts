@@ -29,6 +29,12 @@ export class MemoryJournal {
     this.#open.push(...facts);
   }
 
+  /** Puts the triggers of the current call before its other facts, as a store does whose runs are these facts. */
+  putTriggersFirst(): void {
+    const isTrigger = (fact: Fact) => fact[1] === "triggered";
+    this.#open = [...this.#open.filter(isTrigger), ...this.#open.filter((fact) => !isTrigger(fact))];
+  }
+
   /** Appends the facts of the current call as a row. */
   commit(now: number): void {
     if (this.#open.length === 0) return;

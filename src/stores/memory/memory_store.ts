@@ -30,6 +30,7 @@ import type {
   Firing,
   FoundRuns,
   JobPause,
+  NewPause,
   NewRun,
   Part,
   PauseRequest,
@@ -45,15 +46,8 @@ import type {
   ValuePart,
   ValuePlace,
 } from "../../store.ts";
-import {
-  type NewPause,
-  nextDeadlineInMs,
-  parseWait,
-  type Signal,
-  type Wait,
-  WAIT_VALUES,
-  type WaitText,
-} from "../../wait.ts";
+import { nextDeadlineInMs, parseWait, type Signal, type Wait, WAIT_VALUES, type WaitText } from "../../wait.ts";
+import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobNames, type KnownWorker, updateTurns } from "./claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
 import {
@@ -90,7 +84,7 @@ const STORE_OPTIONS = { host: true, journalLength: true } as const;
 export class MemoryStore implements Store {
   readonly #host: Host;
   readonly #runs: MemoryRuns;
-  readonly #waits = new Map<string, { run: KeptRun; wait: KeptPause }>();
+  readonly #pauses = new Map<string, { run: KeptRun; wait: KeptPause }>();
   readonly #paused = new Map<string, JobPause>();
   readonly #schedules: MemorySchedules;
   readonly #workers = new Map<string, KnownWorker>();
@@ -153,9 +147,13 @@ export class MemoryStore implements Store {
       this.#runs.journal.note(...coalescedFacts(joined.seq, run, request));
       return { run, disposition: "coalesced" };
     }
-    const run = this.#runs.add(request, () => this.#host.newId(), now);
-    for (const wait of run.pauses) if (wait.kind === "wait") this.#waits.set(wait.id, { run, wait });
-    return { run: toRun(run), disposition: "created" };
+    return { run: toRun(this.#add(request, now)), disposition: "created" };
+  }
+
+  #add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
+    const run = this.#runs.add(request, () => this.#host.newId(), now, parent);
+    for (const wait of run.pauses) this.#pauses.set(wait.id, { run, wait });
+    return run;
   }
 
   #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
@@ -254,8 +252,12 @@ export class MemoryStore implements Store {
     return this.#perform((now) => this.#schedules.fire(firing, (run) => this.#enqueueOne(run, now)));
   }
 
-  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
-    return Promise.reject(new Error("not built yet"));
+  /** Reads how the children of a pause ended, up to a number of characters. */
+  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
+    return this.#perform(() => {
+      const pause = this.#pauses.get(pauseId)?.wait;
+      return pause === undefined ? null : readResults(pause, from, maxLength);
+    });
   }
 
   /** Deletes the entry of a worker that will not claim again. */
@@ -319,20 +321,21 @@ export class MemoryStore implements Store {
         throw new TypeError(`Cannot park run "${lease.runId}": it has nothing to wait for`);
       }
       const repeated = this.#findParked(lease, request);
-      if (repeated !== null) return toPauseResult(true, repeated, now);
+      if (repeated !== null) return this.#toPauseResult(request, true, repeated, now);
 
       const run = this.#runs.getUnder(lease);
-      const pauses = request.pauses.map((pause) => findPause(run, pause) ?? this.#prepare(run, pause, now));
+      this.#runs.noteReports(run, request.reports);
+      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, now));
+      this.#runs.journal.putTriggersFirst();
       commitDeadlines(run, now);
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
       const parked = park && !isOver;
-      this.#runs.noteReports(run, request.reports);
       if (parked) {
         for (const pause of pauses) pause.suspendedAt ??= now;
         this.#runs.park(run, pauses, retryAt, now);
       }
       this.#runs.touch(run, now);
-      return toPauseResult(parked, pauses, now);
+      return this.#toPauseResult(request, parked, pauses, now);
     });
   }
 
@@ -345,9 +348,31 @@ export class MemoryStore implements Store {
   }
 
   #prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
-    const pause = preparePause(run, request, now);
-    if (pause.kind === "wait") this.#waits.set(pause.id, { run, wait: pause });
+    const pause = findPause(run, request) ?? preparePause(run, request, now);
+    this.#pauses.set(pause.id, { run, wait: pause });
+    if (request.children !== null) {
+      const deps: ChildDeps = {
+        get: (runId) => this.#runs.get(runId),
+        findOpenRetry: (retry) => this.#runs.findOpenRetry(retry),
+        add: (child, parent) => this.#add(child, now, parent),
+      };
+      addChildren(run, pause, request.children, deps, now);
+    }
     return pause;
+  }
+
+  #toPauseResult(request: PauseRequest, parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
+    const records = pauses.map(toPauseRecord);
+    const created = pauses.flatMap((pause, at) => {
+      const { children } = request.pauses[at]!; // one pause for each request
+      return children === null ? [] : findCreated(pause, children, (runId) => this.#runs.get(runId));
+    });
+    return { parked, pauses: records, created, nextDeadlineInMs: nextDeadlineInMs(records, now) };
+  }
+
+  #findWait(waitId: string): { run: KeptRun; wait: KeptPause } | undefined {
+    const found = this.#pauses.get(waitId);
+    return found?.wait.kind === "wait" ? found : undefined;
   }
 
   /** Ends a run. Its open waits are closed. */
@@ -365,7 +390,7 @@ export class MemoryStore implements Store {
   /** Ends a wait by a signal. */
   signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
     return this.#perform((now) => {
-      const found = this.#waits.get(waitId);
+      const found = this.#findWait(waitId);
       if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
       const { run, wait } = found;
       if (isEndedBy(wait, signal)) {
@@ -422,7 +447,7 @@ export class MemoryStore implements Store {
   }
 
   #remove(run: KeptRun, now: number): RunIdentity {
-    for (const pause of run.pauses) this.#waits.delete(pause.id);
+    for (const pause of run.pauses) this.#pauses.delete(pause.id);
     return this.#runs.remove(run, now);
   }
 
@@ -463,7 +488,7 @@ export class MemoryStore implements Store {
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null> {
     return this.#perform(() => {
-      const found = this.#waits.get(waitId);
+      const found = this.#findWait(waitId);
       return found === undefined ? null : toWait(found.run.id, found.wait);
     });
   }
@@ -551,7 +576,7 @@ export class MemoryStore implements Store {
 
   #findValue(place: ValuePlace): StoredValue | undefined {
     if (place.of === "wait") {
-      const found = this.#waits.get(place.waitId);
+      const found = this.#findWait(place.waitId);
       return found && toWaitText(found.run.id, found.wait)[place.value];
     }
     const run = this.#runs.get(place.runId);
@@ -634,11 +659,6 @@ export class MemoryStore implements Store {
       }
     });
   }
-}
-
-function toPauseResult(parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
-  const records = pauses.map(toPauseRecord);
-  return { parked, pauses: records, nextDeadlineInMs: nextDeadlineInMs(records, now) };
 }
 
 /** Whether there is the first half of a surrogate pair at an index. */

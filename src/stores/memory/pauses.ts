@@ -1,7 +1,8 @@
 import { ConflictError, WaitExpiredError } from "../../error.ts";
 import { isSameJson } from "../../json.ts";
 import { isoTime } from "../../iso_time.ts";
-import { deadlineAt, type NewPause, type PauseRecord, type Signal } from "../../wait.ts";
+import type { NewPause } from "../../store.ts";
+import { deadlineAt, type PauseRecord, type Signal } from "../../wait.ts";
 import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
 
 /** Finds a pause that a run has already. */
@@ -14,8 +15,7 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
   const { deadline, prepared, children: _, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
-    childCount: 0,
-    child: null,
+    children: null,
     preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),
     createdAt: now,

@@ -2,11 +2,11 @@ import type { Cursor } from "../../journal.ts";
 import { type Failure, failureText } from "../../failure.ts";
 import { decode, type JsonText } from "../../json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
-import { parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
+import { isTerminal, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
 import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
 import { isoTime } from "../../iso_time.ts";
-import { deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
+import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
@@ -56,7 +56,13 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   lastRecordedNo: number;
   /** The recorded steps, by name. */
   steps: Map<string, KeptStep>;
-  /** The waits and sleeps, in the order in which they were prepared. */
+  /** The run that waits for it, and the pause; `null`: it is no child. */
+  parent: { run: KeptRun; pause: KeptPause } | null;
+  /** How many parents it has above it. */
+  depth: number;
+  /** The pauses that it is a child of: also those of retries of its parent. */
+  memberships: KeptChild[];
+  /** The waits, sleeps and pauses on children, in the order in which they were prepared. */
   pauses: KeptPause[];
   /** The log lines by id, in the order in which they were added. */
   logs: Map<string, NewLogEntry>;
@@ -89,8 +95,20 @@ export interface KeptStep extends Omit<StepRecord, "result"> {
   completedAt: number | null;
 }
 
-/** A wait or a sleep. */
-export interface KeptPause extends Omit<PauseRecord, "resolution"> {
+/** A child of a pause. */
+export interface KeptChild {
+  /** The run, also after it was deleted. */
+  child: KeptRun;
+  /** The run of the pause. */
+  owner: KeptRun;
+  /** Whether the child was deleted after the run of the pause had ended. */
+  isLost: boolean;
+}
+
+/** A wait, a sleep or a pause on children. */
+export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "child"> {
+  /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
+  children: { total: number; unfinished: number; members: KeptChild[] } | null;
   /** When the run first paused on it. */
   suspendedAt: number | null;
   /** When the run first resumed after it was resolved. */
@@ -131,6 +149,9 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     cancelledBy: null,
     lastRecordedNo: 0,
     steps: new Map(),
+    parent: null,
+    depth: 0,
+    memberships: [],
     pauses: [],
     logs: new Map(),
     lineCount: 0,
@@ -189,7 +210,7 @@ export function toRunText(run: KeptRun): RunText {
     startBy: isoTime(startBy(run)),
     finishBy: isoTime(finishBy(run)),
     failureKind: run.failure?.kind ?? null,
-    parentRunId: null,
+    parentRunId: run.parent?.run.id ?? null,
     scheduleName: run.schedule?.name ?? null,
     slotAt: run.schedule?.slotAt ?? null,
     retriggerOf: run.retriggerOf,
@@ -247,7 +268,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     startedAgoMs: Math.max(0, now - run.startedAt!),
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
-    depth: 0,
+    depth: run.depth,
     slotAt: run.schedule?.slotAt ?? null,
     finishInMs: finishAt === null ? null : Math.max(0, finishAt - now),
     originId: run.originId,
@@ -290,9 +311,23 @@ export function toStep(runId: string, step: KeptStep): StepText {
 
 /** A pause as a replay needs it. */
 export function toPauseRecord(pause: KeptPause): PauseRecord {
-  const { id, kind, name, metadata, childCount, child, deadlineAt, createdAt, preparedNo, state } = pause;
+  const { id, kind, name, metadata, children, deadlineAt, createdAt, preparedNo, state } = pause;
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
+  const childCount = children?.members.length ?? 0;
+  const child = children?.total === 1 && resolution !== null ? resultOf(children.members[0]!) : null;
   return { id, kind, name, metadata, childCount, child, deadlineAt, createdAt, preparedNo, resolution };
+}
+
+/** How a child ended; `null` if it has not, or the result is lost. */
+export function resultOf({ child, isLost }: KeptChild): ChildResult | null {
+  if (isLost || !isTerminal(child.status)) return null;
+  return {
+    run: toIdentity(child),
+    status: child.status,
+    output: child.output,
+    failure: structuredClone(child.failure),
+    failedStepName: child.failedStepName,
+  };
 }
 
 /** A copy of a wait for callers. */

@@ -4,7 +4,7 @@ import type { KeptRun } from "./records.ts";
 /** Whether a run matches a filter. */
 export function matchesFilter(run: KeptRun, filter: RunFilter): boolean {
   return matches(run, filter) && isOneOf(run.status, filter.status) &&
-    filter.parentRunId === undefined && // no run has a parent
+    (filter.parentRunId === undefined || run.parent?.run.id === filter.parentRunId) &&
     (filter.failureKind === undefined || run.failure?.kind === filter.failureKind) &&
     isWithin(run.completedAt, filter.completedAfter, filter.completedBefore) &&
     isWithin(run.createdAt, filter.createdAfter, filter.createdBefore);

@@ -1,12 +1,13 @@
 import { LeaseLostError } from "../../error.ts";
 import type { Lease } from "../../lease.ts";
-import { type Fact, toFact } from "../../fact.ts";
+import { type Fact, toFact, triggeredFact } from "../../fact.ts";
 import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
+import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
 import { copyHistory } from "./copy_history.ts";
@@ -91,20 +92,22 @@ export class MemoryRuns {
   }
 
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
-  findOpenRetry({ retriggerOf }: NewRun): KeptRun | undefined {
+  findOpenRetry({ retriggerOf }: Pick<NewRun, "retriggerOf">): KeptRun | undefined {
     const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
     return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
   }
 
-  /** Adds a run; `newId` makes the ids of the pauses that a retry begins with. */
-  add(request: NewRun, newId: () => string, now: number): KeptRun {
+  /** Adds a run, perhaps as a child; `newId` makes the ids of the pauses that a retry begins with. */
+  add(request: NewRun, newId: () => string, now: number, parent: KeptRun["parent"] = null): KeptRun {
     const run = newKeptRun(request, ++this.#lastSeq, now);
+    run.parent = parent;
+    run.depth = parent === null ? 0 : parent.run.depth + 1;
     this.#all.set(run.id, run);
     this.#bySeq.set(run.seq, run);
     this.#open.set(run.id, run);
     if (run.flow.fairnessKey !== null) this.#fairCount += 1;
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
-    this.journal.note([run.seq, "triggered"]);
+    this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id));
     if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
     this.touch(run, now);
     return run;
@@ -190,6 +193,8 @@ export class MemoryRuns {
     this.#open.delete(run.id);
     if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
     this.touch(run, now);
+    const parent = endChild(run, now);
+    if (parent !== null) this.touch(parent, now);
   }
 
   /** Deletes a run. A key that it still holds after its cancel stays held. */
@@ -199,6 +204,7 @@ export class MemoryRuns {
       this.#deletedAt.delete(id);
     }
     this.#deletedAt.set(run.id, now);
+    loseResult(run);
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);

@@ -1,10 +1,13 @@
 import type { Failure } from "../../failure.ts";
+import type { RunIdentity } from "../../run.ts";
 import type { ClaimRequest, ClaimResult } from "../../store.ts";
 import { abandonedFailure } from "../abandoned_failure.ts";
+import { isOrphan } from "./children.ts";
 import { missedDeadline, nextDeadline } from "./deadlines.ts";
 import { wakesAt } from "./pauses.ts";
 import { earliest, type KeptRun, toIdentity } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
+import { cancelSteps } from "./steps.ts";
 
 // The maximum number of timers of each kind that one claim processes, so that a claim is always short.
 const MAX_TIMERS = 40;
@@ -32,12 +35,13 @@ export function processTimers(
   runs: MemoryRuns,
   maxAbandonments: number,
   now: number,
-): { failed: ClaimResult["failed"]; hasMoreTimers: boolean } {
+): Pick<ClaimResult, "failed" | "cancelled"> & { hasMoreTimers: boolean } {
   let hasMoreTimers = false;
   const take = <T>(expired: T[]): T[] => {
     hasMoreTimers ||= expired.length > MAX_TIMERS;
     return expired.slice(0, MAX_TIMERS);
   };
+  const cancelled = take(runs.open.filter(isOrphan)).map((run) => cancelOrphan(runs, run, now));
   const failed: ClaimResult["failed"] = [];
   const open = runs.open.filter(hasTimer);
   for (const run of take(open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
@@ -52,7 +56,14 @@ export function processTimers(
   for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && run.startAt! <= now))) {
     runs.endDelay(run, now);
   }
-  return { failed, hasMoreTimers };
+  return { failed, cancelled, hasMoreTimers };
+}
+
+/** Cancels a child whose parent has ended. */
+function cancelOrphan(runs: MemoryRuns, run: KeptRun, now: number): RunIdentity {
+  cancelSteps(run, [], runs.journal, now);
+  runs.end(run, { status: "cancelled" }, now);
+  return toIdentity(run);
 }
 
 /** Whether a run has not ended, and is under no lease. */

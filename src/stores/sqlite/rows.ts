@@ -5,7 +5,15 @@ import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
 import type { AwaitedPause } from "../../store.ts";
 import { isoTime } from "../../iso_time.ts";
-import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../../wait.ts";
+import {
+  type ChildResult,
+  parseWait,
+  type PauseKind,
+  type PauseRecord,
+  type Wait,
+  type WaitStatus,
+  type WaitText,
+} from "../../wait.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
 
 /** The columns of a run's identity. */
@@ -48,10 +56,11 @@ export interface RunRow extends IdentityRow {
   fairness_key: string | null;
   start_by: number | null;
   finish_by: number | null;
+  parent_id: string | null;
 }
 
-/** The columns of {@linkcode RunRow} that are those of `holdfast_flow`: NULL for a run that has no row there. */
-export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by";
+/** The columns of {@linkcode RunRow} of other tables: NULL for a run that has no row there. */
+export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by" | "parent_id";
 
 /** The columns of {@linkcode RunRow} that are those of `holdfast_scheduled_runs`: NULL for a run that has no row there. */
 export type ScheduleColumn = "schedule_name" | "slot_at";
@@ -59,8 +68,9 @@ export type ScheduleColumn = "schedule_name" | "slot_at";
 /** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
 type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by" | "flow";
 
-/** The columns of `holdfast_flow` that {@linkcode toRun} reads. */
-export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by";
+/** The columns of `holdfast_flow` and `holdfast_child_runs` that {@linkcode toRun} reads. */
+export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by, " +
+  "iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id";
 
 /** The columns of `holdfast_scheduled_runs` that {@linkcode toRun} reads. */
 export const SCHEDULE_COLUMNS = "s.schedule_name, s.slot_at";
@@ -105,7 +115,7 @@ export function toRunText(row: Omit<RunRow, Unread>): RunText {
     startBy: isoTime(row.start_by),
     finishBy: isoTime(row.finish_by),
     failureKind: failure?.kind ?? null,
-    parentRunId: null,
+    parentRunId: row.parent_id,
     scheduleName: row.schedule_name,
     slotAt: isoTime(row.slot_at),
     retriggerOf: row.retrigger_of,
@@ -207,7 +217,7 @@ export interface WaitRow {
   name: string;
   metadata: JsonText | null;
   status: WaitStatus;
-  outcome: Wait["outcome"];
+  outcome: Wait["outcome"] | "children";
   payload: JsonText | null;
   signal_id: string | null;
   created_at: number;
@@ -220,10 +230,11 @@ export interface WaitRow {
 /** A row of `holdfast_pauses`. */
 export type PauseRow =
   & WaitRow
-  & { run_seq: number; kind: PauseKind; awaited: number; prepared_no: number | null }
+  & { seq: number; run_seq: number; kind: PauseKind; awaited: number; prepared_no: number | null }
+  & { total: number | null; added: number | null; unfinished: number | null }
   & (
     | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
-    | { outcome: "timeout"; recorded_no: number }
+    | { outcome: "timeout" | "children"; recorded_no: number }
     | { outcome: null }
   );
 
@@ -240,7 +251,7 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
     name: row.name,
     metadata: row.metadata,
     status: row.status,
-    outcome: row.outcome,
+    outcome: row.outcome === "children" ? null : row.outcome,
     payload: row.payload,
     signalId: row.signal_id,
     createdAt: isoTime(row.created_at),
@@ -251,23 +262,23 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
   };
 }
 
-/** A row of `holdfast_pauses` as a replay needs it. */
-export function toPauseRecord(row: PauseRow): PauseRecord {
+/** A row of `holdfast_pauses` as a replay needs it, with the result of its only child. */
+export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRecord {
   return {
     id: row.id,
     kind: row.kind,
     name: row.name,
     metadata: row.metadata,
-    childCount: 0,
-    child: null,
+    childCount: row.added ?? 0,
+    child,
     deadlineAt: row.deadline_at,
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"
       ? { outcome: "signal", payload: row.payload, signalId: row.signal_id, recordedNo: row.recorded_no }
-      : row.outcome === "timeout"
-      ? { outcome: "timeout", recordedNo: row.recorded_no }
-      : null,
+      : row.outcome === null
+      ? null
+      : { outcome: row.outcome, recordedNo: row.recorded_no },
   };
 }
 

@@ -1,4 +1,5 @@
 import { StoreError } from "../../error.ts";
+import { CHILD_TABLES } from "./children/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
@@ -196,7 +197,7 @@ CREATE INDEX holdfast_scheduled_runs_by_name ON holdfast_scheduled_runs (schedul
 `;
 
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES, SCHEDULE_TABLES];
+export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one

@@ -35,6 +35,7 @@ import type {
 } from "../../store.ts";
 import { parseWait, type Signal, type Wait, type WaitText } from "../../wait.ts";
 import { backUp } from "./backup.ts";
+import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
@@ -242,7 +243,7 @@ export class SqliteStore implements Store {
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const now = this.#host.now();
     const idle = await this.#read(() => findIdle(this.#db, request, now));
-    if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
+    if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.
@@ -294,13 +295,14 @@ export class SqliteStore implements Store {
     return this.#delete(() => deleteSchedule(this.#db, name));
   }
 
+  /** Reads how the children of a pause ended, up to a number of characters. */
+  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
+    return this.#read(() => this.#db.snapshot(() => readChildren(this.#db, pauseId, from, maxLength)));
+  }
+
   /** Fires or skips a slot. */
   fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
     return this.#write((now) => fireSchedule(this.#db, firing, this.#host, now));
-  }
-
-  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
-    return Promise.reject(new Error("not built yet"));
   }
 
   /** Deletes the entry of a worker that will not claim again. */
@@ -338,7 +340,7 @@ export class SqliteStore implements Store {
     if (request.park && request.pauses.length === 0 && request.retryAt === null) {
       return Promise.reject(new TypeError("A run cannot wait for nothing"));
     }
-    return this.#write((now) => pauseRun(this.#db, lease, request, now));
+    return this.#write((now) => pauseRun(this.#db, lease, request, this.#host, now));
   }
 
   /** Ends a run. */

@@ -1,5 +1,4 @@
-import type { Claim } from "../../../src/store.ts";
-import type { NewPause } from "../../../src/wait.ts";
+import type { Claim, NewPause } from "../../../src/store.ts";
 import { unlimited } from "../../support/fixtures.ts";
 import { JOB_NAMES } from "../plan.ts";
 import { double, over, overClient } from "./doubles.ts";

@@ -1,7 +1,7 @@
 import { ConflictError, WaitExpiredError } from "../../../src/error.ts";
 import { pause as passTime } from "../../../src/host.ts";
-import type { Store } from "../../../src/store.ts";
-import type { NewPause, PauseKind, PauseRecord } from "../../../src/wait.ts";
+import type { NewPause, Store } from "../../../src/store.ts";
+import type { PauseKind, PauseRecord } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 

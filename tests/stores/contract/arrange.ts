@@ -3,8 +3,8 @@ import type { Lease } from "../../../src/lease.ts";
 import type { LogEntry } from "../../../src/log.ts";
 import type { Run } from "../../../src/run.ts";
 import type { Step, StepWrite } from "../../../src/step.ts";
-import type { Claim, Enqueued, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
-import type { NewPause, Wait } from "../../../src/wait.ts";
+import type { Claim, Enqueued, NewPause, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
+import type { Wait } from "../../../src/wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "../../support/fixtures.ts";
 
 /** A request to pause on nothing, not even for a moment. */

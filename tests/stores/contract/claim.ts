@@ -35,6 +35,7 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       pauses: [],
     }],
     failed: [],
+    cancelled: [],
     nextTimerAt: host.now() + 5_000,
     hasMore: false,
     now: host.now(),
@@ -69,7 +70,14 @@ test("claim() hands on an input that is undefined", async ({ store }) => {
 test("claim() answers nothing if nothing is due", async ({ store, host }) => {
   const result = await store.claim(aClaimRequest());
 
-  assert.deepEqual(result, { claims: [], failed: [], nextTimerAt: null, hasMore: false, now: host.now() });
+  assert.deepEqual(result, {
+    claims: [],
+    failed: [],
+    cancelled: [],
+    nextTimerAt: null,
+    hasMore: false,
+    now: host.now(),
+  });
 });
 
 test("claim() takes runs in the order in which they were triggered, up to the limit", async ({ store }) => {

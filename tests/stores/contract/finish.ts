@@ -117,7 +117,14 @@ test("finish() ends a run for good", async ({ store, host }) => {
 
   const result = await store.claim(aClaimRequest());
 
-  assert.deepEqual(result, { claims: [], failed: [], nextTimerAt: null, hasMore: false, now: host.now() });
+  assert.deepEqual(result, {
+    claims: [],
+    failed: [],
+    cancelled: [],
+    nextTimerAt: null,
+    hasMore: false,
+    now: host.now(),
+  });
   assert.deepEqual(await look(store, lease.runId), before);
 });
 

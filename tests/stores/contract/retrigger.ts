@@ -3,9 +3,8 @@ import { ConflictError, NotFoundError, WaitExpiredError } from "../../../src/err
 import { uuidV7 } from "../../../src/host.ts";
 import type { Run } from "../../../src/run.ts";
 import { stepId } from "../../../src/step.ts";
-import type { Claim, NewRun, Store } from "../../../src/store.ts";
+import type { Claim, NewPause, NewRun, Store } from "../../../src/store.ts";
 import { isoTime } from "../../../src/iso_time.ts";
-import type { NewPause } from "../../../src/wait.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
 import { aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "./arrange.ts";

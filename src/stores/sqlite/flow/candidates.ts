@@ -90,9 +90,11 @@ export class Candidates {
 
   /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
   rereadQueues(jobs: ReadonlySet<string>): void {
-    if (jobs.size === 0) return;
     for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
-    // Heads can be behind runs of these jobs.
+  }
+
+  /** Notes that a run has left the queue of its key: heads of other jobs may have been behind it. */
+  rereadAllHeads(): void {
     for (const heads of this.#heads) heads.reread();
   }
 

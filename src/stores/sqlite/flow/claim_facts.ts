@@ -13,6 +13,8 @@ export interface ClaimFacts {
   hasFlow: boolean;
   /** Whether a job is paused. */
   hasPaused: boolean;
+  /** Whether there may be children of runs that have ended. */
+  hasOrphans: boolean;
 }
 
 interface FactsRow {
@@ -21,6 +23,7 @@ interface FactsRow {
   newest_start: number | null;
   has_flow: number;
   has_paused: number;
+  has_orphans: number;
 }
 
 /** Reads them in one statement. The conditions that are always true make it search its indexes. */
@@ -38,7 +41,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
        EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
          OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
            WHERE concurrency_key >= '' AND queue_state IS NOT NULL) AS has_flow,
-       EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused`,
+       EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
+       EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
   );
   return {
     timerAt: row.timer_at,
@@ -46,12 +50,14 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     newestStart: row.newest_start,
     hasFlow: row.has_flow === 1,
     hasPaused: row.has_paused === 1,
+    hasOrphans: row.has_orphans === 1,
   };
 }
 
-/** Whether time has something to do. */
+/** Whether time has something to do, or there are children to cancel. */
 export function hasExpired(db: SqliteDatabase, facts: ClaimFacts, jobs: readonly KnownJob[], now: number): boolean {
-  const { openingAt, newestStart } = facts;
+  const { openingAt, newestStart, hasOrphans } = facts;
+  if (hasOrphans) return true;
   const at = earliest(nextTimer(db, facts, jobs), openingAt);
   return (at !== null && at <= now) || (newestStart !== null && newestStart > now);
 }

@@ -4,7 +4,7 @@ import type { ClaimResult } from "../../../store.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { closePauses } from "../writes/pauses.ts";
+import { closePauses } from "../writes/close_pauses.ts";
 import { enterQueue, leaveQueue, releaseKey } from "./concurrency_keys.ts";
 import type { RunStatus } from "../../../run.ts";
 

@@ -13,6 +13,7 @@ export const NO_FLOW: Pick<RunRow, FlowColumn> = {
   fairness_key: null,
   start_by: null,
   finish_by: null,
+  parent_id: null,
 };
 
 /** What a run that uses no flow asks of its key. */
@@ -68,5 +69,5 @@ export function insertFlow(
   );
   if (state === "R") touchGroup(db, jobName, flow.fairnessKey);
   if (!isDelayed && state === null && concurrencyKey !== null) updateQueue(db, concurrencyKey, now);
-  return { ...row, finish_by: null };
+  return { ...row, finish_by: null, parent_id: null };
 }

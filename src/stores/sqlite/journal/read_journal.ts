@@ -1,4 +1,4 @@
-import type { Fact } from "../../../fact.ts";
+import { type Fact, triggeredFact } from "../../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
 import type { JsonText } from "../../../json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -78,12 +78,18 @@ function readFacts(db: SqliteDatabase, after: number, last: number): JournalRow[
 }
 
 function readTriggers(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all<Cursor>(
-    "SELECT seq AS position, created_at AS at FROM holdfast_runs WHERE seq > ? AND seq <= ?",
+  const rows = db.all<Cursor & { start_at: number | null; parent_id: string | null }>(
+    `SELECT r.seq AS position, r.created_at AS at,
+       iif(r.flow = 1, (SELECT f.start_at FROM holdfast_flow f WHERE f.run_seq = r.seq), NULL) AS start_at,
+       iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id
+     FROM holdfast_runs r WHERE r.seq > ? AND r.seq <= ?`,
     after,
     last,
   );
-  return rows.map(toCursor).map((cursor) => ({ ...cursor, facts: [[cursor.position, "triggered"]] }));
+  return rows.map((row) => ({
+    ...toCursor(row),
+    facts: [triggeredFact(row.position, row.start_at, row.parent_id)],
+  }));
 }
 
 function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {

@@ -1,9 +1,11 @@
 import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store.ts";
+import type { PauseRecord } from "../../../wait.ts";
+import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import { type PauseRow, type ReplayedStepRow, toInput, toPauseRecord, toRunIdentity, toStepRecord } from "../rows.ts";
+import { type PauseRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;
@@ -37,7 +39,7 @@ export function* readClaims(
       ? []
       : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(row, steps, pauses, clock()));
+    claims.push(toClaim(row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
   }
   return claims.filter((_, at) => {
     const row = rows[at]!; // there is one claim for each row
@@ -76,7 +78,7 @@ export function toLease(row: ClaimedRow): Lease {
 function toClaim(
   row: ClaimedRow,
   steps: readonly ReplayedStepRow[],
-  pauses: readonly PauseRow[],
+  pauses: PauseRecord[],
   now: number,
 ): Claim {
   return {
@@ -88,11 +90,11 @@ function toClaim(
     startedAgoMs: Math.max(0, now - row.started_at),
     priority: row.priority ?? 0,
     fairnessKey: row.fairness_key,
-    depth: 0,
+    depth: row.depth ?? 0,
     slotAt: isoTime(row.slot_at),
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
-    pauses: pauses.map(toPauseRecord),
+    pauses,
   };
 }

@@ -24,6 +24,7 @@ interface Conditions {
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
   labels: readonly Label[];
+  parentRunId: string | null;
   /** Conditions on further columns of a run `r`. */
   columns: readonly Sql[];
 }
@@ -66,12 +67,13 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     jobs: listOf(query.jobName),
     statuses: statusesOf(query),
     labels: Object.entries(query.labels ?? {}),
+    parentRunId: query.parentRunId ?? null,
     columns: columnsOf(query),
   };
   // A list that is always empty reads nothing, so its time reveals nothing.
   const isEmpty = conditions.jobs?.length === 0 || conditions.statuses?.length === 0;
-  if (isEmpty || query.parentRunId !== undefined) return { ids: [], total: 0, hasMore: false }; // no run has a parent
-  const { total, seqs } = conditions.labels.length + conditions.columns.length === 0
+  if (isEmpty) return { ids: [], total: 0, hasMore: false };
+  const { total, seqs } = isByIndex(conditions)
     ? yield* findByIndex(db, conditions, scope, { limit, offset })
     : yield* scan(db, chooseScan(db, conditions, scope), { limit, offset }, null);
   const rows = seqs.length === 0 ? [] : db.all<{ id: string }>(
@@ -79,6 +81,11 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     JSON.stringify(seqs),
   );
   return { ids: rows.map(({ id }) => id), total, hasMore: offset + seqs.length < total };
+}
+
+/** Whether the filter restricts only jobs and statuses, whose runs are counted. */
+function isByIndex({ labels, columns, parentRunId }: Conditions): boolean {
+  return labels.length + columns.length === 0 && parentRunId === null;
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
@@ -155,9 +162,10 @@ function chooseRange(
   return byJob ? { by: "job", values: jobs } : { by: "status", values: statuses };
 }
 
-/** Runs that an index has in their order: those of some jobs, in some statuses, or with a label. */
+/** Runs that an index has in their order: those of some jobs, in some statuses, with a parent, or with a label. */
 type IndexRange =
   | { by: "job" | "status"; values: readonly string[] }
+  | { by: "parent"; parentRunId: string }
   | { by: "label"; label: Label };
 
 /** The newest runs of a range that are older than the run `before`; `null`: of all runs. */
@@ -169,6 +177,13 @@ function newestIn(range: IndexRange | null, before: number, limit: number): Sql 
       text: `SELECT run_seq AS seq FROM holdfast_labels WHERE key = ? AND value = ? AND run_seq < ?
         ORDER BY run_seq DESC LIMIT ?`,
       parameters: [...range.label, ...end.parameters],
+    };
+  }
+  if (range.by === "parent") {
+    return {
+      text: `SELECT run_seq AS seq FROM holdfast_child_runs WHERE parent_id = ? AND run_seq < ?
+        ORDER BY run_seq DESC LIMIT ?`,
+      parameters: [range.parentRunId, ...end.parameters],
     };
   }
   const { by, values } = range;
@@ -199,7 +214,7 @@ interface Scan {
 /**
  * Chooses the scan for a filter with labels or with conditions on columns. If a scope says which runs are the caller's own, it examines these, by the
  * scope's rarest label or by its jobs, so that the time depends only on them. Otherwise it examines the runs with the
- * rarest label, or without labels those of the jobs or statuses.
+ * parent, or with the rarest label, or those of the jobs or statuses.
  */
 function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery["scope"]): Scan {
   const own = conditions.labels.filter(([key]) => scope?.labels.includes(key));
@@ -207,6 +222,8 @@ function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery[
     ? { by: "label", label: rarest(db, own) }
     : scope?.jobs === true && conditions.jobs !== null
     ? { by: "job", values: conditions.jobs }
+    : conditions.parentRunId !== null
+    ? { by: "parent", parentRunId: conditions.parentRunId }
     : conditions.labels.length > 0
     ? { by: "label", label: rarest(db, conditions.labels) }
     : chooseRange(db, conditions, scope);
@@ -234,7 +251,7 @@ interface Rest {
 
 /** A scope's conditions come first: a run that does not meet them is not examined any further. */
 function restOf(conditions: Conditions, range: IndexRange | null, scope: RunQuery["scope"]): Rest {
-  const { jobs, statuses, labels } = conditions;
+  const { jobs, statuses, labels, parentRunId } = conditions;
   const isOwn = ([key]: Label) => scope?.labels.includes(key) === true;
   const others = range?.by === "label" ? labels.filter((label) => label !== range.label) : labels;
   const columns = [
@@ -246,11 +263,14 @@ function restOf(conditions: Conditions, range: IndexRange | null, scope: RunQuer
     join: columns.length === 0 ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.seq",
     terms: [
       ...others.filter(isOwn).map(hasLabel),
+      ...(parentRunId === null || range?.by === "parent" ? [] : [{ text: IS_CHILD, parameters: [parentRunId] }]),
       ...columns,
       ...others.filter((label) => !isOwn(label)).map(hasLabel),
     ],
   };
 }
+
+const IS_CHILD = "(SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = l.seq) = ?";
 
 // A scalar subquery: the planner never turns it into a join, which might begin with all runs that have the label.
 function hasLabel([key, value]: Label): Sql {
@@ -304,6 +324,6 @@ function* scan(
 
 /** How many runs of a range are examined without a break: fewer, if there is more to check for each of them. */
 function sliceSize(range: IndexRange | null, terms: number): number {
-  const values = range === null || range.by === "label" ? 1 : range.values.length;
+  const values = range === null || !("values" in range) ? 1 : range.values.length;
   return Math.ceil(Math.min(SLICE / (1 + terms), MERGED / Math.max(1, values)));
 }

@@ -4,6 +4,7 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
+import { cancelOrphans, isOrphan } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
@@ -24,12 +25,14 @@ import { type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { liveJobs, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
-import { commitDeadlines, noteResumption, wake } from "./pauses.ts";
+import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
 
 // How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
 // transactions.
 const MAX_TIMERS = 40;
+// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
+const MAX_PASSED_OVER = 256;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
@@ -38,7 +41,7 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
-
+  iif(has_pauses = 1, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq), NULL) AS depth,
   (SELECT slot_at FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot_at`;
 
 /** A row of a claimed run. */
@@ -55,6 +58,7 @@ export interface ClaimedRow extends IdentityRow, HeldRow {
   priority: number | null;
   fairness_key: string | null;
   slot_at: number | null;
+  depth: number | null;
 }
 
 /** The result of a claim, before the histories are read. */
@@ -119,11 +123,12 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (repeated !== null) {
     // The next call checks for more: this one is a repetition, and does nothing.
     const nextTimerAt = nextTimer(db, readClaimFacts(db), request.jobs);
-    return { rows: repeated, failed: [], nextTimerAt, hasMore: true };
+    return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true };
   }
   extendHeld(db, request, now);
   const before = readClaimFacts(db);
   const isLate = hasExpired(db, before, request.jobs, now);
+  const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
   // What the timers have made due counts, too.
   const { rows, late, gates, hasMore } = claimReady(db, request, isLate ? readClaimFacts(db) : before, now);
@@ -134,6 +139,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   return {
     rows,
     failed: [...failed, ...late],
+    cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     hasMore: hasMore || hasExpired(db, facts, request.jobs, now),
   };
@@ -238,10 +244,16 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const takenKeys = new Set<string>();
   const late: ClaimResult["failed"] = [];
   let hasMore = false;
+  let passedOver = 0;
   db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
     const { run, gate } = drawn;
     const key = run.concurrency_key;
+    if (facts.hasOrphans && isOrphan(db, run.seq)) {
+      hasMore = ++passedOver === MAX_PASSED_OVER;
+      if (hasMore) break;
+      continue;
+    }
     if (key !== null) {
       if (!hasFlow && takenKeys.has(key)) continue; // by a run of another job in this claim
       if (drawn.head === null && isBehind(run)) continue;
@@ -289,9 +301,10 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
+  if (run.concurrency_key !== null) candidates.rereadAllHeads();
   candidates.rereadQueues(db.requeuedJobs);
   db.requeuedJobs.clear();
 }

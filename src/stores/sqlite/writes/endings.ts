@@ -6,12 +6,13 @@ import type { Report } from "../../../execution_report.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../../../run.ts";
 import type { CancelledExecution, Ending, Retention } from "../../../store.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
+import { keepResult } from "../children/child_results.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
-import { closePauses } from "./pauses.ts";
+import { closePauses } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
 import {
   type FlowColumn,
@@ -85,7 +86,7 @@ const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, fail
 export function cancelRun(
   db: SqliteDatabase,
   runId: string,
-  { requestId, execution }: { requestId: string; execution: CancelledExecution | null },
+  { requestId, execution }: { requestId: string | null; execution: CancelledExecution | null },
   now: number,
 ): Run | null {
   const before = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
@@ -128,6 +129,7 @@ export function cancelRun(
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
+  keepResult(db, runId);
   const row = db.get<IdentityRow & { seq: number; status: RunStatus }>(
     "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
     runId,

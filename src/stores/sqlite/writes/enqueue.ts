@@ -37,7 +37,7 @@ function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, 
   const coalescable = findCoalescable(db, run, now);
   if (coalescable !== null) return findRun(db, run) ?? joinRun(db, coalescable, run);
   const added = insertRun(db, run, host, now);
-  if (added !== null) return { run: added, disposition: "created" };
+  if (added !== null) return { run: added.run, disposition: "created" };
   return findRun(db, run)!; // the one for which it was not added
 }
 
@@ -107,8 +107,27 @@ function findPending(db: SqliteDatabase, key: string, job: string, now: number):
   return db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, oldest);
 }
 
-/** Adds a run, unless one with its id or its idempotency key exists: then returns `null`. */
-function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
+/** The parent of a new run, and the pause that waits for it. */
+export interface ParentOfRun {
+  seq: number;
+  id: string;
+  pauseSeq: number;
+  /** How many parents the new run has above it. */
+  depth: number;
+}
+
+/**
+ * Adds a run, perhaps as a child, unless one with its id or its idempotency key exists: then returns `null`.
+ *
+ * @returns The run and its row number.
+ */
+export function insertRun(
+  db: SqliteDatabase,
+  run: NewRun,
+  host: Pick<Host, "newId">,
+  now: number,
+  parent: ParentOfRun | null = null,
+): { run: Run; seq: number } | null {
   const seq = drawNumber(db);
   const hasFlow = usesFlow(run);
   const state = hasFlow
@@ -150,11 +169,16 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
   }
   const scheduled = noteSchedule(db, seq, run);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
+  if (parent !== null) insertChild(db, seq, parent);
+  const columns = { ...UNCLAIMED, ...row, payload: run.payload };
   if (!hasFlow) {
     if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
-    return toRun({ ...UNCLAIMED, ...row, ...scheduled, payload: run.payload });
+    return { run: toRun({ ...columns, ...scheduled, parent_id: parent?.id ?? null }), seq };
   }
-  return toRun({ ...UNCLAIMED, ...row, ...scheduled, ...insertFlow(db, seq, run, now), payload: run.payload });
+  return {
+    run: toRun({ ...columns, ...scheduled, ...insertFlow(db, seq, run, now), parent_id: parent?.id ?? null }),
+    seq,
+  };
 }
 
 /** Keeps which schedule has made a run. */
@@ -172,6 +196,19 @@ function noteSchedule(
     slotAt,
   );
   return { schedule_name: schedule.name, slot_at: slotAt };
+}
+
+function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, pauseSeq, depth }: ParentOfRun): void {
+  db.run(
+    `INSERT INTO holdfast_child_runs (run_seq, parent_id, parent_seq, pause_seq, depth, is_open)
+     VALUES (?, ?, ?, ?, ?, 1)`,
+    seq,
+    id,
+    parentSeq,
+    pauseSeq,
+    depth,
+  );
+  db.run("UPDATE holdfast_runs SET has_pauses = 1 WHERE seq = ?", seq);
 }
 
 /** The columns of a run that was not claimed yet. */

@@ -1,25 +1,27 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts";
+import type { Host } from "../../../host.ts";
 import { isSameJson, type JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
-import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
-import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
+import type { AwaitedPause, CreatedChild, NewPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
+import { deadlineAt, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { enterQueue, holdsKey, putFirst, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
+import { addChildren, findCreated } from "../children/add_children.ts";
+import { readPauseRecord } from "../children/child_results.ts";
+import { releaseKey } from "../flow/concurrency_keys.ts";
+import { commitDeadlines, nextRecordedNo, wake } from "./pause_resolution.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
-import {
-  type IdentityRow,
-  type PauseRow,
-  toAwaitedPause,
-  toAwaitedRetry,
-  toPauseRecord,
-  toRunIdentity,
-  toWait,
-} from "../rows.ts";
+import { type IdentityRow, type PauseRow, toAwaitedPause, toAwaitedRetry, toRunIdentity, toWait } from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
-export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
+export function pauseRun(
+  db: SqliteDatabase,
+  lease: Lease,
+  request: PauseRequest,
+  host: Pick<Host, "newId">,
+  now: number,
+): PauseResult {
   const reports = findNewReports(db, lease, request.reports);
   const run = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
@@ -34,13 +36,17 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
 
   const runSeq = run.seq;
   noteReports(db, lease, runSeq, reports);
-  for (const pause of request.pauses) insertPause(db, runSeq, pause, now);
+  for (const pause of request.pauses) {
+    insertPause(db, runSeq, pause, now);
+    if (pause.children === null) continue;
+    addChildren(db, { parentSeq: runSeq, pause: findPause(db, runSeq, pause)! }, pause.children, host, now);
+  }
   commitDeadlines(db, runSeq, now);
   const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!); // inserted, now or before
-  const pauses = rows.map(toPauseRecord);
+  const pauses = rows.map((row) => readPauseRecord(db, row));
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
-  const result = { pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  const result = { pauses, created: readCreated(db, rows, request), nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
   if (!request.park || isOver) return { parked: false, ...result };
 
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
@@ -86,12 +92,19 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, no
     lease.generation,
   );
   if (run === undefined || !request.park) throw new LeaseLostError(lease);
-  const pauses = request.pauses.map((pause) => {
+  const rows = request.pauses.map((pause) => {
     const row = findPause(db, run.seq, pause);
     if (row === undefined) throw new LeaseLostError(lease);
-    return toPauseRecord(row);
+    return row;
   });
-  return { parked: true, pauses, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  const pauses = rows.map((row) => readPauseRecord(db, row));
+  const created = readCreated(db, rows, request);
+  return { parked: true, pauses, created, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+}
+
+/** The children that this call, or the same call before, has created. */
+function readCreated(db: SqliteDatabase, rows: readonly PauseRow[], { pauses }: PauseRequest): CreatedChild[] {
+  return pauses.flatMap(({ children }, at) => children === null ? [] : findCreated(db, rows[at]!.seq, children));
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
@@ -117,76 +130,6 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): PauseRo
     runSeq,
     pause.kind,
     pause.name,
-  );
-}
-
-/**
- * Commits the timeouts of a run's pauses whose deadline has passed; every reader of the pauses calls it first.
- *
- * @returns Whether the run waited for one of them when it last parked.
- */
-export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
-  const passed = db.all<{ seq: number; awaited: number }>(
-    `SELECT seq, awaited FROM holdfast_pauses
-     WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
-    runSeq,
-    now,
-  );
-  for (const { seq } of passed) {
-    db.run(
-      `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = deadline_at,
-         recorded_no = ? WHERE seq = ?`,
-      nextRecordedNo(db, runSeq),
-      seq,
-    );
-  }
-  return passed.some(({ awaited }) => awaited === 1);
-}
-
-/** Increments the record counter of a run: a replay delivers results in this order. */
-export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
-  const sql = "UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded";
-  return db.one<{ recorded: number }>(sql, runSeq).recorded;
-}
-
-/** Makes a waiting run due, if it is not so already. */
-export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
-  const run = db.get<QueuedRun & { id: string }>(
-    `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL AND (flow IS NULL OR
-       (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)
-     RETURNING seq, id, concurrency_key, flow`,
-    now,
-    runSeq,
-  );
-  if (run === undefined) return;
-  const isHolder = run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id);
-  if (isHolder) putFirst(db, runSeq);
-  enterQueue(db, isHolder ? { ...run, flow: 1 } : run, now);
-}
-
-/** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
-export function closePauses(
-  db: SqliteDatabase,
-  runSeq: number,
-  status: "closed" | "cancelled",
-  now: number,
-): void {
-  commitDeadlines(db, runSeq, now);
-  db.run(
-    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending'",
-    status,
-    runSeq,
-  );
-}
-
-/** Records when a run first resumed after the pauses that it waited on were over. */
-export function noteResumption(db: SqliteDatabase, runSeq: number, now: number): void {
-  db.run(
-    `UPDATE holdfast_pauses SET first_resumed_at = ?
-     WHERE run_seq = ? AND awaited = 1 AND status = 'resolved' AND first_resumed_at IS NULL`,
-    now,
-    runSeq,
   );
 }
 

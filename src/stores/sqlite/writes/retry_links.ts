@@ -37,6 +37,11 @@ export function linkRetry(
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 
+/** Whether all children of a pause `p` have completed, and no result is lost. */
+const HAVE_COMPLETED = `NOT EXISTS (
+  SELECT 1 FROM holdfast_children m LEFT JOIN holdfast_runs c ON c.seq = m.run_seq
+  WHERE m.pause_seq = p.seq AND coalesce(c.status, m.result ->> '$.status', '') <> 'completed')`;
+
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
@@ -60,20 +65,29 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   );
   // If the last record is the timeout of a wait, that wait is not copied, so the new run creates it again.
   const pauses = old.has_pauses === 0 ? [] : db.all<{ seq: number }>(
-    `SELECT seq FROM holdfast_pauses WHERE run_seq = ? AND status = 'resolved'
-       AND (kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?) ORDER BY seq`,
+    `SELECT seq FROM holdfast_pauses p WHERE run_seq = ? AND status = 'resolved'
+       AND iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?)
+     ORDER BY seq`,
     old.seq,
     old.recorded,
   );
   for (const pause of pauses) {
-    db.run(
+    const copy = db.one<{ seq: number }>(
       `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
-         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at)
+         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
+         unfinished)
        SELECT ?, ?, kind, name, metadata, status, 0, outcome, payload, signal_id,
-         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at
-       FROM holdfast_pauses WHERE seq = ?`,
+         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
+         unfinished
+       FROM holdfast_pauses WHERE seq = ? RETURNING seq`,
       host.newId(),
       seq,
+      pause.seq,
+    );
+    db.run(
+      `INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload)
+       SELECT ?, no, run_seq, result, payload FROM holdfast_children WHERE pause_seq = ?`,
+      copy.seq,
       pause.seq,
     );
   }

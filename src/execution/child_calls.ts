@@ -1,0 +1,214 @@
+import { RunCancelledError, RunFailedError, StoreError } from "../error.ts";
+import { retryStoreCall } from "../events/retry_store_call.ts";
+import { failureText } from "../failure.ts";
+import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
+import { decode, type Json } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { NewPause, NewRun } from "../store.ts";
+import type { ChildResult, PauseRecord } from "../wait.ts";
+import { derivedRunId } from "./derived_run_id.ts";
+import type { Execution } from "./execution.ts";
+import { isOver, type Parking } from "./parking.ts";
+import type { PauseCalls } from "./pause_calls.ts";
+import type { StepCalls } from "./step_calls.ts";
+import { StepNameNumbers } from "./step_name_numbers.ts";
+
+const INVOKE_OPTIONS: Record<keyof InvokeOptions, true> = {
+  concurrencyKey: true,
+  labels: true,
+  priority: true,
+  startAt: true,
+  delay: true,
+  startWithin: true,
+  finishWithin: true,
+};
+const ITEM_OPTIONS: Record<keyof InvokeItem<unknown>, true> = { input: true, ...INVOKE_OPTIONS };
+const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
+  ...INVOKE_OPTIONS,
+  fairnessKey: true,
+  idempotencyKey: true,
+  coalesce: true,
+};
+
+// The most children of one call.
+const MAX_CHILDREN = 10_000;
+// The most parents above a run. A job that invokes itself without end fails there.
+const MAX_DEPTH = 32;
+// How many children are added in one commit.
+const SLICE = 100;
+// The most that the results of one call may take together, in characters of JSON.
+const MAX_RESULTS_LENGTH = 64 * 1_048_576;
+// About how much of them is read at once.
+const PAGE_LENGTH = 262_144;
+
+/** Implements the calls of a job that start other runs. */
+export class ChildCalls {
+  readonly #execution: Execution;
+  readonly #parking: Parking;
+  readonly #pauses: PauseCalls;
+  readonly #steps: StepCalls;
+  readonly #names = new StepNameNumbers("child run");
+
+  constructor(execution: Execution, parking: Parking, pauses: PauseCalls, steps: StepCalls) {
+    this.#execution = execution;
+    this.#parking = parking;
+    this.#pauses = pauses;
+    this.#steps = steps;
+  }
+
+  /** See `StepContext.invoke()`. */
+  async invoke(givenName: string, job: Job, input: unknown, options: InvokeOptions): Promise<Json | undefined> {
+    checkOptionNames(options, INVOKE_OPTIONS, "step.invoke()");
+    const { child } = await this.#named(givenName, "invoke", job, [{ input, ...options }]);
+    if (child === null) throw this.#lostError(givenName);
+    return toOutput(child);
+  }
+
+  /** See `StepContext.invokeAll()`. */
+  async invokeAll(
+    givenName: string,
+    job: Job,
+    items: readonly InvokeItem<unknown>[],
+  ): Promise<ChildOutcome<Json | undefined>[]> {
+    if (!Array.isArray(items)) throw new TypeError(`step.invokeAll() of "${givenName}" takes an array of items`);
+    if (items.length > MAX_CHILDREN) {
+      throw new RangeError(
+        `step.invokeAll() of "${givenName}" takes at most ${MAX_CHILDREN} items, not ${items.length}: use several calls`,
+      );
+    }
+    for (const item of items) checkOptionNames(item, ITEM_OPTIONS, "An item of step.invokeAll()");
+    if (items.length === 0) return [];
+    const pause = await this.#named(givenName, "invokeAll", job, items);
+    // The turn is this call's: no later result is delivered before it has its own.
+    const results = await this.#execution.track(this.#execution.order.hold(this.#readResults(pause, givenName)));
+    return results.map(toOutcome);
+  }
+
+  /** See `StepContext.trigger()`. */
+  async trigger(
+    givenName: string,
+    job: Job,
+    input: unknown,
+    options: StepTriggerOptions,
+  ): Promise<StepTriggerResult> {
+    checkOptionNames(options, STEP_TRIGGER_OPTIONS, "step.trigger()");
+    const { claim, deps, abortSignal } = this.#execution;
+    const add = async ({ idempotencyKey: stepKey }: { idempotencyKey: string }): Promise<StepTriggerResult> => {
+      const run = await this.#newRun(job, input, options);
+      // The same id after a crash: the store recognizes the repetition, so there are never two runs.
+      const id = derivedRunId(claim.originId, stepKey);
+      return await retryStoreCall(() => deps.runs.add({ ...run, id }), deps, abortSignal);
+    };
+    return await this.#steps.run(givenName, add, { retry: {} }) as unknown as StepTriggerResult; // what `add` returns
+  }
+
+  /** Resolves when the children of a call have ended, and makes them before, if that was not done yet. */
+  async #named(
+    givenName: string,
+    call: "invoke" | "invokeAll",
+    job: Job,
+    items: readonly InvokeItem<unknown>[],
+  ): Promise<PauseRecord> {
+    const { claim, deps } = this.#execution;
+    const outer = deps.currentStep.getStore();
+    if (outer !== undefined) {
+      throw new TypeError(`step.${call}() of "${givenName}" cannot be called inside the function of step "${outer}"`);
+    }
+    const name = this.#names.begin(givenName);
+    try {
+      const known = claim.pauses.find((pause) => pause.kind === "children" && pause.name === name);
+      if (known === undefined && claim.depth >= MAX_DEPTH) {
+        throw new RangeError(
+          `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
+        );
+      }
+      const asked = known !== undefined && (isOver(known) || known.childCount === items.length)
+        ? known
+        : await this.#addAll(name, job, items, known);
+      const over = await this.#pauses.over(asked);
+      if (over.childCount !== items.length) {
+        throw new TypeError(
+          `step.${call}() of "${givenName}" has ${items.length} items, but had ${over.childCount} when it was first called`,
+        );
+      }
+      return over;
+    } finally {
+      this.#names.end(givenName);
+    }
+  }
+
+  /** Adds all slices of children but the last, which the returned pause brings with it. */
+  async #addAll(
+    name: string,
+    job: Job,
+    items: readonly InvokeItem<unknown>[],
+    known: PauseRecord | undefined,
+  ): Promise<NewPause> {
+    const execution = this.#execution;
+    execution.order.noteNew();
+    let id = known?.id ?? execution.deps.host.newId();
+    for (let from = known?.childCount ?? 0;; from += SLICE) {
+      const slice = items.slice(from, from + SLICE);
+      const runs = await execution.begin(() =>
+        execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(job, input, options))))
+      );
+      const pause: NewPause = {
+        id,
+        kind: "children",
+        name,
+        children: { total: items.length, from, runs },
+        deadline: null,
+        metadata: null,
+        prepared: false,
+      };
+      if (from + SLICE >= items.length) return pause;
+      ({ id } = await execution.begin(() => execution.track(this.#parking.prepare(pause))));
+    }
+  }
+
+  #newRun(job: Job, input: unknown, { labels, ...options }: StepTriggerOptions): Promise<NewRun> {
+    const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
+    return deps.runs.create(job, input, {
+      priority,
+      ...(fairnessKey === null ? {} : { fairnessKey }),
+      ...options,
+      labels: { ...run.labels, ...labels },
+    });
+  }
+
+  async #readResults({ id, childCount }: PauseRecord, name: string): Promise<ChildResult[]> {
+    const { deps, abortSignal } = this.#execution;
+    const results: ChildResult[] = [];
+    let length = 0;
+    while (results.length < childCount) {
+      const read = () => deps.store.readChildren(id, results.length, PAGE_LENGTH);
+      const part = await retryStoreCall(read, deps, abortSignal);
+      if (part === null || part.items.length === 0) throw this.#lostError(name);
+      results.push(...part.items);
+      length = part.items.reduce((sum, { output }) => sum + (output?.length ?? 0), length);
+      if (length <= MAX_RESULTS_LENGTH) continue;
+      throw new RangeError(
+        `The results of step.invokeAll() of "${name}" take more than 64 MiB together: let the children store what is large elsewhere, or use several calls`,
+      );
+    }
+    return results;
+  }
+
+  #lostError(name: string): StoreError {
+    const message = `The store has no result of the children of "${name}" of run "${this.#execution.claim.run.id}"`;
+    return new StoreError(message, { code: "internal" });
+  }
+}
+
+/** The output of a child, or the error that it ended with. */
+function toOutput({ run, status, output, failure, failedStepName }: ChildResult): Json | undefined {
+  if (status === "completed") return decode(output);
+  if (failure === null) throw new RunCancelledError(run.id);
+  throw new RunFailedError({ runId: run.id, jobName: run.jobName, stepName: failedStepName, failure });
+}
+
+function toOutcome({ run, status, output, failure }: ChildResult): ChildOutcome<Json | undefined> {
+  if (status === "completed") return { runId: run.id, status, output: decode(output) };
+  const error = failure === null ? `Run "${run.id}" was cancelled` : failureText(failure);
+  return { runId: run.id, status, error };
+}

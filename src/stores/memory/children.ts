@@ -1,0 +1,132 @@
+import { isoTime } from "../../iso_time.ts";
+import { isTerminal } from "../../run.ts";
+import type { CreatedChild, NewChildren, NewRun, Part } from "../../store.ts";
+import type { ChildResult } from "../../wait.ts";
+import { PartBuilder } from "../part_builder.ts";
+import { commitDeadlines, resolvePause } from "./pauses.ts";
+import { type KeptChild, type KeptPause, type KeptRun, resultOf, toIdentity } from "./records.ts";
+
+/** What {@linkcode addChildren} needs to know of other runs. */
+export interface ChildDeps {
+  /** Finds a run. */
+  get(runId: string): KeptRun | undefined;
+  /** The newest retry of the run that a request is to retrigger, unless it has ended. */
+  findOpenRetry(request: Pick<NewRun, "retriggerOf">): KeptRun | undefined;
+  /** Adds a child. */
+  add(request: NewRun, parent: KeptRun["parent"]): KeptRun;
+}
+
+/** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */
+export function addChildren(
+  parent: KeptRun,
+  pause: KeptPause,
+  request: NewChildren,
+  deps: ChildDeps,
+  now: number,
+): void {
+  if (pause.state.status !== "pending") return;
+  pause.children ??= { total: request.total, unfinished: request.total, members: [] };
+  const { members } = pause.children;
+  const former = findFormer(parent, pause.name, deps);
+  for (const asked of request.runs.slice(Math.max(0, members.length - request.from))) {
+    const old = former?.[members.length];
+    const same = old !== undefined && isSameWork(old.child, asked) ? old : undefined;
+    if (same !== undefined && resultOf(same)?.status === "completed") {
+      addMember(parent, pause, same.child);
+      pause.children.unfinished -= 1;
+      continue;
+    }
+    addMember(
+      parent,
+      pause,
+      deps.add(same === undefined ? asked : toRetry(asked, same.child, deps), { run: parent, pause }),
+    );
+  }
+  if (pause.children.unfinished === 0) resolvePause(parent, pause, { outcome: "children" }, now);
+}
+
+/** Copies the children of a pause to the same pause of a retry. */
+export function copyChildren(run: KeptRun, copy: KeptPause, { children }: KeptPause): void {
+  if (children === null) return;
+  copy.children = { ...children, members: [] };
+  for (const { child } of children.members) addMember(run, copy, child);
+}
+
+function addMember(owner: KeptRun, pause: KeptPause, child: KeptRun): void {
+  const member: KeptChild = { child, owner, isLost: false };
+  pause.children!.members.push(member);
+  child.memberships.push(member);
+}
+
+/** The children of the pause of this name in the run of which the parent is a retry, or in one before it. */
+function findFormer(parent: KeptRun, name: string, deps: ChildDeps): readonly KeptChild[] | undefined {
+  for (let run: KeptRun | undefined = parent; run !== undefined && run.originId !== run.id;) {
+    run = deps.get(run.retriggerOf!); // a run with another origin is a retry
+    const pause = run?.pauses.find((pause) => pause.kind === "children" && pause.name === name);
+    if (pause !== undefined) return pause.children?.members;
+  }
+  return undefined;
+}
+
+function isSameWork(old: KeptRun, { jobName, payload }: NewRun): boolean {
+  return old.jobName === jobName && old.payload === payload;
+}
+
+/** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */
+function toRetry(request: NewRun, old: KeptRun, deps: ChildDeps): NewRun {
+  const retry: NewRun = { ...request, retriggerOf: { runId: old.id, from: "failure" } };
+  const isPossible = (old.status === "failed" || old.status === "cancelled") && deps.get(old.id) !== undefined &&
+    deps.findOpenRetry(retry) === undefined;
+  return isPossible ? retry : request;
+}
+
+/** Which of the requested children a pause has: those that this call, or the same call before, has created. */
+export function findCreated(
+  { children }: KeptPause,
+  request: NewChildren,
+  get: (runId: string) => KeptRun | undefined,
+): CreatedChild[] {
+  return request.runs.flatMap(({ id }, at) => {
+    const child = children?.members[request.from + at]?.child;
+    if (child?.id !== id) return [];
+    const old = child.retriggerOf === null ? undefined : get(child.retriggerOf);
+    const retryOf = old === undefined ? null : toIdentity(old);
+    return [{ run: toIdentity(child), startAt: isoTime(child.startAt), retryOf }];
+  });
+}
+
+/** Resolves the pause of a run's parent if this was its last child. Returns the parent if it did. */
+export function endChild({ parent }: KeptRun, now: number): KeptRun | null {
+  if (parent === null || parent.pause.state.status !== "pending") return null;
+  const { run, pause } = parent;
+  pause.children!.unfinished -= 1;
+  if (pause.children!.unfinished > 0) return null;
+  commitDeadlines(run, now);
+  resolvePause(run, pause, { outcome: "children" }, now);
+  return run;
+}
+
+/** Whether the run that waited for this one has ended: it is not claimed any more. */
+export function isOrphan({ parent, status }: KeptRun): boolean {
+  return parent !== null && !isTerminal(status) &&
+    (parent.pause.state.status === "closed" || parent.pause.state.status === "cancelled");
+}
+
+/** Notes that a child was deleted: parents that have ended lose its result. */
+export function loseResult(child: KeptRun): void {
+  for (const member of child.memberships) if (isTerminal(member.owner.status)) member.isLost = true;
+}
+
+/** Reads how the children of a pause ended. See `Store.readChildren()`. */
+export function readResults({ children }: KeptPause, from: number, maxLength: number): Part<ChildResult> | null {
+  if (children === null) return null;
+  const part = new PartBuilder<ChildResult>(maxLength);
+  let next = from;
+  while (next < children.total && !part.hasMore) {
+    const result = children.members[next] === undefined ? null : resultOf(children.members[next]!);
+    if (result === null) return null;
+    part.add([result], (item) => item);
+    next += 1;
+  }
+  return { items: part.items, hasMore: next < children.total };
+}

@@ -1,0 +1,146 @@
+import type { Host } from "../../../host.ts";
+import type { JsonText } from "../../../json.ts";
+import { isoTime } from "../../../iso_time.ts";
+import type { RunStatus } from "../../../run.ts";
+import type { CreatedChild, NewChildren, NewRun } from "../../../store.ts";
+import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
+import { resolveChildren } from "../writes/pause_resolution.ts";
+
+/** A pause on children. */
+interface PauseOnChildren {
+  seq: number;
+  name: string;
+  status: string;
+  added: number | null;
+  unfinished: number | null;
+}
+
+/** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */
+export function addChildren(
+  db: SqliteDatabase,
+  { parentSeq, pause }: { parentSeq: number; pause: PauseOnChildren },
+  request: NewChildren,
+  host: Pick<Host, "newId">,
+  now: number,
+): void {
+  let added = pause.added ?? 0;
+  let unfinished = pause.unfinished ?? request.total;
+  const asked = request.runs.slice(Math.max(0, added - request.from));
+  if (pause.status !== "pending" || asked.length === 0) return;
+  const parent = db.one<{ id: string; depth: number | null }>(
+    `SELECT id, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq) AS depth FROM holdfast_runs WHERE seq = ?`,
+    parentSeq,
+  );
+  const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: (parent.depth ?? 0) + 1 };
+  const former = findFormer(db, parentSeq, pause.name);
+  for (const run of asked) {
+    const old = former === null ? null : findOld(db, former, added, run);
+    if (old !== null && old.status === "completed") {
+      addMember(db, pause.seq, added, old);
+      unfinished -= 1;
+    } else {
+      const seq = insertRun(db, old === null ? run : toRetry(db, run, old), host, now, place)!.seq; // its id is new
+      addMember(db, pause.seq, added, { run_seq: seq, result: null, payload: null });
+    }
+    added += 1;
+  }
+  db.run(
+    "UPDATE holdfast_pauses SET total = ?, added = ?, unfinished = ? WHERE seq = ?",
+    request.total,
+    added,
+    unfinished,
+    pause.seq,
+  );
+  if (unfinished === 0) resolveChildren(db, parentSeq, pause.seq, now);
+}
+
+function addMember(
+  db: SqliteDatabase,
+  pauseSeq: number,
+  no: number,
+  member: { run_seq: number; result: JsonText | null; payload: JsonText | null },
+): void {
+  db.run(
+    "INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload) VALUES (?, ?, ?, ?, ?)",
+    pauseSeq,
+    no,
+    member.run_seq,
+    member.result,
+    member.payload,
+  );
+}
+
+/** The pause of this name in the run of which the parent is a retry from the failure, or in one before it. */
+function findFormer(db: SqliteDatabase, parentSeq: number, name: string): number | null {
+  for (let seq = parentSeq;;) {
+    const old = db.get<{ seq: number; pause_seq: number | null }>(
+      `SELECT o.seq, (SELECT p.seq FROM holdfast_pauses p WHERE p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?)
+         AS pause_seq
+       FROM holdfast_runs r JOIN holdfast_runs o ON o.id = r.retrigger_of
+       WHERE r.seq = ? AND r.origin_id IS NOT NULL AND r.origin_id <> r.id`,
+      name,
+      seq,
+    );
+    if (old === undefined || old.pause_seq !== null) return old?.pause_seq ?? null;
+    seq = old.seq;
+  }
+}
+
+/** A child of the pause in the old run. */
+interface OldChild {
+  run_seq: number;
+  /** `null`: it was deleted, and its result is kept. */
+  id: string | null;
+  status: RunStatus;
+  result: JsonText | null;
+  payload: JsonText | null;
+}
+
+/** The old child with this number, if it has the same job and input, and its result is not lost. */
+function findOld(db: SqliteDatabase, pauseSeq: number, no: number, { jobName, payload }: NewRun): OldChild | null {
+  const old = db.get<OldChild>(
+    `SELECT m.run_seq, r.id, coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
+     FROM holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq
+     LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq
+     WHERE m.pause_seq = ? AND m.no = ? AND coalesce(r.job, m.result ->> '$.run.jobName') = ?
+       AND iif(r.seq IS NULL, m.payload, i.payload) IS ?`,
+    pauseSeq,
+    no,
+    jobName,
+    payload,
+  );
+  return old ?? null;
+}
+
+/** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */
+function toRetry(db: SqliteDatabase, request: NewRun, { id, status }: OldChild): NewRun {
+  if (id === null || (status !== "failed" && status !== "cancelled")) return request;
+  const open = db.get(
+    `SELECT 1 FROM holdfast_runs o JOIN holdfast_runs r ON r.id = o.retriggered_as
+     WHERE o.id = ? AND r.completed_at IS NULL`,
+    id,
+  );
+  return open === undefined ? { ...request, retriggerOf: { runId: id, from: "failure" } } : request;
+}
+
+/** Which of the requested children a pause has: those that this call, or the same call before, has created. */
+export function findCreated(db: SqliteDatabase, pauseSeq: number, { from, runs }: NewChildren): CreatedChild[] {
+  const members = db.all<IdentityRow & { no: number; start_at: number | null; retrigger_of: string | null }>(
+    `SELECT m.no, r.id, r.job, r.labels, r.retrigger_of, f.start_at
+     FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
+     LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL)
+     WHERE m.pause_seq = ? AND m.no >= ? AND m.no < ? ORDER BY m.no`,
+    pauseSeq,
+    from,
+    from + runs.length,
+  );
+  return members.filter(({ id, no }) => runs[no - from]!.id === id).map((row) => {
+    const old = row.retrigger_of === null
+      ? undefined
+      : db.get<IdentityRow>("SELECT id, job, labels FROM holdfast_runs WHERE id = ?", row.retrigger_of);
+    const retryOf = old === undefined ? null : toRunIdentity(old);
+    return { run: toRunIdentity(row), startAt: isoTime(row.start_at), retryOf };
+  });
+}

@@ -1,0 +1,114 @@
+import type { JsonText } from "../../../json.ts";
+import type { RunStatus } from "../../../run.ts";
+import type { Part } from "../../../store.ts";
+import type { ChildResult, PauseRecord } from "../../../wait.ts";
+import { PartBuilder } from "../../part_builder.ts";
+import { type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+// How many children are examined at once.
+const SLICE = 512;
+
+/** A child of a pause; the columns of its run are NULL if it was deleted. */
+interface MemberRow extends IdentityRow {
+  /** Its result, if it was deleted. */
+  result: JsonText | null;
+  status: RunStatus;
+  output: JsonText | null;
+  failure: JsonText | null;
+  failed_step: string | null;
+  completed_at: number | null;
+}
+
+const MEMBERS = "holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq";
+
+/** Reads how the children of a pause ended. See `Store.readChildren()`. */
+export function readChildren(
+  db: SqliteDatabase,
+  pauseId: string,
+  from: number,
+  maxLength: number,
+): Part<ChildResult> | null {
+  const pause = db.get<{ seq: number; total: number | null }>(
+    "SELECT seq, total FROM holdfast_pauses WHERE id = ?",
+    pauseId,
+  );
+  if (pause === undefined || pause.total === null) return null;
+  const part = new PartBuilder<ChildResult>(maxLength);
+  let next = from;
+  while (next < pause.total && !part.hasMore) {
+    const members = readMembers(db, pause.seq, next, countFitting(db, pause.seq, next, part.room));
+    if (members.length === 0) return null;
+    for (const member of members) {
+      if (part.hasMore) break;
+      const result = toResult(member);
+      if (result === null) return null;
+      part.add([result], (item) => item);
+      next += 1;
+    }
+  }
+  return { items: part.items, hasMore: next < pause.total };
+}
+
+/** How many children have about this many characters: at least one. */
+function countFitting(db: SqliteDatabase, pauseSeq: number, from: number, room: number): number {
+  const rows = db.all<{ size: number }>(
+    `SELECT coalesce(length(m.result), length(r.output), 0) AS size FROM ${MEMBERS}
+     WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ${SLICE}`,
+    pauseSeq,
+    from,
+  );
+  let left = room;
+  const end = rows.findIndex(({ size }) => (left -= size) <= 0);
+  return end === -1 ? SLICE : end + 1;
+}
+
+function readMembers(db: SqliteDatabase, pauseSeq: number, from: number, limit: number): MemberRow[] {
+  return db.all<MemberRow>(
+    `SELECT m.result, r.id, r.job, r.labels, r.status, r.output, r.failure, r.failed_step, r.completed_at FROM ${MEMBERS}
+     WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ?`,
+    pauseSeq,
+    from,
+    limit,
+  );
+}
+
+/** How a child ended; `null` if it has not, or its result is lost. */
+function toResult(row: MemberRow): ChildResult | null {
+  if (row.result !== null) return JSON.parse(row.result);
+  if (row.completed_at === null) return null;
+  return {
+    run: toRunIdentity(row),
+    status: row.status as ChildResult["status"], // it has ended
+    output: row.output,
+    failure: row.failure === null ? null : JSON.parse(row.failure),
+    failedStepName: row.failed_step,
+  };
+}
+
+/** A pause as a replay needs it, with the result of its only child. */
+export function readPauseRecord(db: SqliteDatabase, row: PauseRow & { seq: number }): PauseRecord {
+  if (row.total !== 1 || row.outcome !== "children") return toPauseRecord(row, null);
+  const [member] = readMembers(db, row.seq, 0, 1);
+  return toPauseRecord(row, member === undefined ? null : toResult(member));
+}
+
+/** Keeps the result and the input of a child that is about to be deleted, for the parents that have not ended. */
+export function keepResult(db: SqliteDatabase, runId: string): void {
+  const child = db.get<MemberRow & { seq: number; payload: JsonText | null }>(
+    `SELECT NULL AS result, r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq
+     WHERE r.id = ? AND r.has_pauses = 1 AND r.completed_at IS NOT NULL
+       AND EXISTS (SELECT 1 FROM holdfast_children WHERE run_seq = r.seq)`,
+    runId,
+  );
+  if (child === undefined) return;
+  db.run(
+    `UPDATE holdfast_children SET result = ?, payload = ? WHERE run_seq = ? AND pause_seq IN (
+       SELECT p.seq FROM holdfast_children m JOIN holdfast_pauses p ON p.seq = m.pause_seq
+       JOIN holdfast_runs o ON o.seq = p.run_seq WHERE m.run_seq = ? AND o.completed_at IS NULL)`,
+    JSON.stringify(toResult(child)),
+    child.payload,
+    child.seq,
+    child.seq,
+  );
+}

@@ -1,0 +1,42 @@
+import type { RunIdentity } from "../../../run.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { cancelRun } from "../writes/endings.ts";
+
+/** Cancels children of runs that have ended, a bounded number of them. */
+export function cancelOrphans(db: SqliteDatabase, limit: number, now: number): RunIdentity[] {
+  return findOrphans(db, limit).map((runId) => {
+    const run = cancelRun(db, runId, { requestId: null, execution: null }, now)!; // it has not ended
+    return { id: run.id, jobName: run.jobName, labels: run.labels };
+  });
+}
+
+/** The oldest children of the first parents. Parents without further children are forgotten. */
+function findOrphans(db: SqliteDatabase, limit: number): string[] {
+  const orphans: { seq: number; id: string }[] = [];
+  const parents = db.all<{ parent_seq: number }>(
+    "SELECT parent_seq FROM holdfast_orphans ORDER BY parent_seq LIMIT ?",
+    limit,
+  );
+  for (const { parent_seq: parent } of parents) {
+    const room = limit - orphans.length;
+    if (room === 0) break;
+    const found = db.all<{ seq: number; id: string }>(
+      `SELECT r.seq, r.id FROM holdfast_child_runs c JOIN holdfast_runs r ON r.seq = c.run_seq
+       WHERE c.parent_seq = ? AND c.is_open = 1 ORDER BY c.run_seq LIMIT ?`,
+      parent,
+      room + 1,
+    );
+    orphans.push(...found.slice(0, room));
+    if (found.length <= room) db.run("DELETE FROM holdfast_orphans WHERE parent_seq = ?", parent);
+  }
+  return orphans.sort((one, other) => one.seq - other.seq).map(({ id }) => id);
+}
+
+/** Whether the run that waited for a run has ended: it is not claimed any more. */
+export function isOrphan(db: SqliteDatabase, seq: number): boolean {
+  return db.get(
+    `SELECT 1 FROM holdfast_child_runs c JOIN holdfast_orphans o ON o.parent_seq = c.parent_seq
+     WHERE c.run_seq = ? AND c.is_open = 1`,
+    seq,
+  ) !== undefined;
+}
