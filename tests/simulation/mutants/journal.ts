@@ -8,6 +8,7 @@ import { NotedFacts } from "../../../src/stores/sqlite/journal/noted_facts.ts";
 import { SqliteDatabase } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { AUTH } from "../auth.ts";
 import { overClient, withStreams } from "./doubles.ts";
+import type { Program } from "../program.ts";
 import type { Mutant } from "./mutant.ts";
 
 /** Bugs of the journal, and of what follows it. */
@@ -102,7 +103,14 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "reports that come again set the progress back",
-    from: 318,
+    // Branches that report and record side by side, and answers that are lost: older writes come again after newer ones.
+    plan: (plan) => ({
+      ...plan,
+      reliability: { ...plan.reliability, answerLost: 0.2, slowAnswer: 0.1 },
+      requests: plan.requests.map((entry) =>
+        entry.request.ask === "trigger" ? { ...entry, request: { ...entry.request, program: REPORTING } } : entry
+      ),
+    }),
     rule: "J3: the progress of a run is the latest in the journal",
     code: () =>
       replace(MemoryRuns.prototype, (original) => ({
@@ -241,6 +249,26 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
     code: () => attachingAt(-3),
   },
 ];
+
+/** A program of three branches that report their progress between steps. */
+const REPORTING: Program = [{
+  do: "all",
+  branches: [1, 2, 3].map((branch) =>
+    [10, 20, 30].flatMap((current): Program => [
+      { do: "progress", current: current + branch },
+      {
+        do: "step",
+        name: `${branch}-${current}`,
+        ms: branch * 7,
+        failures: 0,
+        attempts: 1,
+        delay: 0,
+        timeout: null,
+        heeds: false,
+      },
+    ])
+  ),
+}];
 
 /** Replaces methods of a class until the returned function is called. */
 function replace<T extends object>(prototype: T, methods: (original: T) => Partial<T> & ThisType<T>): () => void {
