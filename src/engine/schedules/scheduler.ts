@@ -174,7 +174,7 @@ export class Scheduler {
   ): Promise<void> {
     const { catchUp, overlap } = options;
     const { newest, count } = calendar.missed(from, now, catchUp === "all" ? MAX_CAUGHT_UP : 1);
-    const isLate = catchUp === "none" && now - newest.at(-1)! > LATE_MS;
+    const isLate = catchUp === "none" && now - (newest.at(-1) ?? now) > LATE_MS;
     let schedule = { name, version };
     for (const [index, slot] of newest.entries()) {
       const run = isLate ? null : await this.#runAt(name, options, slot);

@@ -63,11 +63,15 @@ function timesOf(pattern: string): Times {
   return {
     perDay: hours.length * perHour,
     countUpTo(msOfDay) {
-      const [h, m, s] = [msOfDay / 3_600_000, msOfDay / 60_000 % 60, msOfDay / SECOND % 60].map(Math.floor);
-      let count = below(hours, h!) * perHour;
-      if (!hours.includes(h!)) return count;
-      count += below(minutes, m!) * perMinute;
-      return minutes.includes(m!) ? count + below(seconds, s! + 1) : count;
+      const [h, m, s] = [
+        Math.floor(msOfDay / 3_600_000),
+        Math.floor(msOfDay / 60_000 % 60),
+        Math.floor(msOfDay / SECOND % 60),
+      ] as const;
+      let count = below(hours, h) * perHour;
+      if (!hours.includes(h)) return count;
+      count += below(minutes, m) * perMinute;
+      return minutes.includes(m) ? count + below(seconds, s + 1) : count;
     },
   };
 }
@@ -92,9 +96,10 @@ function counterOf(pattern: string, times: Times, first: number, last: number): 
   }
   const days: number[] = [];
   const cron = inUtc(["0", "0", "0", ...fields].join(" "));
-  const isInRange = (day: Date | null) => day !== null && day.getTime() <= last;
-  for (let day = cron.nextRun(new Date(first - DAY)); isInRange(day); day = cron.nextRun(day)) {
-    days.push(day!.getTime());
+  let day = cron.nextRun(new Date(first - DAY));
+  while (day !== null && day.getTime() <= last) {
+    days.push(day.getTime());
+    day = cron.nextRun(day);
   }
   return (wall) => {
     const day = wall - modulo(wall, DAY);
@@ -166,7 +171,7 @@ function offsetOf(timezone: string): (at: number) => number {
   });
   return (at) => {
     const parts = format.formatToParts(at);
-    const read = (type: string) => Number(parts.find((part) => part.type === type)!.value);
+    const read = (type: string) => Number(parts.find((part) => part.type === type)?.value);
     const wall = Date.UTC(read("year"), read("month") - 1, read("day"), read("hour"), read("minute"), read("second"));
     return wall - Math.floor(at / SECOND) * SECOND;
   };

@@ -54,7 +54,7 @@ export function copyChildren(run: KeptRun, copy: KeptPause, { children }: KeptPa
 
 function addMember(owner: KeptRun, pause: KeptPause, child: KeptRun): void {
   const member: KeptChild = { child, owner, isLost: false };
-  pause.children!.members.push(member);
+  pause.children?.members.push(member);
   child.memberships.push(member);
 }
 
@@ -99,8 +99,9 @@ export function findCreated(
 export function endChild({ parent }: KeptRun, now: number): KeptRun | null {
   if (parent === null || parent.pause.state.status !== "pending") return null;
   const { run, pause } = parent;
-  pause.children!.unfinished -= 1;
-  if (pause.children!.unfinished > 0) return null;
+  if (pause.children === null) return null;
+  pause.children.unfinished -= 1;
+  if (pause.children.unfinished > 0) return null;
   commitDeadlines(run, now);
   resolvePause(run, pause, { outcome: "children" }, now);
   return run;

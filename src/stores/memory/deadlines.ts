@@ -4,8 +4,9 @@ import { earliest, finishBy, type KeptRun, startBy } from "./records.ts";
 
 /** Why a run that is not under a lease fails now: it missed the deadline for its start or for its end, or `null`. */
 export function missedDeadline(run: KeptRun, now: number): Failure | null {
-  if ((openStartBy(run) ?? Infinity) <= now) return deadlineFailure("expired", run.flow.startWithin!);
-  if ((finishBy(run) ?? Infinity) <= now) return deadlineFailure("timeout", run.flow.finishWithin!);
+  const { startWithin, finishWithin } = run.flow;
+  if (startWithin !== null && (openStartBy(run) ?? Infinity) <= now) return deadlineFailure("expired", startWithin);
+  if (finishWithin !== null && (finishBy(run) ?? Infinity) <= now) return deadlineFailure("timeout", finishWithin);
   return null;
 }
 

@@ -50,7 +50,7 @@ export class DueRuns {
     const { concurrencyKey: key, jobName } = run;
     if (key === null || this.#keys.isHeldBy(run)) return [];
     this.#lineUpTo(run);
-    return [...this.#lines.get(key)!.values()]
+    return [...this.#lines.get(key)?.values() ?? []]
       .flatMap(([first]) => first ?? [])
       .filter((first) => first.jobName !== jobName && this.#positionOf(first) < this.#positionOf(run));
   }

@@ -159,7 +159,7 @@ export class MemoryStore implements Store {
   #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
     if (coalesce === null || concurrencyKey === null) return undefined;
     const rivals = this.#runs.open.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
-    const pending = rivals.find((run) => run.status === "pending" && !(run.isDelayed && run.startAt! > now));
+    const pending = rivals.find((run) => run.status === "pending" && !(run.isDelayed && (run.startAt ?? 0) > now));
     if (pending !== undefined || coalesce !== "active") return pending;
     return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
       rivals.find((run) => run.status === "waiting");
@@ -175,11 +175,12 @@ export class MemoryStore implements Store {
     return this.#perform((now) =>
       renewals.map(({ lease, reports }) => {
         const run = this.#runs.findUnder(lease);
-        if (run === undefined) return null;
-        run.lease!.expiresAt = Math.max(run.lease!.expiresAt + 1, now + leaseMs);
+        const held = run?.lease ?? null;
+        if (run === undefined || held === null) return null;
+        held.expiresAt = Math.max(held.expiresAt + 1, now + leaseMs);
         this.#runs.noteReports(run, reports);
         this.#runs.touch(run, now);
-        return run.lease!.expiresAt;
+        return held.expiresAt;
       })
     );
   }
@@ -440,7 +441,7 @@ export class MemoryStore implements Store {
         .filter(({ status, completedAt }) =>
           isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
         )
-        .sort((left, right) => left.completedAt! - right.completedAt!)
+        .sort((left, right) => left.completedAt! - right.completedAt!) // those that ended have one
         .slice(0, limit)
         .map((run) => this.#remove(run, now))
     );

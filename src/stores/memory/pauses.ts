@@ -31,8 +31,8 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
 export function commitDeadlines(run: KeptRun, now: number): boolean {
   const passed = run.pauses
     .filter(({ state, deadlineAt }) => state.status === "pending" && deadlineAt !== null && deadlineAt <= now)
-    .sort((left, right) => left.deadlineAt! - right.deadlineAt!);
-  for (const pause of passed) resolvePause(run, pause, { outcome: "timeout" }, pause.deadlineAt!);
+    .sort((left, right) => left.deadlineAt! - right.deadlineAt!); // the filter leaves only those with a deadline
+  for (const pause of passed) resolvePause(run, pause, { outcome: "timeout" }, pause.deadlineAt!); // the same
   return passed.length > 0;
 }
 

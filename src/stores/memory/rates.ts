@@ -21,7 +21,7 @@ export class MemoryRates {
   update(now: number): void {
     for (const [scope, { starts, period }] of this.#windows) {
       for (let index = starts.length - 1; index >= 0 && starts[index]! > now; index--) starts[index] = now;
-      if (starts.at(-1)! + period + KEPT_AFTER_PERIOD_MS <= now) this.#windows.delete(scope);
+      if ((starts.at(-1) ?? 0) + period + KEPT_AFTER_PERIOD_MS <= now) this.#windows.delete(scope);
     }
   }
 

@@ -194,7 +194,7 @@ export function toRunText(run: KeptRun): RunText {
     error: run.failure === null ? null : failureText(run.failure),
     failedStepName: run.failedStepName,
     failure: structuredClone(run.failure),
-    progress: (decode(run.progress) ?? null) as Run["progress"],
+    progress: (decode(run.progress) ?? null) as Run["progress"], // only `Report.progress` is stored there
     idempotencyKey: run.idempotencyKey,
     concurrencyKey: run.concurrencyKey,
     leaseOwner: run.lease?.owner ?? null,
@@ -262,10 +262,10 @@ export function toClaim(run: KeptRun, now: number): Claim {
   return {
     run: toIdentity(run),
     lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
-    leaseExpiresAt: run.lease!.expiresAt,
+    leaseExpiresAt: run.lease!.expiresAt, // a claim has given the run its lease
     input: run.input,
     execution: run.interruptions + 1,
-    startedAgoMs: Math.max(0, now - run.startedAt!),
+    startedAgoMs: Math.max(0, now - run.startedAt!), // and has started it
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
@@ -365,7 +365,8 @@ export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   if (run.logs.has(line.id)) return false;
   run.logs.set(line.id, { ...fitLine(line) });
   run.lineCount += 1;
-  if (run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(run.logs.keys().next().value!);
+  const [oldest] = run.logs.keys();
+  if (oldest !== undefined && run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(oldest);
   return true;
 }
 

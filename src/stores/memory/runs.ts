@@ -231,7 +231,7 @@ export class MemoryRuns {
     const added = reports.filter(({ no }) => no > lease.lastReportNo);
     const progress = latestProgress(added);
     if (progress !== null) run.progress = JSON.stringify(progress);
-    lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)!.no);
+    lease.lastReportNo = Math.max(lease.lastReportNo, reports.at(-1)?.no ?? 0);
     return added;
   }
 

@@ -49,11 +49,13 @@ export function processTimers(
     if (run.abandonments >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
   }
   for (const ghost of take(runs.keys.ghosts.filter(({ expiresAt }) => expiresAt <= now))) runs.releaseGhost(ghost);
-  for (const run of take(open.filter((run) => isFree(run) && missedDeadline(run, now) !== null))) {
-    failed.push(fail(runs, run, missedDeadline(run, now)!, now));
-  }
+  const late = open.flatMap((run) => {
+    const missed = isFree(run) ? missedDeadline(run, now) : null;
+    return missed === null ? [] : [{ run, missed }];
+  });
+  for (const { run, missed } of take(late)) failed.push(fail(runs, run, missed, now));
   for (const run of take(open.filter((run) => isFree(run) && (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
-  for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && run.startAt! <= now))) {
+  for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && (run.startAt ?? 0) <= now))) {
     runs.endDelay(run, now);
   }
   return { failed, cancelled, hasMoreTimers };

@@ -317,9 +317,9 @@ export function firstsBefore(db: SqliteDatabase, key: string, job: string, posit
   return [...jobs].flatMap((other) => {
     const plain = firstPlain(db, key, other);
     const flowing = firstFlowing(db, key, other);
-    const isPlain = (plain?.seq ?? Infinity) < (flowing?.position ?? Infinity);
-    const first = isPlain ? plain! : flowing!; // the job is in the queue
-    if ((isPlain ? plain!.seq : flowing!.position) >= position) return [];
-    return [{ job: other, isReady: first.queue_state === "R" }];
+    const [plainAt, flowingAt] = [plain?.seq ?? Infinity, flowing?.position ?? Infinity];
+    if (Math.min(plainAt, flowingAt) >= position) return [];
+    const first = plainAt < flowingAt ? plain : flowing;
+    return [{ job: other, isReady: first?.queue_state === "R" }];
   });
 }

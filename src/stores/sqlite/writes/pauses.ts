@@ -39,7 +39,8 @@ export function pauseRun(
   for (const pause of request.pauses) {
     insertPause(db, runSeq, pause, now);
     if (pause.children === null) continue;
-    addChildren(db, { parentSeq: runSeq, pause: findPause(db, runSeq, pause)! }, pause.children, host, now);
+    const inserted = findPause(db, runSeq, pause)!; // inserted now, or by an earlier call
+    addChildren(db, { parentSeq: runSeq, pause: inserted }, pause.children, host, now);
   }
   commitDeadlines(db, runSeq, now);
   const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!); // inserted, now or before
