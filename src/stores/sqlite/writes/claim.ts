@@ -1,4 +1,4 @@
-import type { Fact } from "../../../fact.ts";
+import { type Fact, failedFact } from "../../../fact.ts";
 import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { abandonedFailure } from "../../abandoned_failure.ts";
@@ -148,7 +148,7 @@ export function revokeLease(
     runSeq,
   );
   moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
-  if (error !== null) db.facts.note([runSeq, "failed"]);
+  if (error !== null) db.facts.note(failedFact(runSeq, "abandoned"));
   const key = row.concurrency_key as string | null;
   if (error === null) enterQueue(db, runSeq, key);
   else closePauses(db, runSeq, "closed", now);
