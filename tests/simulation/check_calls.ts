@@ -102,6 +102,9 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       () => `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} did not join ${joinable!.request.id}`,
     );
     facts.expect(run.id === request.id, "I12", () => `a new run was to be ${request.id} and is ${run.id}`);
+    const isPassed = ({ request, isDelayed, startAt }: RunFacts) =>
+      isDelayed && startAt! > wallNow && request.jobName === jobName && request.concurrencyKey === concurrencyKey;
+    if (coalesce !== null && facts.open().some(isPassed)) facts.notice("a trigger did not join a delayed run");
     facts.noteMade(request);
     const source = request.retriggerOf?.from === "failure" ? old : null;
     const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));

@@ -172,6 +172,8 @@ function checkFailed(
   } else {
     facts.notice("a run that nobody executed failed because it had not ended in time");
     if (run.parking !== null && !run.isWoken) facts.notice("a run that waited had not ended in time");
+    else if (run.request.concurrencyKey !== null) facts.notice("a run in the line of its key had not ended in time");
+    if (keepsKey(run)) facts.notice("a run that was late gave the key back that it had kept");
     facts.expect(
       kind === "timeout" && finishBy !== null && finishBy <= now,
       "F8",
@@ -217,7 +219,38 @@ function checkPlace(facts: Facts, run: RunFacts, queue: Queue): void {
   }
   const isUrgent = candidates.some((other) => other !== run && other.order < run.order);
   if (isUrgent && run.request.flow.priority > 0) facts.notice("a run preceded older ones by its priority");
+  noticeMeetings(facts, run, queue);
   facts.flow.windows.serve(facts, run, candidates);
+}
+
+/** Takes note of what meets in a run that is claimed. */
+function noticeMeetings(facts: Facts, run: RunFacts, queue: Queue): void {
+  const { concurrencyKey: key, flow: { fairnessKey }, jobName } = run.request;
+  const sharesKey = (other: RunFacts) => key !== null && other !== run && other.request.concurrencyKey === key;
+  const due = queue.due.filter((other) => other !== run);
+  const isPassed = (other: RunFacts) => other.order < run.order && sharesKey(other);
+  if (due.some(isPassed) && !keepsKey(run)) facts.notice("an urgent run preceded older ones in the line of its key");
+  if (keepsKey(run)) facts.notice("a run went on with the key that it had kept");
+  if (facts.open().some((other) => other.isDelayed && isPassed(other))) {
+    facts.notice("a delayed run did not hold up its key");
+  }
+  if (fairnessKey !== null) {
+    const behindKey = due.some((other) =>
+      other.request.flow.fairnessKey === fairnessKey && other.order < run.order && !queue.passesKey(other, false)
+    );
+    if (behindKey) facts.notice("a run behind a key did not keep its fairness key from its turn");
+    if (run.interruptions > 0 || run.state?.run.status === "running") facts.notice("an interrupted run had a turn");
+    const others = due.filter((other) => ![null, fairnessKey].includes(other.request.flow.fairnessKey));
+    for (const other of others) {
+      const obstacle = queue.obstacle(other, false);
+      if (obstacle === "its job is full") facts.notice("a fairness key waited for the limit of a job");
+      if (obstacle === "its job is paused") facts.notice("a fairness key waited for a paused job");
+      if (obstacle === "the rate of its job is used up") facts.notice("a fairness key waited for the rate of a job");
+    }
+  }
+  if (run.startedAt !== null && queue.isHeldBackByRate(jobName)) {
+    facts.notice("a run that had begun went on while the rate of its job was used up");
+  }
 }
 
 function brokenBy(obstacle: Obstacle, { isDelayed, parking, request }: RunFacts): Invariant {
@@ -242,13 +275,19 @@ function brokenBy(obstacle: Obstacle, { isDelayed, parking, request }: RunFacts)
 
 /** A claim that had room for more leaves nothing that it could have taken. */
 function checkLeft(facts: Facts, request: ClaimRequest, result: ClaimResult, queue: Queue): void {
-  const { claims, hasMore } = result;
+  const { claims, hasMore, nextTimerAt } = result;
   if (hasMore || claims.length >= request.limit) return;
   const [left] = queue.candidates();
   facts.expect(
     left === undefined,
     "F5",
     () => `a claim that had room for more left ${left!.request.id}, which is ${left!.state?.run.status}`,
+  );
+  const expected = queue.nextTimerAt();
+  facts.expect(
+    (nextTimerAt ?? Infinity) <= expected,
+    "F5",
+    () => `a claim was told to look again at ${nextTimerAt}, and something expires at ${expected}`,
   );
   for (const run of queue.due) noticeObstacle(facts, run, queue.obstacle(run, false));
 }

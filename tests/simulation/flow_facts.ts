@@ -53,6 +53,21 @@ export class FlowFacts {
     this.#starts.push(start);
   }
 
+  /** When a rate of a job has room again, by all that may count. */
+  jobOpensAt(jobName: string, rate: Rate, now: number): number {
+    return this.#opensAt(rate, now, (start) => start.jobName === jobName && start.jobRate !== null);
+  }
+
+  /** The same for a concurrency key. */
+  keyOpensAt(key: string, rate: Rate, now: number): number {
+    return this.#opensAt(rate, now, (start) => start.key === key && start.keyRate !== null);
+  }
+
+  #opensAt({ limit, period }: Rate, now: number, isMeant: (start: Start) => boolean): number {
+    const starts = this.#starts.filter(isMeant).map(({ at }) => at).sort((left, right) => right - left);
+    return starts.length < limit ? now : starts[limit - 1]! + period;
+  }
+
   /** How many starts of a job count in a window of a rate; `sameRate`: only those that were counted under this rate. */
   countJobStarts(jobName: string, rate: Rate, now: number, sameRate: boolean): number {
     return this.#starts.filter(({ at, jobName: other, jobRate }) =>

@@ -1,7 +1,7 @@
 import type { FlowDefinition, Rate } from "../../src/flow.ts";
 import type { FlowOptions } from "../../src/engine/trigger_flow.ts";
 import { Chance } from "../support/chance.ts";
-import type { JOB_NAMES, Plan } from "./plan.ts";
+import { type JOB_NAMES, ORGS, type Plan } from "./plan.ts";
 import { START } from "./world.ts";
 
 type JobName = typeof JOB_NAMES[number];
@@ -50,7 +50,10 @@ export function addFlow(plan: Plan, seed: number, jobNames: readonly JobName[]):
     const first = makeDefinition(new Chance(seed, "flow", name, 1), parts);
     return [name, [first, parts.versions ? makeDefinition(new Chance(seed, "flow", name, 2), parts) : first]];
   })) as unknown as FlowPlan["jobs"]; // has all names
-  const requests = plan.requests.map((planned, no) => withFlow(planned, new Chance(seed, "flow", no), parts));
+  const crowd = chance.happens(0.3) ? makeCrowd(new Chance(seed, "crowd"), jobNames) : [];
+  const requests = [...plan.requests, ...crowd].map((planned, no) =>
+    withFlow(planned, new Chance(seed, "flow", no), parts)
+  );
   return {
     ...plan,
     flow: { jobs, fairnessLabel: parts.fairness && chance.happens(0.5) ? "org" : undefined },
@@ -110,6 +113,26 @@ function makeStart(at: number, chance: Chance): FlowOptions {
   const ms = Math.round(chance.pick([chance.next() * 100, chance.next() * 1_500, chance.next() * 6_000]));
   if (chance.happens(0.5)) return { delay: ms };
   return { startAt: new Date(START + Math.round(at) + ms - 50).toISOString() }; // some lie in the past
+}
+
+/** Many short runs that are triggered together, so that many wait at the same time. */
+function makeCrowd(chance: Chance, jobNames: readonly JobName[]): PlannedRequest[] {
+  const at = chance.next() * 2_500;
+  const keyed = chance.pick([0, 0.5]);
+  return Array.from({ length: 8 + chance.int(16) }, () => {
+    const step = { do: "step", name: "n0", failures: 0, attempts: 1, delay: 0, timeout: null, heeds: true } as const;
+    const request: PlannedRequest["request"] = {
+      ask: "trigger",
+      jobName: chance.pick(jobNames),
+      program: [{ ...step, ms: chance.int(60) }],
+      options: {
+        labels: { org: chance.pick(ORGS) },
+        ...(chance.happens(keyed) ? { concurrencyKey: `key-${chance.int(2)}` } : {}),
+      },
+      repeats: 0,
+    };
+    return { at: at + chance.next() * 60, process: chance.int(3), request, manner: null };
+  });
 }
 
 /** Clients that pause jobs, most of them only for a while. */

@@ -11,6 +11,7 @@ export class Queue {
   readonly #request: ClaimRequest;
   readonly #now: number;
   readonly #executing = new Set<RunFacts>();
+  readonly #taken = new Set<RunFacts>();
   #due: RunFacts[] = [];
   /** Whether some runs were not read since they have changed: nothing is certain then. */
   readonly isBlurred: boolean;
@@ -62,18 +63,19 @@ export class Queue {
    * What keeps a run from being claimed, or `null`.
    *
    * @param isStrict Whether everything counts that might: then `null` means that it certainly can be claimed.
+   * @param hasRates Whether rates count.
    */
-  obstacle(run: RunFacts, isStrict: boolean): Obstacle | null {
+  obstacle(run: RunFacts, isStrict: boolean, hasRates = true): Obstacle | null {
     const { jobName, concurrencyKey: key } = run.request;
     const job = this.#request.jobs.find(({ name }) => name === jobName);
     if (!this.#due.includes(run)) return "it is not due";
     if (job === undefined) return "its job is unknown";
     if (this.#facts.flow.paused.has(jobName)) return "its job is paused";
     if (job.concurrency !== null && this.countExecuted(jobName) >= job.concurrency) return "its job is full";
-    if (this.#isRateUsedUp(run, !isStrict)) return "the rate of its job is used up";
+    if (hasRates && this.#isRateUsedUp(run, !isStrict)) return "the rate of its job is used up";
     if (key === null || keepsKey(run)) return null;
     if (this.countHolders(run) >= run.request.flow.keyConcurrency) return "its key is full";
-    if (this.#isKeyRateUsedUp(run, !isStrict)) return "the rate of its key is used up";
+    if (hasRates && this.#isKeyRateUsedUp(run, !isStrict)) return "the rate of its key is used up";
     if (this.#firstOf(key, jobName) !== run) return "it is not the first of its key";
     return this.#isBehindOtherJob(run, isStrict) ? "it is behind another job in the line of its key" : null;
   }
@@ -84,6 +86,45 @@ export class Queue {
     if (key === null || keepsKey(run)) return true;
     return this.#firstOf(key, jobName) === run && this.countHolders(run) < flow.keyConcurrency &&
       !this.#isKeyRateUsedUp(run, !isStrict);
+  }
+
+  /**
+   * The first instant at which something expires that a worker has to look at: a lease, a deadline, a start, a pause, what
+   * a cancelled run holds, or a rate that alone keeps a run from being claimed.
+   */
+  nextTimerAt(): number {
+    const limited = new Set(
+      this.#request.jobs.filter(({ concurrency }) => concurrency !== null).map(({ name }) => name),
+    );
+    const instants = [...this.#facts.runs.values()].flatMap((run) => {
+      const { isGhost, isDelayed, isWoken, startAt, startBy, finishBy, startedAt, parking, leaseEndsAt, request } = run;
+      if (isGhost) return request.concurrencyKey !== null || limited.has(request.jobName) ? [leaseEndsAt] : [];
+      if (run.hasEnded || run.isDeleted) return [];
+      if (this.#taken.has(run)) return []; // its lease ends last
+      if (this.#executing.has(run)) return isHeld(this.#request, run) ? [] : [leaseEndsAt];
+      return [
+        isDelayed ? startAt : null,
+        startedAt === null ? startBy : finishBy,
+        ...(parking === null || isWoken
+          ? []
+          : [parking.retryAt, ...parking.pauses.map(({ deadlineAt }) => deadlineAt)]),
+      ];
+    });
+    const openings = this.#due.filter((run) => this.obstacle(run, true, false) === null).map((run) =>
+      this.#opensAt(run)
+    );
+    return Math.min(...[...instants, ...openings].map((at) => at ?? Infinity).filter((at) => at > this.#now));
+  }
+
+  /** When the rates of a run have room. */
+  #opensAt({ startedAt, request: { jobName, concurrencyKey: key, flow: { keyRate } } }: RunFacts): number {
+    if (startedAt !== null) return this.#now;
+    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    const { flow } = this.#facts;
+    return Math.max(
+      rate === null ? this.#now : flow.jobOpensAt(jobName, rate, this.#now),
+      key === null || keyRate === null ? this.#now : flow.keyOpensAt(key, keyRate, this.#now),
+    );
   }
 
   /** How many runs of a job are executed, or may still be after their cancel. */
@@ -105,6 +146,7 @@ export class Queue {
   take(run: RunFacts): void {
     this.#due = this.#due.filter((other) => other !== run);
     this.#executing.add(run);
+    this.#taken.add(run);
     if (run.startedAt !== null) return;
     const { jobName, concurrencyKey: key, flow: { keyRate } } = run.request;
     this.#facts.flow.noteStart({
@@ -115,6 +157,12 @@ export class Queue {
       keyRate: key === null ? null : keyRate,
     });
     run.startedAt = this.#now;
+  }
+
+  /** Whether the rate of a job would hold back a run that starts. */
+  isHeldBackByRate(jobName: string): boolean {
+    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    return rate !== null && this.#facts.flow.countJobStarts(jobName, rate, this.#now, true) >= rate.limit;
   }
 
   #isRateUsedUp({ startedAt, request: { jobName } }: RunFacts, sameRate: boolean): boolean {

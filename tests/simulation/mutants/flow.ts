@@ -164,6 +164,16 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
         }),
   },
   {
+    name: "a claim is told too late when it has to look again",
+    rule: "F5: a claim says when the next run may go, or something expires",
+    store: over((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        return { ...result, nextTimerAt: result.nextTimerAt === null ? null : result.nextTimerAt + 20 };
+      },
+    })),
+  },
+  {
     name: "a rate holds back what has begun",
     rule: "F5: a rate counts first starts, and holds back nothing else",
     plan: withJobs({ limits: { rate: { limit: 1, period: 700 } } }),
