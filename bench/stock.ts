@@ -112,7 +112,7 @@ const REST: Record<Stock, string> = {
   behind: `
     UPDATE holdfast_runs SET status = 'running', queue_state = NULL, lease_owner = 'elsewhere', lease_generation = 1,
       lease_expires_at = :now + ${DAY_MS}, started_at = :now WHERE seq = 1;
-    INSERT INTO holdfast_keys (concurrency_key, run_id, generation)
+    INSERT INTO holdfast_holders (concurrency_key, run_id, generation)
     SELECT concurrency_key, id, lease_generation FROM holdfast_runs WHERE seq = 1;
   `,
   "in line": "",

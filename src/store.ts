@@ -511,7 +511,7 @@ export interface ClaimResult {
    * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
    * and retries that waiting runs wait for, the starts of delayed runs, the deadlines of runs (`startBy`, `finishBy`),
    * the keys that cancelled runs hold, their places under limits of this worker, and the openings of rates that hold up
-   * a run that this worker could claim otherwise.
+   * a run that this worker could claim otherwise, if it can claim no other at once.
    */
   nextTimerAt: number | null;
   /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type Host, systemHost } from "../../src/host.ts";
 import type { Run } from "../../src/run.ts";
 import type { ClaimRequest, ClaimResult, Store } from "../../src/store.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { Chance } from "../support/chance.ts";
 import { outcomeOf } from "../support/compare_stores.ts";
@@ -12,22 +13,31 @@ const SEEDS = 40;
 const OPERATIONS = 250;
 const JOBS = ["a", "b", "c"];
 
-Deno.test("MemoryStore: any operations keep what flow promises, and leave no run behind", async () => {
+Deno.test("MemoryStore: any operations keep what flow promises, and leave no run behind", () =>
+  tryAll((host) => new MemoryStore({ host })));
+
+Deno.test("SqliteStore: any operations keep what flow promises, and leave no run behind", () =>
+  tryAll((host) => SqliteStore.open(":memory:", { host })));
+
+async function tryAll(open: (host: Host) => Store | Promise<Store>): Promise<void> {
   for (let seed = 1; seed <= SEEDS; seed++) {
     try {
-      await new Trial(seed, (host) => new MemoryStore({ host })).run();
+      const trial = new Trial(seed);
+      await using store = await open(trial.host);
+      await store.migrate();
+      await trial.run(store);
     } catch (error) {
       throw new Error(`Seed ${seed}: ${(error as Error).message}`, { cause: error });
     }
   }
-});
+}
 
 /** A random history, and what is checked after each claim. */
 class Trial {
   #now = 1_700_000_000_000;
   /** The latest instant that the clock has shown. */
   #latest = 0;
-  readonly #store: Store;
+  #store!: Store; // `run` sets it
   readonly #script: Script;
   /** How many runs may hold the key of each run while that is executed. */
   readonly #keyConcurrency = new Map<string, number>();
@@ -35,14 +45,15 @@ class Trial {
   #starts: number[] = [];
   #claimNo = 0;
 
-  constructor(seed: number, open: (host: Host) => Store) {
-    this.#store = open({ ...systemHost, now: () => this.#now });
-    const advance = (ms: number) => this.#now += ms;
-    const options = { flow: true, keysOverRetryDelays: true };
-    this.#script = new Script(new Chance(seed), () => this.#now, advance, options);
+  /** The host of the store. */
+  readonly host: Host = { ...systemHost, now: () => this.#now };
+
+  constructor(seed: number) {
+    this.#script = new Script(new Chance(seed), () => this.#now, (ms) => this.#now += ms, { flow: true });
   }
 
-  async run(): Promise<void> {
+  async run(store: Store): Promise<void> {
+    this.#store = store;
     for (let i = 0; i < OPERATIONS; i++) {
       const { call, request, added } = this.#script.next();
       this.#latest = Math.max(this.#latest, this.#now);

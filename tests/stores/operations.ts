@@ -24,8 +24,6 @@ export interface Operation {
 export interface ScriptOptions {
   /** Delays, priorities, deadlines, limits, rates, fairness keys and paused jobs. */
   flow: boolean;
-  /** Retry delays of runs with a concurrency key. */
-  keysOverRetryDelays: boolean;
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
@@ -213,9 +211,7 @@ export class Script {
     });
     const request = {
       pauses,
-      retryAt: this.#chance.happens(0.2) && (this.#options.keysOverRetryDelays || lease.concurrencyKey === null)
-        ? this.#now() + this.#chance.int(100)
-        : null,
+      retryAt: this.#chance.happens(0.2) ? this.#now() + this.#chance.int(100) : null,
       park: this.#chance.happens(0.7),
       reports: this.#reports(lease),
     };

@@ -7,7 +7,7 @@ import { jobScope, keyScope, type MemoryRates } from "./rates.ts";
 import { earliest, type KeptRun, toClaim } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 import { fail, findNextTimer, processTimers } from "./timers.ts";
-import type { MemoryTurns } from "./turns.ts";
+import type { MemoryTurns } from "./fairness_turns.ts";
 
 /** The entry of a worker, from its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
@@ -78,7 +78,7 @@ interface ClaimedRuns {
   claims: Claim[];
   /** The runs that failed instead: a deadline of theirs has passed. */
   late: ClaimResult["failed"];
-  /** When the first of the rates opens that hold up a run; `null`: none does. */
+  /** When the first of the rates opens that hold up a run; `null`: none does, or another run can be claimed at once. */
   opensAt: number | null;
   hasMoreRuns: boolean;
 }
@@ -92,7 +92,7 @@ function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): Cl
   const claims: Claim[] = [];
   for (let run = order.next(); run !== undefined; run = order.next()) {
     if (claims.length >= request.limit) {
-      return { claims, late, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: true };
+      return { claims, late, opensAt: null, hasMoreRuns: true };
     }
     const missed = missedDeadline(run, now);
     if (missed === null) {

@@ -1,7 +1,7 @@
 import type { DueRuns } from "./due_runs.ts";
 import type { Gates } from "./gates.ts";
 import type { KeptRun } from "./records.ts";
-import type { MemoryTurns } from "./turns.ts";
+import type { MemoryTurns } from "./fairness_turns.ts";
 
 /** Finds the runs that a worker can claim, one after another. */
 export interface DueOrder {

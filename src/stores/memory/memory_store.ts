@@ -70,7 +70,7 @@ import { MemoryRates } from "./rates.ts";
 import { matchesFilter } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
-import { MemoryTurns } from "./turns.ts";
+import { MemoryTurns } from "./fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
 /**

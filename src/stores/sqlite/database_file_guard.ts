@@ -68,7 +68,7 @@ export async function createDatabaseFile(path: string, refusal: string): Promise
     return true;
   } catch (error) {
     if (error instanceof StoreError) throw error;
-    const { code, message } = error as Error & { code?: unknown };
+    const { code, message } = error as Error & { code?: unknown }; // as `node:fs` throws it
     if (code === "EEXIST") {
       // Another process has just created it, or it is a link to a file that does not exist: `x` refuses to create that.
       if (statSync(path, { throwIfNoEntry: false }) === undefined) closeSync(openSync(path, "a", 0o600));

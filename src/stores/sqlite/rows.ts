@@ -1,82 +1,136 @@
 import type { Failure } from "../../failure.ts";
-import { decode, type Json, type JsonText } from "../../json.ts";
+import type { JsonText } from "../../json.ts";
 import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
-import {
-  parseStep,
-  retryTime,
-  type Step,
-  stepId,
-  type StepRecord,
-  type StepStatus,
-  type StepText,
-} from "../../step.ts";
+import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
 import type { AwaitedPause } from "../../store.ts";
 import { isoTime } from "../../iso_time.ts";
 import { parseWait, type PauseKind, type PauseRecord, type Wait, type WaitStatus, type WaitText } from "../../wait.ts";
-import type { SqliteRow } from "./sqlite_database.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
 
+/** The columns of a run's identity. */
+export interface IdentityRow {
+  id: string;
+  job: string;
+  labels: JsonText;
+}
+
+/** A row of {@linkcode SELECT_RUN}. */
+export interface RunRow extends IdentityRow {
+  seq: number;
+  status: RunStatus;
+  payload: JsonText | null;
+  output: JsonText | null;
+  error: string | null;
+  failed_step: string | null;
+  failure: JsonText | null;
+  progress: JsonText | null;
+  idempotency_key: string | null;
+  concurrency_key: string | null;
+  lease_owner: string | null;
+  lease_expires_at: number | null;
+  lease_generation: number;
+  last_report_no: number;
+  interruptions: number;
+  ended_by: string | null;
+  created_at: number;
+  updated_at: number;
+  started_at: number | null;
+  completed_at: number | null;
+  retrigger_of: string | null;
+  retriggered_as: string | null;
+  /** 1 if it has a row of `holdfast_flow`. */
+  flow: number | null;
+  start_at: number | null;
+  priority: number | null;
+  fairness_key: string | null;
+  start_by: number | null;
+  finish_by: number | null;
+}
+
+/** The columns of {@linkcode RunRow} that are those of `holdfast_flow`: NULL for a run that has no row there. */
+export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by";
+
+/** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
+type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by" | "flow";
+
+/** The columns of `holdfast_flow` that {@linkcode toRun} reads. */
+export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by";
+
+/** The tables that {@linkcode toRun} reads. For a run without flow nothing is looked up in `holdfast_flow`. */
+export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
+  "LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL)";
+
 /** Reads what {@linkcode toRun} needs; a WHERE on `r` or `i` follows. */
-export const SELECT_RUN = "SELECT r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
+export const SELECT_RUN = `SELECT r.*, i.payload, ${FLOW_COLUMNS} FROM ${RUN_TABLES}`;
 
 /** A row of {@linkcode SELECT_RUN} as a run. */
-export function toRun(row: SqliteRow): Run {
+export function toRun(row: Omit<RunRow, Unread>): Run {
   return parseRun(toRunText(row));
 }
 
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
-export function toRunText(row: SqliteRow): RunText {
+export function toRunText(row: Omit<RunRow, Unread>): RunText {
+  const failure = toFailure(row.failure);
   return {
     ...toRunIdentity(row),
-    status: row.status as RunStatus,
-    payload: text(row.payload),
-    output: text(row.output),
-    error: text(row.error),
-    failedStepName: text(row.failed_step),
-    failure: failure(row.failure),
-    progress: json(row.progress) as Run["progress"],
-    idempotencyKey: text(row.idempotency_key),
-    concurrencyKey: text(row.concurrency_key),
-    leaseOwner: text(row.lease_owner),
-    leaseExpiresAt: isoTime(integer(row.lease_expires_at)),
-    leaseGeneration: Number(row.lease_generation),
-    createdAt: isoTime(Number(row.created_at)),
-    updatedAt: isoTime(Number(row.updated_at)),
-    startedAt: isoTime(integer(row.started_at)),
-    completedAt: isoTime(integer(row.completed_at)),
-    startAt: null,
-    priority: 0,
-    fairnessKey: null,
-    startBy: null,
-    finishBy: null,
-    failureKind: failure(row.failure)?.kind ?? null,
+    status: row.status,
+    payload: row.payload,
+    output: row.output,
+    error: row.error,
+    failedStepName: row.failed_step,
+    failure,
+    progress: row.progress === null ? null : JSON.parse(row.progress),
+    idempotencyKey: row.idempotency_key,
+    concurrencyKey: row.concurrency_key,
+    leaseOwner: row.lease_owner,
+    leaseExpiresAt: isoTime(row.lease_expires_at),
+    leaseGeneration: row.lease_generation,
+    createdAt: isoTime(row.created_at),
+    updatedAt: isoTime(row.updated_at),
+    startedAt: isoTime(row.started_at),
+    completedAt: isoTime(row.completed_at),
+    startAt: isoTime(row.start_at),
+    priority: row.priority ?? 0,
+    fairnessKey: row.fairness_key,
+    startBy: isoTime(row.start_by),
+    finishBy: isoTime(row.finish_by),
+    failureKind: failure?.kind ?? null,
     parentRunId: null,
     scheduleName: null,
     slotAt: null,
-    retriggerOf: text(row.retrigger_of),
-    retriggeredAs: text(row.retriggered_as),
+    retriggerOf: row.retrigger_of,
+    retriggeredAs: row.retriggered_as,
   };
 }
 
 /** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
-export function toRunIdentity(row: SqliteRow): RunIdentity {
-  return { id: row.id as string, jobName: row.job as string, labels: toLabels(row.labels as string) };
+export function toRunIdentity(row: IdentityRow): RunIdentity {
+  return { id: row.id, jobName: row.job, labels: toLabels(row.labels) };
+}
+
+/** What the lease cache keeps of a row of `holdfast_runs`. */
+export interface HeldRow {
+  lease_generation: number;
+  seq: number;
+  job: string;
+  recorded: number;
+  last_report_no: number;
 }
 
 /** A claimed row of `holdfast_runs` as an entry of the lease cache. */
-export function toHeldRun(row: SqliteRow): HeldRun {
+export function toHeldRun(row: HeldRow): HeldRun {
   return {
-    generation: Number(row.lease_generation),
-    seq: Number(row.seq),
-    job: row.job as string,
-    recorded: Number(row.recorded),
-    lastReportNo: Number(row.last_report_no),
+    generation: row.lease_generation,
+    seq: row.seq,
+    job: row.job,
+    recorded: row.recorded,
+    lastReportNo: row.last_report_no,
   };
 }
 
 /** Labels that cannot be parsed are read as none: one damaged row must not block the others. The object is frozen. */
-function toLabels(text: string): Labels {
+function toLabels(text: JsonText): Labels {
   try {
     return Object.freeze(JSON.parse(text));
   } catch {
@@ -84,116 +138,159 @@ function toLabels(text: string): Labels {
   }
 }
 
-/** A row of `holdfast_steps` as a step of the run. */
-export function toStep(runId: string, row: SqliteRow): Step {
-  return parseStep(toStepText(runId, row));
+/** A row of `holdfast_steps` as a list shows it: a large value is left out. */
+export interface StepRow {
+  name: string;
+  position: number;
+  status: StepStatus | "retrying";
+  output: JsonText | null;
+  failure: JsonText | null;
+  attempts: number;
+  started_at: number;
+  completed_at: number | null;
 }
 
 /** A row of `holdfast_steps` as a step of the run, with its output as stored JSON. */
-export function toStepText(runId: string, row: SqliteRow): StepText {
-  const failed = failure(row.failure);
+export function toStepText(runId: string, row: StepRow): StepText {
+  const failed = toFailure(row.failure);
   return {
-    id: stepId(runId, row.name as string),
+    id: stepId(runId, row.name),
     runId,
-    name: row.name as string,
-    index: Number(row.position),
-    status: (row.status === "retrying" ? "failed" : row.status) as StepStatus,
-    output: text(row.output),
+    name: row.name,
+    index: row.position,
+    status: row.status === "retrying" ? "failed" : row.status,
+    output: row.output,
     error: failed?.message ?? null,
     failure: failed,
-    attempts: Number(row.attempts),
-    startedAt: isoTime(Number(row.started_at)),
-    completedAt: isoTime(integer(row.completed_at)),
+    attempts: row.attempts,
+    startedAt: isoTime(row.started_at),
+    completedAt: isoTime(row.completed_at),
   };
 }
 
 /** A row of `holdfast_steps` as a replay needs it. */
-export function toStepRecord(row: SqliteRow, now: number): StepRecord {
+export type ReplayedStepRow =
+  & { name: string; position: number; attempts: number; recorded_no: number }
+  & (
+    | { status: "completed"; output: JsonText | null }
+    | { status: "failed"; failure: JsonText }
+    | { status: "retrying"; failure: JsonText; retry_at: number }
+  );
+
+/** Reads a row of `holdfast_steps` for a replay. */
+export function toStepRecord(row: ReplayedStepRow, now: number): StepRecord {
   return {
-    name: row.name as string,
-    index: Number(row.position),
-    attempts: Number(row.attempts),
+    name: row.name,
+    index: row.position,
+    attempts: row.attempts,
     result: row.status === "completed"
-      ? { status: "completed", output: text(row.output) }
+      ? { status: "completed", output: row.output }
       : row.status === "failed"
-      ? { status: "failed", failure: failure(row.failure)! }
-      : { status: "retrying", failure: failure(row.failure)!, retry: retryTime(Number(row.retry_at), now) },
-    recordedNo: Number(row.recorded_no),
+      ? { status: "failed", failure: JSON.parse(row.failure) }
+      : { status: "retrying", failure: JSON.parse(row.failure), retry: retryTime(row.retry_at, now) },
+    recordedNo: row.recorded_no,
   };
 }
 
+/** A row of `holdfast_pauses` as a list shows it: a large value is left out. */
+export interface WaitRow {
+  id: string;
+  name: string;
+  metadata: JsonText | null;
+  status: WaitStatus;
+  outcome: Wait["outcome"];
+  payload: JsonText | null;
+  signal_id: string | null;
+  created_at: number;
+  deadline_at: number | null;
+  suspended_at: number | null;
+  resolved_at: number | null;
+  first_resumed_at: number | null;
+}
+
+/** A row of `holdfast_pauses`. */
+export type PauseRow =
+  & WaitRow
+  & { run_seq: number; kind: PauseKind; awaited: number; prepared_no: number | null }
+  & (
+    | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
+    | { outcome: "timeout"; recorded_no: number }
+    | { outcome: null }
+  );
+
 /** A row of `holdfast_pauses` as a wait of the run. */
-export function toWait(runId: string, row: SqliteRow): Wait {
+export function toWait(runId: string, row: WaitRow): Wait {
   return parseWait(toWaitText(runId, row));
 }
 
 /** A row of `holdfast_pauses` as a wait of the run, with its values as stored JSON. */
-export function toWaitText(runId: string, row: SqliteRow): WaitText {
+export function toWaitText(runId: string, row: WaitRow): WaitText {
   return {
-    id: row.id as string,
+    id: row.id,
     runId,
-    name: row.name as string,
-    metadata: text(row.metadata),
-    status: row.status as WaitStatus,
-    outcome: row.outcome as Wait["outcome"],
-    payload: text(row.payload),
-    signalId: text(row.signal_id),
-    createdAt: isoTime(Number(row.created_at)),
-    deadlineAt: isoTime(integer(row.deadline_at)),
-    suspendedAt: isoTime(integer(row.suspended_at)),
-    resolvedAt: isoTime(integer(row.resolved_at)),
-    firstResumedAt: isoTime(integer(row.first_resumed_at)),
+    name: row.name,
+    metadata: row.metadata,
+    status: row.status,
+    outcome: row.outcome,
+    payload: row.payload,
+    signalId: row.signal_id,
+    createdAt: isoTime(row.created_at),
+    deadlineAt: isoTime(row.deadline_at),
+    suspendedAt: isoTime(row.suspended_at),
+    resolvedAt: isoTime(row.resolved_at),
+    firstResumedAt: isoTime(row.first_resumed_at),
   };
 }
 
 /** A row of `holdfast_pauses` as a replay needs it. */
-export function toPauseRecord(row: SqliteRow): PauseRecord {
-  const recordedNo = Number(row.recorded_no);
+export function toPauseRecord(row: PauseRow): PauseRecord {
   return {
-    id: row.id as string,
-    kind: row.kind as PauseKind,
-    name: row.name as string,
-    metadata: text(row.metadata),
-    deadlineAt: integer(row.deadline_at),
-    createdAt: Number(row.created_at),
-    preparedNo: integer(row.prepared_no),
+    id: row.id,
+    kind: row.kind,
+    name: row.name,
+    metadata: row.metadata,
+    deadlineAt: row.deadline_at,
+    createdAt: row.created_at,
+    preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"
-      ? {
-        outcome: "signal",
-        payload: row.payload as JsonText,
-        signalId: row.signal_id as string,
-        recordedNo,
-      }
+      ? { outcome: "signal", payload: row.payload, signalId: row.signal_id, recordedNo: row.recorded_no }
       : row.outcome === "timeout"
-      ? { outcome: "timeout", recordedNo }
+      ? { outcome: "timeout", recordedNo: row.recorded_no }
       : null,
   };
 }
 
 /** A row of `holdfast_pauses` that a run waits on. */
-export function toAwaitedPause(row: SqliteRow): AwaitedPause<number> {
-  return {
-    waitId: row.kind === "wait" ? row.id as string : null,
-    name: row.name as string,
-    deadlineAt: integer(row.deadline_at),
-  };
+export function toAwaitedPause(row: PauseRow): AwaitedPause<number> {
+  return { waitId: row.kind === "wait" ? row.id : null, name: row.name, deadlineAt: row.deadline_at };
 }
 
 /** A row of `holdfast_steps` whose next attempt a run waits for. */
-export function toAwaitedRetry(row: SqliteRow): AwaitedPause<number> {
-  return { waitId: null, name: row.name as string, deadlineAt: integer(row.retry_at) };
+export function toAwaitedRetry(row: { name: string; retry_at: number }): AwaitedPause<number> {
+  return { waitId: null, name: row.name, deadlineAt: row.retry_at };
+}
+
+/** A row of `holdfast_logs`. */
+export interface LogRow {
+  id: string;
+  no: number;
+  step_name: string | null;
+  level: LogLevel;
+  message: string;
+  data: JsonText | null;
+  written_at: number;
 }
 
 /** A row of `holdfast_logs` as a log line of the run, with its data as stored JSON. */
-export function toLogText(runId: string, row: SqliteRow): LogText {
+export function toLogText(runId: string, row: LogRow): LogText {
   return {
-    id: row.id as string,
+    id: row.id,
     runId,
-    stepName: text(row.step_name),
-    level: row.level as LogLevel,
-    message: row.message as string,
-    data: text(row.data),
-    timestamp: isoTime(Number(row.written_at)),
+    stepName: row.step_name,
+    level: row.level,
+    message: row.message,
+    data: row.data,
+    timestamp: isoTime(row.written_at),
   };
 }
 
@@ -206,23 +303,11 @@ export function fromInput(payload: JsonText | null, input: JsonText | null): Jso
 }
 
 /** Reads the input that {@linkcode fromInput} wrote. */
-export function toInput(row: SqliteRow): JsonText | null {
-  if (row.input === null) return text(row.payload);
-  return row.input === "" ? null : text(row.input);
+export function toInput(row: { payload: JsonText | null; input: JsonText | null }): JsonText | null {
+  if (row.input === null) return row.payload;
+  return row.input === "" ? null : row.input;
 }
 
-function json(column: SqliteRow[string] | undefined): Json {
-  return decode((column ?? null) as JsonText | null) ?? null;
-}
-
-function failure(column: SqliteRow[string] | undefined): Failure | null {
-  return typeof column === "string" ? JSON.parse(column) : null;
-}
-
-function text(column: SqliteRow[string] | undefined): string | null {
-  return (column ?? null) as string | null;
-}
-
-function integer(column: SqliteRow[string] | undefined): number | null {
-  return column === null || column === undefined ? null : Number(column);
+function toFailure(column: JsonText | null): Failure | null {
+  return column === null ? null : JSON.parse(column);
 }

@@ -43,5 +43,6 @@ export function countRuns(
     parameters.push(JSON.stringify(values));
   }
   const where = terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`;
-  return Number(db.get(`SELECT coalesce(sum(runs), 0) AS runs FROM holdfast_counts ${where}`, ...parameters)!.runs);
+  const sql = `SELECT coalesce(sum(runs), 0) AS runs FROM holdfast_counts ${where}`;
+  return db.one<{ runs: number }>(sql, ...parameters).runs;
 }

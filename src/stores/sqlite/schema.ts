@@ -1,4 +1,5 @@
 import { StoreError } from "../../error.ts";
+import { FLOW_TABLES } from "./flow/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
 // All names begin with `holdfast_`, so that the tables can be in a file of the host application.
@@ -169,7 +170,7 @@ CREATE TABLE holdfast_workers (
 `;
 
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-const MIGRATIONS: readonly string[] = [FIRST_VERSION];
+export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one
@@ -197,5 +198,5 @@ export function migrateTables(database: SqliteDatabase): void {
 function readVersion(database: SqliteDatabase): number {
   const table = database.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'");
   if (table === undefined) return 0;
-  return Number(database.get("SELECT version FROM holdfast_schema")?.version ?? 0);
+  return database.get<{ version: number }>("SELECT version FROM holdfast_schema")?.version ?? 0;
 }

@@ -64,8 +64,8 @@ export class SecureDelete {
   #wipe(hasTime: () => boolean): number | null {
     try {
       if (!this.#eraser.erase(hasTime)) return BREAK_MS;
-      const isDone = Number(this.#database.get("PRAGMA wal_checkpoint(TRUNCATE)")?.busy ?? 0) === 0;
-      return isDone ? null : RETRY_MS;
+      const checkpoint = this.#database.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
+      return (checkpoint?.busy ?? 0) === 0 ? null : RETRY_MS;
     } catch {
       return RETRY_MS; // the disk is full, or the owner of the connection has a transaction open on it
     }

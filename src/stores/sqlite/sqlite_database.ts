@@ -33,6 +33,12 @@ export interface SqliteDriverStatement {
 /**
  * A database connection: keeps its statements compiled (four times as fast as compiling each time) and translates its
  * errors.
+ *
+ * A read takes the type of its rows as a parameter. Nothing checks it, but it can be trusted: the statement names its
+ * columns, the tables are STRICT, so that SQLite stores no value of another type than the schema says, and only this
+ * store writes them (so a `status` is one that it knows, and a column of JSON can be parsed). Drivers return integers
+ * up to 2^53 as numbers, and the store writes none that is larger; `SqliteStore.from()` refuses a database that returns
+ * every integer as a `bigint`.
  */
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
@@ -42,6 +48,10 @@ export class SqliteDatabase {
   readonly held = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
+  /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
+  readonly touchedGroups = new Set<string>();
+  /** The jobs of which the queue of a key has made a run ready, or blocked one. */
+  readonly requeuedJobs = new Set<string>();
   /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 
@@ -87,9 +97,9 @@ export class SqliteDatabase {
   }
 
   /** Runs a statement and returns its first row. */
-  get(sql: string, ...parameters: SqliteValue[]): SqliteRow | undefined {
-    // A driver returns a row as an object of the column names; `bun:sqlite` returns `null` for none.
-    return (this.#statement(sql).get(...parameters) ?? undefined) as SqliteRow | undefined;
+  get<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R | undefined {
+    // `bun:sqlite` returns `null` for no row.
+    return (this.#statement(sql).get(...parameters) ?? undefined) as R | undefined; // see the comment of the class
   }
 
   /**
@@ -97,22 +107,29 @@ export class SqliteDatabase {
    *
    * @throws {StoreError} It returned none: the file is damaged.
    */
-  one(sql: string, ...parameters: SqliteValue[]): SqliteRow {
-    const row = this.get(sql, ...parameters);
+  one<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R {
+    const row = this.get<R>(sql, ...parameters);
     if (row === undefined) throw new StoreError(`The database returned no row for: ${sql}`, { code: "internal" });
     return row;
   }
 
   /** Runs a statement and returns all its rows. */
-  all(sql: string, ...parameters: SqliteValue[]): SqliteRow[] {
-    return this.#statement(sql).all(...parameters) as SqliteRow[]; // as in get()
+  all<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R[] {
+    return this.#statement(sql).all(...parameters) as R[]; // see the comment of the class
+  }
+
+  /** As `all()`, for a statement that returns `limit` rows at most: one row is read several times as fast as a list. */
+  few<R extends object = SqliteRow>(limit: number, sql: string, ...parameters: SqliteValue[]): R[] {
+    if (limit !== 1) return this.all<R>(sql, ...parameters);
+    const row = this.get<R>(sql, ...parameters);
+    return row === undefined ? [] : [row];
   }
 
   /** The names of the columns of a table. */
   columnsOf(table: string): readonly string[] {
     let columns = this.#columns.get(table);
     if (columns === undefined) {
-      columns = this.all("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => String(name));
+      columns = this.all<{ name: string }>("SELECT name FROM pragma_table_info(?)", table).map(({ name }) => name);
       this.#columns.set(table, columns);
     }
     return columns;

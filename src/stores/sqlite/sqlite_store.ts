@@ -31,7 +31,10 @@ import type {
 } from "../../store.ts";
 import { parseWait, type Signal, type Wait, type WaitText } from "../../wait.ts";
 import { backUp } from "./backup.ts";
-import { claimRuns, forgetDeadWorkers, hasWork, hasWorker, readNextTimer } from "./writes/claim.ts";
+import { claimRuns, findIdle } from "./writes/claim.ts";
+import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
+import { settleHeads } from "./flow/turns.ts";
+import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -44,7 +47,7 @@ import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
-import { SELECT_RUN, toRun, toWait } from "./rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toRun, toWait } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { migrateTables } from "./schema.ts";
 import { recordStep } from "./writes/steps.ts";
@@ -136,7 +139,7 @@ export class SqliteStore implements Store {
       throw storeError(error, { refusal });
     }
     const store = new SqliteStore({
-      driver: driver as unknown as SqliteDriver,
+      driver: driver as unknown as SqliteDriver, // `SqliteValue` leaves out the types that the store does not use
       close: () => driver.close(),
       file: name === MEMORY ? null : await DatabaseFileGuard.watch(name),
     }, options);
@@ -158,16 +161,18 @@ export class SqliteStore implements Store {
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, or cuts integers off at 32 bits.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, or returns every integer as a bigint.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkOptions(options, "SqliteStore.from()");
     if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
     const probe = 1_700_000_000_000;
-    const read = (database.prepare(`SELECT ${probe} AS value`).get() as { value: unknown }).value;
-    if (Number(read) !== probe) {
-      throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    const row = database.prepare(`SELECT ${probe} AS value`).get();
+    const { value } = row as { value: unknown }; // every driver returns a row as an object of the column names
+    if (typeof value === "bigint") {
+      throw new TypeError("The database returns every integer as a bigint; open it without that option");
     }
+    if (value !== probe) throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
     const store = new SqliteStore({
       driver: database,
       close: () => {},
@@ -228,12 +233,10 @@ export class SqliteStore implements Store {
     return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
   }
 
-  /** Claims the oldest due runs of the known jobs, each under a new lease. */
+  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const now = this.#host.now();
-    const idle = await this.#read(() =>
-      hasWork(this.#db, request, now) ? null : { nextTimerAt: readNextTimer(this.#db) }
-    );
+    const idle = await this.#read(() => findIdle(this.#db, request, now));
     if (idle !== null) return { claims: [], failed: [], hasMore: false, now, ...idle };
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
@@ -272,18 +275,6 @@ export class SqliteStore implements Store {
   }
 
   /** Deletes the entry of a worker that will not claim again. */
-  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
-  resumeJob(_jobName: string): Promise<boolean> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
-  getPausedJobs(): Promise<JobPause[]> {
-    return Promise.reject(new Error("not built yet"));
-  }
-
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
   }
@@ -291,6 +282,21 @@ export class SqliteStore implements Store {
   /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
     return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
+  }
+
+  /** Pauses a job: from now on, no run of it is claimed. */
+  pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return this.#write((now) => pauseJob(this.#db, jobName, pause, now));
+  }
+
+  /** Ends the pause of a job. */
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#write(() => resumeJob(this.#db, jobName));
+  }
+
+  /** The paused jobs, in the order of their names. */
+  getPausedJobs(): Promise<JobPause[]> {
+    return this.#read(() => readJobPauses(this.#db));
   }
 
   /** Records how an attempt at a step ended. */
@@ -337,7 +343,7 @@ export class SqliteStore implements Store {
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null> {
     return this.#read(() => {
-      const row = this.#db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+      const row = this.#db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
       return row === undefined ? null : toRun(row);
     });
   }
@@ -367,8 +373,8 @@ export class SqliteStore implements Store {
     const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
       "WHERE p.id = ? AND p.kind = 'wait'";
     return this.#read(() => {
-      const row = this.#db.get(sql, waitId);
-      return row === undefined ? null : toWait(row.run_id as string, row);
+      const row = this.#db.get<PauseRow & { run_id: string }>(sql, waitId);
+      return row === undefined ? null : toWait(row.run_id, row);
     });
   }
 
@@ -434,13 +440,15 @@ export class SqliteStore implements Store {
 
   /** A version that changes whenever another connection of any process has committed. */
   getVersion(): Promise<number> {
-    return this.#read(() => Number(this.#db.get("PRAGMA data_version")!.data_version));
+    return this.#read(() => this.#db.one<{ data_version: number }>("PRAGMA data_version").data_version);
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     return this.#writes.submit(() => {
       this.#check();
-      return work(this.#host.now());
+      const value = work(this.#host.now());
+      settleHeads(this.#db);
+      return value;
     }, options);
   }
 
@@ -482,7 +490,7 @@ export class SqliteStore implements Store {
           throw error;
         }
       });
-      if (done) return value as T;
+      if (done) return value as T; // the value of the end is that of the generator
       await new Promise<void>((resolve) => this.#host.defer(resolve));
     }
   }

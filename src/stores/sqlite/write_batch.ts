@@ -129,6 +129,8 @@ export class WriteBatch {
 
   #rollBack(): void {
     this.#database.counts.clear();
+    this.#database.touchedGroups.clear();
+    this.#database.requeuedJobs.clear();
     this.#database.facts.clear();
     this.#database.held.clear();
     this.#database.rollBack();

@@ -7,7 +7,7 @@ import { Gates } from "../../../src/stores/memory/gates.ts";
 import { MemoryRates } from "../../../src/stores/memory/rates.ts";
 import type { KeptRun } from "../../../src/stores/memory/records.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
-import { MemoryTurns } from "../../../src/stores/memory/turns.ts";
+import { MemoryTurns } from "../../../src/stores/memory/fairness_turns.ts";
 import type { Plan } from "../plan.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";

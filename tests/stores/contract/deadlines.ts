@@ -5,7 +5,7 @@ import { failureText } from "../../../src/failure.ts";
 import type { RunIdentity } from "../../../src/run.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { FactReader } from "../../support/fact_reader.ts";
-import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, addIds, aRetry, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -33,6 +33,19 @@ test("enqueue() counts startWithin from the trigger if the start has passed", as
   const { run } = await add(store, { flow: aFlow({ start: { at: FAKE_START - 60_000 }, startWithin: 300 }) });
 
   assert.equal(run.startBy, isoTime(FAKE_START + 300));
+});
+
+test("enqueue() counts the deadlines of a retry from its own trigger and its own start", async ({ store, host }) => {
+  const flow = aFlow({ startWithin: 300, finishWithin: 800 });
+  const { lease } = await startRun(store, { flow });
+  await store.saveStep(lease, aStep(), []);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  host.advance(5_000);
+
+  const { run } = await add(store, { flow, retriggerOf: { runId: lease.runId, from: "failure" } });
+  const { finishInMs } = await claimOne(store);
+
+  assert.deepEqual([run.startBy, run.finishBy, finishInMs], [isoTime(FAKE_START + 5_300), null, 800]);
 });
 
 test("claim() fails a run that has not started in time", async ({ store, host }) => {

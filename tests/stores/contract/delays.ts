@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { FactReader } from "../../support/fact_reader.ts";
-import { aClaimRequest, aFlow } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aRun } from "../../support/fixtures.ts";
 import { add, addIds, claimedIds, claimOne } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -35,6 +35,16 @@ test("enqueue() appends the fact that a run was triggered with its start, if it 
   const facts = await new FactReader(store).read();
 
   assert.deepEqual(facts, [[run.id, "triggered", FAKE_START + 500], [plain.id, "triggered"]]);
+});
+
+test("enqueue() keeps the start of a run when it is repeated", async ({ store, host }) => {
+  const request = aRun(DELAYED);
+  const [first] = await store.enqueue([request]);
+  host.advance(200);
+
+  const [again] = await store.enqueue([request]);
+
+  assert.deepEqual(again, first);
 });
 
 test("claim() takes a delayed run at its start, and not before", async ({ store, host }) => {

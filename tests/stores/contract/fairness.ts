@@ -150,6 +150,32 @@ test("claim() gives a key no turns for the time in which its job was paused", as
   assert.ok(share >= 4 && share <= 6, `${share} of 10`);
 });
 
+test("claim() counts no turns of runs without a key while no run with one can go", async ({ store }) => {
+  const jobs = ["import", "export"].map((name) => aKnownJob({ name }));
+  const [a1, a2] = await addIds(store, { ...of("a"), jobName: "import" }, { ...of("a"), jobName: "import" });
+  const plain = await addIds(store, ...Array.from({ length: 20 }, () => ({ jobName: "export" })));
+  await store.pauseJob("import", { by: null, note: null });
+  await claimedIds(store, { jobs, limit: 5 });
+
+  await store.resumeJob("import");
+
+  assert.deepEqual(await claimedIds(store, { jobs, limit: 4 }), [a1, plain[5], a2, plain[6]]);
+});
+
+test("claim() lets a key join the current turn that had no runs for a while", async ({ store }) => {
+  const jobs = ["import", "export"].map((name) => aKnownJob({ name }));
+  const [old] = await addIds(store, { ...of("a"), jobName: "import" });
+  const b = await addIds(store, ...Array.from({ length: 30 }, () => ({ ...of("b"), jobName: "export" })));
+  await store.pauseJob("import", { by: null, note: null });
+  await claimedIds(store, { jobs, limit: 20 });
+  await store.cancel(old!, "c1", null);
+  const [a1, a2] = await addIds(store, { ...of("a"), jobName: "import" }, { ...of("a"), jobName: "import" });
+
+  await store.resumeJob("import");
+
+  assert.deepEqual(await claimedIds(store, { jobs, limit: 4 }), [a1, b[20], a2, b[21]]);
+});
+
 test("claim() gives a key no turns for the time in which its runs were delayed", async ({ store, host }) => {
   const start = { afterMs: 500 };
   const mine = await addIds(store, ...Array.from({ length: 40 }, () => of("a", { start })));
@@ -218,6 +244,18 @@ test("claim() takes the runs of a concurrency key in their line, whatever their 
   }
 
   assert.deepEqual(taken, [a1, b1, c1]);
+});
+
+test("claim() takes the first in the line of a key though another worker's run stands behind it", async ({ store }) => {
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  const [first, , other] = await addIds(
+    store,
+    { concurrencyKey: "cust-1" },
+    { jobName: "export", concurrencyKey: "cust-1" },
+    of("a"),
+  );
+
+  assert.deepEqual(await claimedIds(store), [first, other]);
 });
 
 test("claim() leaves out a key whose first run cannot go, and serves the others", async ({ store }) => {

@@ -17,6 +17,15 @@ Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bi
   await assert.rejects(SqliteStore.from(database), TypeError);
 });
 
+Deno.test("SqliteStore.from() refuses a database that returns every integer as a bigint", async () => {
+  const database = new Database(":memory:");
+  database.defaultSafeIntegers();
+
+  // With such a database a signal would not resume its run: the columns are compared with numbers.
+  await assert.rejects(SqliteStore.from(database), { name: "TypeError", message: /every integer as a bigint/ });
+  database.close();
+});
+
 Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
   const database = new DatabaseSync(":memory:");
   database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");

@@ -48,7 +48,7 @@ export function drawUnlessFirst(db: SqliteDatabase): number | null {
 }
 
 function readLastNumber(db: SqliteDatabase): number {
-  return Number(db.get(`SELECT ${LAST_NUMBER} AS number`)!.number);
+  return db.one<{ number: number }>(`SELECT ${LAST_NUMBER} AS number`).number;
 }
 
 /** Writes the facts of the open transaction as one row of the journal. */
@@ -58,15 +58,15 @@ export function writeJournal(db: SqliteDatabase, clock: () => number): void {
 }
 
 function appendRow(db: SqliteDatabase, now: number): void {
-  const last = db.get(
+  const last = db.one<{ number: number; size: number | null }>(
     `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
-  )!;
+  );
   const text = JSON.stringify(db.facts.all);
-  const size = Number(last.size ?? 0);
+  const size = last.size ?? 0;
   db.run(
     `INSERT INTO holdfast_journal (position, at, size, facts)
      SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
-    db.facts.drawNumbers(db.facts.length, () => Number(last.number)),
+    db.facts.drawNumbers(db.facts.length, () => last.number),
     now,
     size,
     text,
@@ -84,8 +84,8 @@ function appendRow(db: SqliteDatabase, now: number): void {
  * @param maxSize The `size` of the last row to remove, at most.
  */
 export function trimBySize(db: SqliteDatabase, maxSize: number): void {
-  const oldest = db.get("SELECT min(position), size FROM holdfast_journal")!;
-  if (Number(oldest.size) > maxSize) return;
+  const oldest = db.one<{ size: number | null }>("SELECT min(position), size FROM holdfast_journal");
+  if ((oldest.size ?? 0) > maxSize) return;
   db.run(
     `DELETE FROM holdfast_journal WHERE size <= ? AND position IN
        (SELECT position FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED})`,
@@ -98,8 +98,8 @@ export function trimBySize(db: SqliteDatabase, maxSize: number): void {
  * the old rows stays: a reader that has read up to it has missed nothing.
  */
 export function trimByAge(db: SqliteDatabase, now: number): void {
-  const oldest = db.get("SELECT min(position), at FROM holdfast_journal")!;
-  if (oldest.at === null || Number(oldest.at) > now - MAX_AGE_MS) return;
+  const oldest = db.one<{ at: number | null }>("SELECT min(position), at FROM holdfast_journal");
+  if (oldest.at === null || oldest.at > now - MAX_AGE_MS) return;
   db.run(
     `WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED + 1})
      DELETE FROM holdfast_journal WHERE position < (SELECT max(position) FROM oldest WHERE position <

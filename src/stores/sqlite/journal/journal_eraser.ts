@@ -1,5 +1,6 @@
 import type { Fact } from "../../../fact.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import type { JsonText } from "../../../json.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many rows are read at once.
 const SLICE = 200;
@@ -43,8 +44,9 @@ export class JournalEraser {
 
   /** Finds deleted runs. All facts of a run are between its row number and the fact that it was deleted. */
   #search(): void {
-    const end = Number(this.#db.get("SELECT max(position) AS position FROM holdfast_journal")!.position ?? 0);
-    const rows = this.#db.all(
+    const last = this.#db.one<{ position: number | null }>("SELECT max(position) AS position FROM holdfast_journal");
+    const end = last.position ?? 0;
+    const rows = this.#db.all<{ facts: JsonText }>(
       `SELECT facts FROM holdfast_journal WHERE position > ? AND position <= ? AND instr(facts, ',"deleted",') > 0`,
       this.#searched,
       end,
@@ -55,16 +57,16 @@ export class JournalEraser {
   }
 
   #eraseSlice(): void {
-    const rows = this.#db.all(
+    const rows = this.#db.all<FactsRow>(
       `SELECT position, facts FROM holdfast_journal WHERE position > ? AND position <= ?
        ORDER BY position LIMIT ${SLICE}`,
       this.#erased,
       this.#searched,
     );
-    const affected = rows.filter((row) => this.#mentions(row.facts as string));
+    const affected = rows.filter((row) => this.#mentions(row.facts));
     if (affected.length > 0) this.#rewrite(affected);
     if (rows.length < SLICE) this.#runs = new Set();
-    else this.#erased = Number(rows.at(-1)!.position);
+    else this.#erased = rows.at(-1)!.position; // a full slice has a last row
   }
 
   /** Whether facts may be about one of the runs: much faster than parsing them all. */
@@ -73,7 +75,7 @@ export class JournalEraser {
     return false;
   }
 
-  #rewrite(rows: readonly SqliteRow[]): void {
+  #rewrite(rows: readonly FactsRow[]): void {
     this.#db.exec("BEGIN IMMEDIATE");
     try {
       for (const row of rows) {
@@ -84,7 +86,7 @@ export class JournalEraser {
            WHERE position = ?`,
           facts,
           facts,
-          row.position!,
+          row.position,
         );
       }
       this.#db.exec("COMMIT");
@@ -95,6 +97,12 @@ export class JournalEraser {
   }
 }
 
-function parse({ facts }: SqliteRow): Fact[] {
-  return JSON.parse(facts as string);
+/** The facts of a row of the journal. */
+interface FactsRow {
+  position: number;
+  facts: JsonText;
+}
+
+function parse({ facts }: Pick<FactsRow, "facts">): Fact[] {
+  return JSON.parse(facts);
 }

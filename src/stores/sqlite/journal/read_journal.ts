@@ -1,6 +1,7 @@
-import type { Fact } from "../../../fact.ts";
+import { type Fact, triggeredFact } from "../../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import type { JsonText } from "../../../json.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
 import { FactInRow } from "./journal.ts";
 
 // The maximum number of rows of a page.
@@ -29,30 +30,30 @@ function readPage(db: SqliteDatabase, after: number, maxLength: number): Journal
 
 /** The end of the journal. */
 export function readEnd(db: SqliteDatabase): Cursor {
-  const rows = db.all(
+  const rows = db.all<Cursor | { position: number | null; at: null }>(
     `SELECT max(position) AS position, at FROM holdfast_journal
      UNION ALL SELECT max(seq), created_at FROM holdfast_runs
      UNION ALL SELECT max(seq), iif(fact_in_row > 0, completed_at, NULL) FROM holdfast_steps`,
   );
   // A step whose row is not its fact has one in the journal, further on.
-  return rows.filter(({ at }) => at !== null).map(toCursor)
+  return rows.filter((row) => row.at !== null).map(toCursor)
     .reduce((last, cursor) => cursor.position > last.position ? cursor : last, { position: 0, at: 0 });
 }
 
 /** Whether rows after a position were removed. */
 function isTrimmed(db: SqliteDatabase, after: number): boolean {
   // `size` counts the bytes of all facts up to the row: that of the very first row is its own size.
-  const row = db.get(
+  const row = db.one<{ is_trimmed: number | null }>(
     `SELECT min(position), size > octet_length(facts) AND position - json_array_length(facts) > ? AS is_trimmed
      FROM holdfast_journal`,
     after,
   );
-  return Number(row?.is_trimmed ?? 0) === 1;
+  return row.is_trimmed === 1;
 }
 
 /** The position of the last row of a page of so many characters; that of the first row, if it alone has more. */
 function findLast(db: SqliteDatabase, after: number, maxLength: number): number {
-  const rows = db.all(
+  const rows = db.all<{ position: number; length: number }>(
     `SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ?
      UNION ALL SELECT seq, ${TRIGGER_LENGTH} FROM holdfast_runs WHERE seq > ?
      UNION ALL SELECT seq, ${STEP_LENGTH} + octet_length(name) FROM holdfast_steps WHERE seq > ? AND fact_in_row > 0
@@ -62,30 +63,32 @@ function findLast(db: SqliteDatabase, after: number, maxLength: number): number 
     after,
   );
   let sum = 0;
-  const tooMuch = rows.findIndex(({ length }) => (sum += Number(length)) > maxLength);
-  return Number(rows.at(tooMuch === -1 ? -1 : Math.max(0, tooMuch - 1))!.position);
+  const tooMuch = rows.findIndex(({ length }) => (sum += length) > maxLength);
+  return rows.at(tooMuch === -1 ? -1 : Math.max(0, tooMuch - 1))!.position; // the end is after `after`: there is a row
 }
 
 function readFacts(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all(
+  const rows = db.all<Cursor & { facts: JsonText }>(
     "SELECT position, at, facts FROM holdfast_journal WHERE position > ? AND position <= ?",
     after,
     last,
   );
-  return rows.map((row) => ({ ...toCursor(row), facts: JSON.parse(row.facts as string) as Fact[] }));
+  return rows.map((row) => ({ ...toCursor(row), facts: JSON.parse(row.facts) }));
 }
 
 function readTriggers(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all(
-    "SELECT seq AS position, created_at AS at FROM holdfast_runs WHERE seq > ? AND seq <= ?",
+  const rows = db.all<Cursor & { start_at: number | null }>(
+    `SELECT r.seq AS position, r.created_at AS at,
+       iif(r.flow = 1, (SELECT f.start_at FROM holdfast_flow f WHERE f.run_seq = r.seq), NULL) AS start_at
+     FROM holdfast_runs r WHERE r.seq > ? AND r.seq <= ?`,
     after,
     last,
   );
-  return rows.map(toCursor).map((cursor) => ({ ...cursor, facts: [[cursor.position, "triggered"]] }));
+  return rows.map((row) => ({ ...toCursor(row), facts: [triggeredFact(row.position, row.start_at)] }));
 }
 
 function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all(
+  const rows = db.all<StepFactRow>(
     `SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, fact_in_row, attempts,
        started_at
      FROM holdfast_steps WHERE seq > ? AND seq <= ? AND fact_in_row > 0`,
@@ -95,23 +98,29 @@ function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[
   return rows.map((row) => ({ ...toCursor(row), facts: [toStepFact(row)] }));
 }
 
+/** A row of a step that is a fact. */
+interface StepFactRow extends Cursor {
+  run_seq: number;
+  name: string;
+  step_index: number;
+  status: "completed" | "failed";
+  fact_in_row: number;
+  attempts: number;
+  started_at: number;
+}
+
 /** The fact in the row of a step. */
-function toStepFact(row: SqliteRow): Fact {
-  const [run, name, index, attempts] = [
-    Number(row.run_seq),
-    row.name as string,
-    Number(row.step_index),
-    Number(row.attempts),
-  ];
-  const startedAt = Number(row.started_at);
-  const start = Number(row.fact_in_row) === FactInRow.startAndEnd ? startedAt : null;
+function toStepFact(row: StepFactRow): Fact {
+  const { run_seq: run, name, step_index: index, attempts, started_at: startedAt } = row;
+  const start = row.fact_in_row === FactInRow.startAndEnd ? startedAt : null;
   return row.status === "completed"
-    ? [run, "step_completed", name, index, attempts, start, Number(row.at) - startedAt]
+    ? [run, "step_completed", name, index, attempts, start, row.at - startedAt]
     : [run, "step_failed", name, index, attempts, start, null, null];
 }
 
-function toCursor({ position, at }: SqliteRow): Cursor {
-  return { position: Number(position), at: Number(at) };
+/** The cursor of a row, without its other columns. */
+function toCursor({ position, at }: Cursor): Cursor {
+  return { position, at };
 }
 
 /** The end of the journal, or the given cursor if it is valid. See `Store.findCursor()`. */

@@ -4,8 +4,19 @@ import { STEP_VALUES, type StepText } from "../../../step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store.ts";
 import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
-import type { SqliteDatabase, SqliteRow, SqliteValue } from "../sqlite_database.ts";
-import { toLogText, toRunText, toStepText, toWaitText } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import {
+  FLOW_COLUMNS,
+  type LogRow,
+  RUN_TABLES,
+  type RunRow,
+  type StepRow,
+  toLogText,
+  toRunText,
+  toStepText,
+  toWaitText,
+  type WaitRow,
+} from "../rows.ts";
 
 // How many rows are examined or read at once.
 const SLICE = 256;
@@ -19,11 +30,12 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   while (!part.hasMore && part.items.length < runIds.length) {
     const slice = runIds.slice(part.items.length, part.items.length + SLICE);
     const ids = maxLength === Infinity ? slice : slice.slice(0, countFitting(runSizes(db, slice), part.room));
-    const columns = maxLength === Infinity ? "r.*, i.payload" : [
+    const columns = maxLength === Infinity ? `r.*, i.payload, ${FLOW_COLUMNS}` : [
       smallColumns(db, "holdfast_runs", "r", ["output"]),
       smallValue("i.payload", "payload"),
+      FLOW_COLUMNS,
     ].join(", ");
-    const rows = byId(db.all(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
+    const rows = byId(db.all<RunRow & LargeFlags>(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
     part.add(ids, (id) => {
       const row = rows.get(id);
       return row === undefined ? null : withLarge(toRunText(row), row, RUN_VALUES);
@@ -32,17 +44,18 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   return part.items;
 }
 
-const FROM_RUNS = "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
-  "WHERE r.id IN (SELECT value FROM json_each(?))";
+const FROM_RUNS = `FROM ${RUN_TABLES} WHERE r.id IN (SELECT value FROM json_each(?))`;
 
 function runSizes(db: SqliteDatabase, runIds: readonly string[]): number[] {
   const size = bytesOf("i.payload", "r.output", "r.labels", "r.error", "r.failure");
-  const rows = byId(db.all(`SELECT r.id, ${size} AS size ${FROM_RUNS}`, JSON.stringify(runIds)));
-  return runIds.map((id) => Number(rows.get(id)?.size ?? 0));
+  const rows = byId(
+    db.all<{ id: string; size: number }>(`SELECT r.id, ${size} AS size ${FROM_RUNS}`, JSON.stringify(runIds)),
+  );
+  return runIds.map((id) => rows.get(id)?.size ?? 0);
 }
 
-function byId(rows: readonly SqliteRow[]): Map<string, SqliteRow> {
-  return new Map(rows.map((row) => [row.id as string, row]));
+function byId<Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
 /** Reads steps of a run up to a number of characters. See `Store.readSteps()`. */
@@ -56,7 +69,7 @@ export function readSteps(
     db,
     STEPS,
     { runId, after, maxLength },
-    (runId, row) => withLarge(toStepText(runId, row), row, STEP_VALUES),
+    (runId, row: StepRow & LargeFlags) => withLarge(toStepText(runId, row), row, STEP_VALUES),
   );
 }
 
@@ -71,7 +84,7 @@ export function readWaits(
     db,
     WAITS,
     { runId, after, maxLength },
-    (runId, row) => withLarge(toWaitText(runId, row), row, WAIT_VALUES),
+    (runId, row: WaitRow & LargeFlags) => withLarge(toWaitText(runId, row), row, WAIT_VALUES),
   );
 }
 
@@ -82,15 +95,14 @@ export function readLogs(
   after: string | null,
   maxLength: number,
 ): Part<LogText> | null {
-  return readPart(db, LOGS, { runId, after, maxLength }, (runId, row) => {
+  return readPart(db, LOGS, { runId, after, maxLength }, (runId, row: LogRow & { dropped: number }) => {
     const line = toLogText(runId, row);
-    const [no, dropped] = [Number(row.no), Number(row.dropped)];
-    return no <= dropped ? droppedLines(line, no) : line;
+    return row.no <= row.dropped ? droppedLines(line, row.no) : line;
   });
 }
 
 /** A list of records of a run. The first parameter of its statements is the row number of the run. */
-interface List {
+interface List<Column extends string> {
   /** The table. */
   table: string;
   /** The columns with values of any size. */
@@ -102,14 +114,14 @@ interface List {
   /** How many bytes a row takes. */
   size: string;
   /** The position before all rows. */
-  start: readonly SqliteValue[];
-  /** The columns of a row's position; the list is sorted by them. */
-  position: readonly string[];
+  start: readonly number[];
+  /** The integer columns of a row's position; the list is sorted by them. */
+  position: readonly Column[];
   /** The condition that finds a row by its name or id. */
   byName: string;
 }
 
-const STEPS: List = {
+const STEPS: List<"position" | "seq"> = {
   table: "holdfast_steps",
   values: STEP_VALUES,
   more: [],
@@ -119,7 +131,7 @@ const STEPS: List = {
   position: ["position", "seq"],
   byName: "run_seq = ? AND name = ?",
 };
-const WAITS: List = {
+const WAITS: List<"seq"> = {
   table: "holdfast_pauses",
   values: WAIT_VALUES,
   more: [],
@@ -129,7 +141,7 @@ const WAITS: List = {
   position: ["seq"],
   byName: "run_seq = ? AND id = ?",
 };
-const LOGS: List = {
+const LOGS: List<"no"> = {
   table: "holdfast_logs",
   values: [],
   more: [`(SELECT max(no) FROM holdfast_logs a WHERE a.run_seq = l.run_seq) - ${MAX_LOG_LINES} AS dropped`],
@@ -140,37 +152,51 @@ const LOGS: List = {
   byName: "run_seq = ? AND id = ?",
 };
 
-function readPart<T>(
+function readPart<Row extends object, Column extends string, T>(
   db: SqliteDatabase,
-  list: List,
+  list: List<Column>,
   { runId, after, maxLength }: { runId: string; after: string | null; maxLength: number },
-  toRecord: (runId: string, row: SqliteRow) => T,
+  toRecord: (runId: string, row: Row) => T,
 ): Part<T> | null {
-  const run = db.get("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+  const run = db.get<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
   if (run === undefined) return null;
   const part = new PartBuilder<T>(maxLength);
   const columns = maxLength === Infinity ? "l.*" : smallColumns(db, list.table, "l", list.values);
   const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
-  let position = after === null ? list.start : positionOf(db, list, run.seq!, after);
+  let position = after === null ? list.start : positionOf(db, list, run.seq, after);
   while (!part.hasMore) {
-    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq!, position), part.room);
-    const rows = db.all(select, run.seq!, ...position, count);
+    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq, position), part.room);
+    const rows = db.all<Row & Position<Column>>(select, run.seq, ...position, count);
     part.add(rows, (row) => toRecord(runId, row));
-    if (rows.length === 0 || count === ALL) break;
-    position = list.position.map((column) => rows.at(-1)![column]!);
+    const last = rows.at(-1);
+    if (last === undefined || count === ALL) break;
+    position = positionIn(last, list);
   }
   return part.toPart();
 }
 
 /** The position to continue from. Removed rows came before all remaining ones. */
-function positionOf(db: SqliteDatabase, list: List, runSeq: SqliteValue, name: string): readonly SqliteValue[] {
-  const row = db.get(`SELECT ${list.position.join(", ")} FROM ${list.table} WHERE ${list.byName}`, runSeq, name);
-  return row === undefined ? list.start : list.position.map((column) => row[column]!);
+function positionOf<Column extends string>(
+  db: SqliteDatabase,
+  list: List<Column>,
+  runSeq: number,
+  name: string,
+): readonly number[] {
+  const select = `SELECT ${list.position.join(", ")} FROM ${list.table} WHERE ${list.byName}`;
+  const row = db.get<Position<Column>>(select, runSeq, name);
+  return row === undefined ? list.start : positionIn(row, list);
 }
 
-function sizes(db: SqliteDatabase, list: List, runSeq: SqliteValue, position: readonly SqliteValue[]): number[] {
+/** The columns of a row's position. */
+type Position<Column extends string> = { readonly [Name in Column]: number };
+
+function positionIn<Column extends string>(row: Position<Column>, list: List<Column>): readonly number[] {
+  return list.position.map((column) => row[column]);
+}
+
+function sizes(db: SqliteDatabase, list: List<string>, runSeq: number, position: readonly number[]): number[] {
   const select = `SELECT ${list.size} AS size FROM ${list.table} l ${list.rows} LIMIT ?`;
-  return db.all(select, runSeq, ...position, SLICE).map((row) => Number(row.size));
+  return db.all<{ size: number }>(select, runSeq, ...position, SLICE).map(({ size }) => size);
 }
 
 /** How many bytes some columns of a row take. octet_length() knows the size without reading the value. */
@@ -190,9 +216,12 @@ function smallValue(column: string, name: string): string {
   return `iif(${isLarge}, NULL, ${column}) AS ${name}, ${isLarge} AS ${name}_is_large`;
 }
 
+/** The columns that {@linkcode smallValue} adds: 1 if the value is large, NULL if there is none. */
+type LargeFlags = { readonly [column: `${string}_is_large`]: number | null };
+
 /** A record with placeholders for its large values. */
-function withLarge<T extends object>(record: T, row: SqliteRow, values: readonly (keyof T & string)[]): T {
-  const large = values.filter((value) => Number(row[`${value}_is_large`] ?? 0) === 1);
+function withLarge<T extends object>(record: T, row: LargeFlags, values: readonly (keyof T & string)[]): T {
+  const large = values.filter((value) => row[`${value}_is_large`] === 1);
   return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };
 }
 
@@ -200,16 +229,15 @@ function withLarge<T extends object>(record: T, row: SqliteRow, values: readonly
 export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): ValuePart | null {
   const { column, rows, parameters } = findValue(place);
   // As bytes: in a string SQLite would count all characters in front of the part.
-  const row = db.get(
+  const row = db.get<{ bytes: Uint8Array<ArrayBuffer>; size: number } | { bytes: null; size: null }>(
     `SELECT substr(CAST(${column} AS BLOB), ?, ${VALUE_PART_LENGTH}) AS bytes, octet_length(${column}) AS size ${rows}`,
     from + 1,
     ...parameters,
   );
   if (row === undefined || row.size === null) return null;
-  // All drivers return a BLOB as a `Uint8Array`. `SqliteValue` leaves it out, since no other statement reads one.
-  const bytes = row.bytes as unknown as Uint8Array<ArrayBuffer>;
+  const { bytes, size } = row; // all drivers return a BLOB as a `Uint8Array`
   const next = from + bytes.length;
-  return { bytes, next: next < Number(row.size) ? next : null };
+  return { bytes, next: next < size ? next : null };
 }
 
 function findValue(place: ValuePlace): { column: string; rows: string; parameters: readonly string[] } {

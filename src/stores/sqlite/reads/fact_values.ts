@@ -2,16 +2,17 @@ import type { FactValue, FactValueRef } from "../../../fact.ts";
 import type { Failure } from "../../../failure.ts";
 import type { RunIdentity } from "../../../run.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { toRunIdentity } from "../rows.ts";
+import type { JsonText } from "../../../json.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type IdentityRow, toRunIdentity } from "../rows.ts";
 
 /** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
 export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
-  const rows = db.all(
+  const rows = db.all<IdentityRow & { seq: number }>(
     "SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?))",
     JSON.stringify(runs),
   );
-  const identities = new Map(rows.map((row) => [Number(row.seq), toRunIdentity(row)]));
+  const identities = new Map(rows.map((row) => [row.seq, toRunIdentity(row)]));
   return runs.map((run) => identities.get(run) ?? null);
 }
 
@@ -32,16 +33,24 @@ export function readFactValues(
   return part.items;
 }
 
-function findValue(db: SqliteDatabase, ref: FactValueRef): SqliteRow | undefined {
+/** The columns that one of the statements reads. */
+interface ValueRow {
+  json?: JsonText | null;
+  error?: string | null;
+  failure?: JsonText | null;
+  failed_step?: string | null;
+}
+
+function findValue(db: SqliteDatabase, ref: FactValueRef): ValueRow | undefined {
   switch (ref.of) {
     case "payload":
-      return db.get("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
+      return db.get<ValueRow>("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
     case "output":
-      return db.get("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<ValueRow>("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
     case "failure":
-      return db.get("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<ValueRow>("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
     case "step":
-      return db.get(
+      return db.get<ValueRow>(
         "SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ? AND name = ?",
         ref.run,
         ref.stepName,
@@ -50,11 +59,11 @@ function findValue(db: SqliteDatabase, ref: FactValueRef): SqliteRow | undefined
 }
 
 function toFactValue(
-  { json = null, error = null, failure = null, failed_step: failedStep = null }: SqliteRow,
+  { json = null, error = null, failure = null, failed_step: failedStepName = null }: ValueRow,
 ): FactValue {
-  return {
-    json: json as string | null,
-    error: failure === null ? error as string | null : (JSON.parse(failure as string) as Failure).message,
-    failedStepName: failedStep as string | null,
-  };
+  return { json, error: failure === null ? error : messageOf(JSON.parse(failure)), failedStepName };
+}
+
+function messageOf({ message }: Failure): string {
+  return message;
 }

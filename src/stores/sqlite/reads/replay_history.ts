@@ -1,7 +1,8 @@
 import type { Lease } from "../../../lease.ts";
 import type { Claim } from "../../../store.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { toInput, toPauseRecord, toRunIdentity, toStepRecord } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import type { ClaimedRow } from "../writes/claim.ts";
+import { type PauseRow, type ReplayedStepRow, toInput, toPauseRecord, toRunIdentity, toStepRecord } from "../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;
@@ -12,14 +13,14 @@ const SLICE = 2_000;
  */
 export function* readClaims(
   db: SqliteDatabase,
-  rows: readonly SqliteRow[],
+  rows: readonly ClaimedRow[],
   clock: () => number,
 ): Generator<void, Claim[]> {
   const claims: Claim[] = [];
-  const doubtful = new Set<SqliteRow>();
+  const doubtful = new Set<ClaimedRow>();
   let read = 0;
   for (const [at, row] of rows.entries()) {
-    const steps: SqliteRow[] = [];
+    const steps: ReplayedStepRow[] = [];
     let page = row.recorded === 0 ? [] : readSteps(db, row, "");
     while (page.length > 0) {
       steps.push(...page);
@@ -29,55 +30,63 @@ export function* readClaims(
         for (const other of rows.slice(0, at + 1)) doubtful.add(other);
         yield;
       }
-      page = page.length < SLICE ? [] : readSteps(db, row, page.at(-1)!.name as string);
+      page = page.length < SLICE ? [] : readSteps(db, row, page.at(-1)!.name); // a full page has a last row
     }
     const pauses = row.has_pauses === 0
       ? []
-      : db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq!);
+      : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
     claims.push(toClaim(row, steps, pauses, clock()));
   }
-  return claims.filter((_, at) => !doubtful.has(rows[at]!) || isHeld(db, rows[at]!));
+  return claims.filter((_, at) => {
+    const row = rows[at]!; // there is one claim for each row
+    return !doubtful.has(row) || isHeld(db, row);
+  });
 }
 
-function readSteps(db: SqliteDatabase, { seq }: SqliteRow, after: string): SqliteRow[] {
-  return db.all(
+function readSteps(db: SqliteDatabase, { seq }: ClaimedRow, after: string): ReplayedStepRow[] {
+  return db.all<ReplayedStepRow>(
     `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
      FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?`,
-    seq!,
+    seq,
     after,
     SLICE,
   );
 }
 
-function isHeld(db: SqliteDatabase, { seq, lease_generation: generation }: SqliteRow): boolean {
+function isHeld(db: SqliteDatabase, { seq, lease_generation: generation }: ClaimedRow): boolean {
   const held = db.get(
     "SELECT 1 FROM holdfast_runs WHERE seq = ? AND lease_generation = ? AND status = 'running'",
-    seq!,
-    generation!,
+    seq,
+    generation,
   );
   return held !== undefined;
 }
 
 /** The lease of a claimed run. */
-export function toLease(row: SqliteRow): Lease {
+export function toLease(row: ClaimedRow): Lease {
   return {
-    runId: row.id as string,
-    generation: Number(row.lease_generation),
-    concurrencyKey: row.concurrency_key as string | null,
+    runId: row.id,
+    generation: row.lease_generation,
+    concurrencyKey: row.concurrency_key,
   };
 }
 
-function toClaim(row: SqliteRow, steps: readonly SqliteRow[], pauses: readonly SqliteRow[], now: number): Claim {
+function toClaim(
+  row: ClaimedRow,
+  steps: readonly ReplayedStepRow[],
+  pauses: readonly PauseRow[],
+  now: number,
+): Claim {
   return {
     run: toRunIdentity(row),
     lease: toLease(row),
-    leaseExpiresAt: Number(row.lease_expires_at),
+    leaseExpiresAt: row.lease_expires_at,
     input: toInput(row),
-    execution: Number(row.interruptions) + 1,
-    startedAgoMs: Math.max(0, now - Number(row.started_at)),
-    finishInMs: null,
-    originId: (row.origin_id ?? row.id) as string,
+    execution: row.interruptions + 1,
+    startedAgoMs: Math.max(0, now - row.started_at),
+    finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
+    originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
   };

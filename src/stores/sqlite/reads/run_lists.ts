@@ -1,4 +1,12 @@
-import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
+import {
+  DEFAULT_RUN_LIMIT,
+  isOneOf,
+  isTerminal,
+  parseRun,
+  RUN_STATUSES,
+  type RunFilter,
+  type RunPage,
+} from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
@@ -16,6 +24,8 @@ interface Conditions {
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
   labels: readonly Label[];
+  /** Conditions on further columns of a run `r`. */
+  columns: readonly Sql[];
 }
 
 type Label = readonly [key: string, value: string];
@@ -44,8 +54,9 @@ interface Found {
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
   const { ids, ...page } = yield* findRuns(db, filter);
   // A run may have been deleted or changed since it was found.
-  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null && isOneOf(run.status, filter.status));
-  return { runs: runs.map((run) => parseRun(run!)), ...page };
+  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null)
+    .filter((run) => isOneOf(run.status, filter.status));
+  return { runs: runs.map(parseRun), ...page };
 }
 
 /** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
@@ -53,24 +64,54 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
   const { limit = DEFAULT_RUN_LIMIT, offset = 0, scope } = query;
   const conditions: Conditions = {
     jobs: listOf(query.jobName),
-    statuses: listOf(query.status),
+    statuses: statusesOf(query),
     labels: Object.entries(query.labels ?? {}),
+    columns: columnsOf(query),
   };
   // A list that is always empty reads nothing, so its time reveals nothing.
-  if (conditions.jobs?.length === 0 || conditions.statuses?.length === 0) return { ids: [], total: 0, hasMore: false };
-  const { total, seqs } = conditions.labels.length === 0
+  const isEmpty = conditions.jobs?.length === 0 || conditions.statuses?.length === 0;
+  if (isEmpty || query.parentRunId !== undefined) return { ids: [], total: 0, hasMore: false }; // no run has a parent
+  const { total, seqs } = conditions.labels.length + conditions.columns.length === 0
     ? yield* findByIndex(db, conditions, scope, { limit, offset })
     : yield* scan(db, chooseScan(db, conditions, scope), { limit, offset }, null);
-  const rows = seqs.length === 0 ? [] : db.all(
+  const rows = seqs.length === 0 ? [] : db.all<{ id: string }>(
     "SELECT id FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
     JSON.stringify(seqs),
   );
-  return { ids: rows.map(({ id }) => id as string), total, hasMore: offset + seqs.length < total };
+  return { ids: rows.map(({ id }) => id), total, hasMore: offset + seqs.length < total };
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
   if (values === undefined) return null;
   return typeof values === "string" ? [values] : [...new Set(values)];
+}
+
+/** The statuses of a filter. A filter on the end of runs restricts them, too, so that fewer runs are examined. */
+function statusesOf({ status, failureKind, completedAfter, completedBefore }: RunQuery): readonly string[] | null {
+  const statuses = listOf(status);
+  const possible = failureKind !== undefined
+    ? ["failed"]
+    : completedAfter !== undefined || completedBefore !== undefined
+    ? RUN_STATUSES.filter(isTerminal)
+    : null;
+  return possible === null ? statuses : possible.filter((value) => statuses?.includes(value) ?? true);
+}
+
+function columnsOf(query: RunQuery): readonly Sql[] {
+  const instants = [
+    ["r.completed_at >= ?", query.completedAfter],
+    ["r.completed_at < ?", query.completedBefore],
+    ["r.created_at >= ?", query.createdAfter],
+    ["r.created_at < ?", query.createdBefore],
+  ] as const;
+  return [
+    ...instants.flatMap(([text, instant]) =>
+      instant === undefined ? [] : [{ text, parameters: [Date.parse(instant)] }]
+    ),
+    ...(query.failureKind === undefined
+      ? []
+      : [{ text: "r.failure ->> '$.kind' = ?", parameters: [query.failureKind] }]),
+  ];
 }
 
 /** Finds runs without labels: their number is stored, and an index has them in their order. */
@@ -84,28 +125,34 @@ function* findByIndex(
   const wanted = Math.min(limit, total - offset); // a search for more would read to the end of the index
   if (wanted <= 0) return { total, seqs: [] };
   const { jobs, statuses } = conditions;
+  const range = chooseRange(db, conditions, scope);
   if (jobs !== null && statuses !== null) {
-    const byJob = scope?.jobs === true ||
-      countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
-    const range: IndexRange = byJob ? { by: "job", values: jobs } : { by: "status", values: statuses };
     return yield* scan(db, { range, rest: restOf(conditions, range, scope) }, { limit: wanted, offset }, total);
   }
-  const range: IndexRange | null = jobs !== null
-    ? { by: "job", values: jobs }
-    : statuses !== null
-    ? { by: "status", values: statuses }
-    : null;
   let before = Number.MAX_SAFE_INTEGER;
   let skip = offset;
   const size = sliceSize(range, 0);
   for (; skip > size; skip -= size) {
     const { text, parameters } = newestIn(range, before, size);
-    before = Number(db.get(`SELECT min(seq) AS seq FROM (${text})`, ...parameters)!.seq ?? 0);
+    before = db.one<{ seq: number | null }>(`SELECT min(seq) AS seq FROM (${text})`, ...parameters).seq ?? 0;
     yield;
   }
   const { text, parameters } = newestIn(range, before, skip + wanted);
-  const rows = db.all(`SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`, ...parameters, wanted, skip);
-  return { total, seqs: rows.map(({ seq }) => Number(seq)) };
+  const sql = `SELECT seq FROM (${text}) ORDER BY seq DESC LIMIT ? OFFSET ?`;
+  const rows = db.all<{ seq: number }>(sql, ...parameters, wanted, skip);
+  return { total, seqs: rows.map(({ seq }) => seq) };
+}
+
+/** The range by job or by status with fewer runs; `null`: the filter has neither. */
+function chooseRange(
+  db: SqliteDatabase,
+  { jobs, statuses }: Conditions,
+  scope: RunQuery["scope"],
+): IndexRange | null {
+  if (jobs === null) return statuses === null ? null : { by: "status", values: statuses };
+  const byJob = statuses === null || scope?.jobs === true ||
+    countRuns(db, { jobs, statuses: null }) < countRuns(db, { jobs: null, statuses });
+  return byJob ? { by: "job", values: jobs } : { by: "status", values: statuses };
 }
 
 /** Runs that an index has in their order: those of some jobs, in some statuses, or with a label. */
@@ -144,38 +191,39 @@ function isAmong(column: string, values: readonly string[]): Sql {
 
 /** The runs to examine, and the conditions that each of them has to meet. */
 interface Scan {
-  range: IndexRange;
+  /** `null`: all runs. */
+  range: IndexRange | null;
   rest: Rest;
 }
 
 /**
- * Chooses the scan for a filter with labels. If a scope says which runs are the caller's own, it examines these, by the
+ * Chooses the scan for a filter with labels or with conditions on columns. If a scope says which runs are the caller's own, it examines these, by the
  * scope's rarest label or by its jobs, so that the time depends only on them. Otherwise it examines the runs with the
- * rarest label.
+ * rarest label, or without labels those of the jobs or statuses.
  */
 function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery["scope"]): Scan {
   const own = conditions.labels.filter(([key]) => scope?.labels.includes(key));
-  const range: IndexRange = own.length > 0
+  const range: IndexRange | null = own.length > 0
     ? { by: "label", label: rarest(db, own) }
     : scope?.jobs === true && conditions.jobs !== null
     ? { by: "job", values: conditions.jobs }
-    : { by: "label", label: rarest(db, conditions.labels) };
+    : conditions.labels.length > 0
+    ? { by: "label", label: rarest(db, conditions.labels) }
+    : chooseRange(db, conditions, scope);
   return { range, rest: restOf(conditions, range, scope) };
 }
 
 /** The label that the fewest runs have; of labels with 1,000 runs or more, any. */
 function rarest(db: SqliteDatabase, labels: readonly Label[]): Label {
-  if (labels.length === 1) return labels[0]!;
+  if (labels.length === 1) return labels[0]!; // the length says so
   const few = labels.map((label) => ({
     label,
-    runs: Number(
-      db.get(
-        "SELECT count(*) AS runs FROM (SELECT 1 FROM holdfast_labels WHERE key = ? AND value = ? LIMIT 1000)",
-        ...label,
-      )!.runs,
-    ),
+    runs: db.one<{ runs: number }>(
+      "SELECT count(*) AS runs FROM (SELECT 1 FROM holdfast_labels WHERE key = ? AND value = ? LIMIT 1000)",
+      ...label,
+    ).runs,
   }));
-  return few.sort((one, other) => one.runs - other.runs)[0]!.label;
+  return few.sort((one, other) => one.runs - other.runs)[0]!.label; // it is called with one label or more
 }
 
 /** The conditions that a run `l.seq` of a range has to meet besides. */
@@ -185,12 +233,14 @@ interface Rest {
 }
 
 /** A scope's conditions come first: a run that does not meet them is not examined any further. */
-function restOf({ jobs, statuses, labels }: Conditions, range: IndexRange, scope: RunQuery["scope"]): Rest {
+function restOf(conditions: Conditions, range: IndexRange | null, scope: RunQuery["scope"]): Rest {
+  const { jobs, statuses, labels } = conditions;
   const isOwn = ([key]: Label) => scope?.labels.includes(key) === true;
-  const others = range.by === "label" ? labels.filter((label) => label !== range.label) : labels;
+  const others = range?.by === "label" ? labels.filter((label) => label !== range.label) : labels;
   const columns = [
-    ...(jobs === null || range.by === "job" ? [] : [isAmong("r.job", jobs)]),
-    ...(statuses === null || range.by === "status" ? [] : [isAmong("r.status", statuses)]),
+    ...(jobs === null || range?.by === "job" ? [] : [isAmong("r.job", jobs)]),
+    ...(statuses === null || range?.by === "status" ? [] : [isAmong("r.status", statuses)]),
+    ...conditions.columns,
   ];
   return {
     join: columns.length === 0 ? "" : "CROSS JOIN holdfast_runs r ON r.seq = l.seq",
@@ -226,28 +276,28 @@ function* scan(
   let found = 0;
   for (let before = Number.MAX_SAFE_INTEGER;;) {
     const slice = newestIn(range, before, size);
-    const { entries, last, matches } = db.get(
+    const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>(
       `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches
        FROM (${slice.text}) l ${join}`,
       ...wanted,
       ...slice.parameters,
-    )!;
+    );
     const skip = Math.max(0, offset - found);
     const room = limit - seqs.length;
-    if (room > 0 && Number(matches) > skip) {
+    if (room > 0 && matches > skip) {
       const few = terms.length === 0 ? newestIn(range, before, skip + room) : slice;
-      const rows = db.all(
+      const rows = db.all<{ seq: number }>(
         `SELECT l.seq FROM (${few.text}) l ${join} WHERE ${rest} ORDER BY l.seq DESC LIMIT ? OFFSET ?`,
         ...few.parameters,
         ...wanted,
         room,
         skip,
       );
-      seqs.push(...rows.map(({ seq }) => Number(seq)));
+      seqs.push(...rows.map(({ seq }) => seq));
     }
-    found += Number(matches);
-    if (Number(entries) < size || (total !== null && seqs.length === limit)) return { total: total ?? found, seqs };
-    before = Number(last);
+    found += matches;
+    if (entries < size || (total !== null && seqs.length === limit)) return { total: total ?? found, seqs };
+    before = last ?? 0;
     yield;
   }
 }

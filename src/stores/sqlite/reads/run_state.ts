@@ -3,23 +3,24 @@ import { isoTime } from "../../../iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";
-import { SELECT_RUN, toAwaitedPause, toRun } from "../rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toAwaitedPause, toRun } from "../rows.ts";
 
 /** Reads a run and its position in the journal. See `Store.getRunState()`. */
 export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
-  const row = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (row === undefined) return null;
-  const seq = Number(row.seq);
+  const { seq } = row;
   const pauses = row.status !== "waiting" ? [] : [
-    ...db.all("SELECT * FROM holdfast_pauses WHERE run_seq = ? AND awaited = 1 ORDER BY seq", seq).map(toAwaitedPause),
+    ...db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? AND awaited = 1 ORDER BY seq", seq)
+      .map(toAwaitedPause),
     ...readRetries(db, seq),
   ];
   return {
     run: toRun(row),
     seq,
     place: readEnd(db),
-    payload: row.payload as string | null,
-    execution: Number(row.interruptions) + 1,
+    payload: row.payload,
+    execution: row.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),
   };
 }

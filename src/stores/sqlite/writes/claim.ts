@@ -1,13 +1,31 @@
-import { type Fact, failedFact } from "../../../fact.ts";
-import type { RunIdentity, RunStatus } from "../../../run.ts";
+import type { Fact } from "../../../fact.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
+import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
-import { abandonedFailure } from "../../abandoned_failure.ts";
-import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
+import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
+import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
+import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
+import { releaseExpiredGhosts } from "../flow/ghosts.ts";
+import {
+  findOpening,
+  hasReady,
+  isBehindOtherJob,
+  type JobGate,
+  openGates,
+  type Precedence,
+  writeStarts,
+} from "../flow/job_gates.ts";
+import { readPausedJobs } from "../flow/job_pauses.ts";
+import { correctStarts, forgetStarts } from "../flow/rates.ts";
+import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { enterQueue, releaseKey, takeKey } from "./concurrency_keys.ts";
-import { closePauses, commitDeadlines, noteResumption, wake } from "./pauses.ts";
-import { toHeldRun, toRunIdentity } from "../rows.ts";
+import { type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { liveJobs, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
+import { commitDeadlines, noteResumption, wake } from "./pauses.ts";
+import { revokeExpiredLeases } from "./revoked_leases.ts";
 
 // How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
 // transactions.
@@ -16,72 +34,117 @@ const MAX_TIMERS = 40;
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
-  (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input`;
+  (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
+  iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by`;
+
+/** A row of a claimed run. */
+export interface ClaimedRow extends IdentityRow, HeldRow {
+  concurrency_key: string | null;
+  lease_expires_at: number;
+  interruptions: number;
+  has_pauses: number;
+  started_at: number;
+  origin_id: string | null;
+  payload: JsonText | null;
+  input: JsonText | null;
+  finish_by: number | null;
+}
 
 /** The result of a claim, before the histories are read. */
 export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
-  /** The rows of the claimed runs, as the claim left them, in the order in which they were triggered. */
-  rows: SqliteRow[];
+  /** The rows of the claimed runs, as the claim left them, in the order in which they were claimed. */
+  rows: ClaimedRow[];
 }
 
-function jobNames({ jobs }: ClaimRequest): string[] {
-  return jobs.map(({ name }) => name);
-}
-
-/** Whether a claim would find anything to do; checks without taking the lock. */
-export function hasWork(db: SqliteDatabase, request: ClaimRequest, now: number): boolean {
-  const worker = db.get("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", request.workerId);
-  if (worker?.claim_id === request.claimId) return true;
-  const age = worker === undefined ? Infinity : now - Number(worker.seen_at);
+/**
+ * Whether a claim would find nothing to do; checks without taking the lock.
+ *
+ * @returns When the next timer expires, or `null` if there is something to do.
+ */
+export function findIdle(
+  db: SqliteDatabase,
+  request: ClaimRequest,
+  now: number,
+): { nextTimerAt: number | null } | null {
+  const worker = readLastClaim(db, request.workerId);
+  if (worker?.claim_id === request.claimId) return null;
+  const age = worker === undefined ? Infinity : now - worker.seen_at;
   // Other workers have to see that this worker is alive.
-  if (age < 0 || age > request.leaseMs / 3) return true;
-  const nextTimerAt = readNextTimer(db);
-  if (nextTimerAt !== null && nextTimerAt <= now) return true;
-  return request.limit > 0 && request.jobs.some(({ name }) => firstReady(db, name, 0, 1).length > 0);
+  if (age < 0 || age > request.leaseMs / 3) return null;
+  const facts = readClaimFacts(db);
+  if (hasExpired(db, facts, request.jobs, now)) return null;
+  const gates = openGates(db, request.jobs, pausedJobs(db, facts), 1, now);
+  if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
+  return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
+}
+
+function pausedJobs(db: SqliteDatabase, { hasPaused }: ClaimFacts): Set<string> {
+  return hasPaused ? readPausedJobs(db) : new Set();
+}
+
+/** When the next timer expires, or the next rate opens that holds up a run. */
+function nextInstant(
+  db: SqliteDatabase,
+  request: ClaimRequest,
+  { facts, gates }: { facts: ClaimFacts; gates: readonly JobGate[] },
+  now: number,
+): number | null {
+  const timerAt = nextTimer(db, facts, request.jobs);
+  const hasRates = facts.openingAt !== null || gates.some(({ job }) => job.rate !== null);
+  if (!hasRates) return timerAt;
+  return earliest(timerAt, findOpening(db, gates, precedenceOf(db, request, pausedJobs(db, facts), now), now));
+}
+
+function precedenceOf(
+  db: SqliteDatabase,
+  request: ClaimRequest,
+  paused: ReadonlySet<string>,
+  now: number,
+): Precedence {
+  const own = new Set(request.jobs.map(({ name }) => name).filter((name) => !paused.has(name)));
+  const others = liveJobs(db, now, request.workerId).filter((name) => !paused.has(name));
+  return { live: new Set([...own, ...others]), own };
 }
 
 /** Claims due runs. See `Store.claim()`. */
 export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number): ClaimedRows {
   const repeated = findClaimed(db, request);
-  // The next call checks for more: this one is a repetition, and does nothing.
-  if (repeated !== null) return { rows: repeated, failed: [], nextTimerAt: readNextTimer(db), hasMore: true };
-
+  if (repeated !== null) {
+    // The next call checks for more: this one is a repetition, and does nothing.
+    const nextTimerAt = nextTimer(db, readClaimFacts(db), request.jobs);
+    return { rows: repeated, failed: [], nextTimerAt, hasMore: true };
+  }
   extendHeld(db, request, now);
-  const abandoned = revokeExpiredLeases(db, request.maxAbandonments, now);
-  releaseExpiredKeys(db, now);
-  wakeSleepers(db, now);
-  const { rows, hasMore } = claimReady(db, request, now);
+  const before = readClaimFacts(db);
+  const isLate = hasExpired(db, before, request.jobs, now);
+  const failed = isLate ? processTimers(db, request, before, now) : [];
+  // What the timers have made due counts, too.
+  const { rows, late, gates, hasMore } = claimReady(db, request, isLate ? readClaimFacts(db) : before, now);
   noteWorker(db, request, rows, now);
   // An idle worker writes an empty claim at intervals, to show that it is alive.
-  if (rows.length === 0) trimByAge(db, now);
-  const nextTimerAt = readNextTimer(db);
-  const failed = abandoned.map((run) => ({ ...run, failureKind: "abandoned" as const }));
-  return { rows, failed, nextTimerAt, hasMore: hasMore || (nextTimerAt !== null && nextTimerAt <= now) };
+  if (rows.length === 0) tidyUp(db, now);
+  const facts = readClaimFacts(db);
+  return {
+    rows,
+    failed: [...failed, ...late],
+    nextTimerAt: nextInstant(db, request, { facts, gates }, now),
+    hasMore: hasMore || hasExpired(db, facts, request.jobs, now),
+  };
 }
 
-/** When the next timer of a run expires, or that of a key that a cancelled run still holds. */
-export function readNextTimer(db: SqliteDatabase): number | null {
-  const row = db.get(
-    `SELECT min(at) AS at FROM (
-       SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
-       UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
-       UNION ALL SELECT min(expires_at) FROM holdfast_keys WHERE expires_at IS NOT NULL)`,
-  );
-  return row === undefined || row.at === null ? null : Number(row.at);
+function tidyUp(db: SqliteDatabase, now: number): void {
+  trimByAge(db, now);
+  forgetStarts(db, now);
+  forgetTurns(db);
 }
 
 /** A call that is repeated after an unknown outcome returns the runs that it claimed and still holds. */
-function findClaimed(db: SqliteDatabase, request: ClaimRequest): SqliteRow[] | null {
-  const worker = db.get(
-    "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
-    request.workerId,
-    request.claimId,
-  );
-  if (worker === undefined) return null;
-  const claimed = JSON.parse(worker.claimed as string) as [runId: string, generation: number][];
+function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | null {
+  const claimed = readClaimed(db, request);
+  if (claimed === null) return null;
   return claimed
     .map(([runId, generation]) =>
-      db.get(
+      db.get<ClaimedRow>(
         `SELECT ${CLAIMED} FROM holdfast_runs
          WHERE id = ? AND lease_generation = ? AND status = 'running'`,
         runId,
@@ -104,167 +167,138 @@ function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now:
   }
 }
 
-function revokeExpiredLeases(
+/** Processes expired timers. Returns the runs that failed. */
+function processTimers(
   db: SqliteDatabase,
-  maxAbandonments: number,
+  { maxAbandonments }: ClaimRequest,
+  { newestStart }: ClaimFacts,
   now: number,
-): { run: RunIdentity; error: string }[] {
-  const expired = db.all(
-    "SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?",
-    now,
-    MAX_TIMERS,
-  );
-  return expired.flatMap((row) => {
-    const error = revokeLease(db, row, maxAbandonments, now);
-    return error === null ? [] : [{ run: toRunIdentity(row), error }];
-  });
-}
-
-/**
- * Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead.
- *
- * @returns Why it failed, or `null`.
- */
-export function revokeLease(
-  db: SqliteDatabase,
-  row: SqliteRow,
-  maxAbandonments: number,
-  now: number,
-): string | null {
-  const runSeq = Number(row.seq);
-  const abandonments = Number(row.abandonments) + 1;
-  const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
-  const error = failure?.message ?? null;
-  db.run(
-    `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
-       lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
-       abandonments = ? WHERE seq = ?`,
-    error === null ? "pending" : "failed",
-    error,
-    failure === null ? null : JSON.stringify(failure),
-    error === null ? null : now,
-    now,
-    abandonments,
-    runSeq,
-  );
-  moveRun(db, row.job as string, "running", error === null ? "pending" : "failed");
-  if (error !== null) db.facts.note(failedFact(runSeq, "abandoned"));
-  const key = row.concurrency_key as string | null;
-  if (error === null) enterQueue(db, runSeq, key);
-  else closePauses(db, runSeq, "closed", now);
-  if (key !== null) releaseKey(db, key, row.id as string, Number(row.lease_generation));
-  return error;
-}
-
-/** Releases keys of cancelled runs whose worker did not release its lease in time. */
-function releaseExpiredKeys(db: SqliteDatabase, now: number): void {
-  const expired = db.all("SELECT * FROM holdfast_keys WHERE expires_at <= ? LIMIT ?", now, MAX_TIMERS);
-  for (const { concurrency_key: key, run_id: runId, generation } of expired) {
-    releaseKey(db, key as string, runId as string, Number(generation));
-  }
+): ClaimResult["failed"] {
+  if (newestStart !== null && newestStart > now) correctStarts(db, now);
+  const abandoned = revokeExpiredLeases(db, { maxAbandonments, limit: MAX_TIMERS }, now);
+  releaseExpiredGhosts(db, MAX_TIMERS, now);
+  const late = failLateRuns(db, MAX_TIMERS, now);
+  wakeSleepers(db, now);
+  startDelayedRuns(db, MAX_TIMERS, now);
+  openKeys(db, now);
+  settleHeads(db);
+  return [...abandoned, ...late];
 }
 
 function wakeSleepers(db: SqliteDatabase, now: number): void {
-  const due = db.all(
-    "SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ?",
+  const due = db.all<{ seq: number }>(
+    `SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ${MAX_TIMERS}`,
     now,
-    MAX_TIMERS,
   );
   for (const { seq } of due) {
-    commitDeadlines(db, Number(seq), now);
-    wake(db, Number(seq), now);
+    commitDeadlines(db, seq, now);
+    wake(db, seq, now);
   }
 }
 
-/** Takes ready runs of the known jobs in the order in which they were triggered. */
-function claimReady(db: SqliteDatabase, request: ClaimRequest, now: number): { rows: SqliteRow[]; hasMore: boolean } {
-  const candidates: SqliteRow[] = [];
+/** Moves the queues of keys on whose rate has opened. */
+function openKeys(db: SqliteDatabase, now: number): void {
+  const open = db.all<{ concurrency_key: string }>(
+    `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
+    now,
+  );
+  for (const { concurrency_key: key } of open) {
+    // An opening that was left over would be a timer that never stops.
+    db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ?", key);
+    updateQueue(db, key, now);
+  }
+}
+
+interface ReadyResult {
+  rows: ClaimedRow[];
+  /** Runs that failed instead: they are late for their start or their end. */
+  late: ClaimResult["failed"];
+  /** What the limits of the jobs still allow. */
+  gates: readonly JobGate[];
+  hasMore: boolean;
+}
+
+/** Takes ready runs of the known jobs in their order. */
+function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts, now: number): ReadyResult {
+  const { hasFlow } = facts;
+  const paused = pausedJobs(db, facts);
+  const gates = openGates(db, request.jobs, paused, request.limit + 1, now);
+  const precedence = precedenceOf(db, request, paused, now);
+  const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
+  const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);
+  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, isBehind });
+  const taken: Candidate[] = [];
   const takenKeys = new Set<string>();
-  const otherJobs = liveJobsOfOthers(db, request, now);
-  for (const candidate of readyRuns(db, jobNames(request), request.limit + 1)) {
-    const key = candidate.concurrency_key as string | null;
+  const late: ClaimResult["failed"] = [];
+  let hasMore = false;
+  db.requeuedJobs.clear();
+  for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
+    const { run, gate } = drawn;
+    const key = run.concurrency_key;
     if (key !== null) {
-      if (takenKeys.has(key)) continue; // by a run of another job in this claim
-      if (hasOlderRun(db, key, Number(candidate.seq), otherJobs)) continue;
+      if (!hasFlow && takenKeys.has(key)) continue; // by a run of another job in this claim
+      if (drawn.head === null && isBehind(run)) continue;
     }
-    if (candidates.length === request.limit) return { rows: claimRows(db, candidates, request, now), hasMore: true };
+    hasMore = taken.length === request.limit;
+    if (hasMore) break;
+    if (run.flow === 1 && missedDeadline(run, now) !== null) {
+      late.push(failLateRun(db, run.seq, now));
+      rereadAfter(db, drawn, candidates, []);
+      continue;
+    }
+    taken.push(run);
     if (key !== null) takenKeys.add(key);
-    candidates.push(candidate);
-  }
-  return { rows: claimRows(db, candidates, request, now), hasMore: false };
-}
-
-/** Ready runs of several jobs, merged by age. Reads ahead by pages. */
-function* readyRuns(db: SqliteDatabase, jobNames: readonly string[], pageSize: number): Generator<SqliteRow> {
-  const queues = jobNames.map((job) => ({ job, rows: firstReady(db, job, 0, pageSize) }));
-  while (true) {
-    let oldest = null;
-    for (const queue of queues) {
-      const seq = queue.rows[0]?.seq;
-      if (seq !== undefined && (oldest === null || seq! < oldest.rows[0]!.seq!)) oldest = queue;
+    gate.room -= 1;
+    if (run.begun === 0) {
+      gate.starts -= 1;
+      gate.started += 1;
     }
-    if (oldest === null) return;
-    const candidate = oldest.rows.shift()!;
-    if (oldest.rows.length === 0) oldest.rows = firstReady(db, oldest.job, Number(candidate.seq), pageSize);
-    yield candidate;
+    if (hasFlow) takeAtOnce(db, drawn, candidates, now);
   }
+  writeStarts(db, gates, now);
+  return { rows: claimRows(db, taken, { ...request, areKeysTaken: hasFlow }, now), late, gates, hasMore };
 }
 
-function firstReady(db: SqliteDatabase, job: string, afterSeq: number, limit: number): SqliteRow[] {
-  return db.all(
-    // The planner would take the index of all runs of the job, most of which have ended.
-    `SELECT seq, id, status, concurrency_key, lease_generation FROM holdfast_runs INDEXED BY holdfast_runs_ready
-     WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT ?`,
-    job,
-    afterSeq,
-    limit,
-  );
+/** Takes a run out of its queue, and moves the queues on: the next run depends on it. */
+function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, now: number): void {
+  const { run, head, turn } = drawn;
+  const key = run.concurrency_key;
+  let served: string[] = [];
+  if (head !== null) served = serveGroup(db, head);
+  else if (turn !== null) serveKeyless(db, turn);
+  if (run.flow === 1) {
+    db.run(
+      `UPDATE holdfast_flow SET queue_state = NULL, position = run_seq - ? * priority, begun = 1, deadline_at = NULL,
+         finish_by = coalesce(finish_by, ? + finish_within) WHERE run_seq = ?`,
+      POSITIONS_PER_PRIORITY,
+      now,
+      run.seq,
+    );
+    touchGroup(db, run.job, run.fairness_key);
+    if (key !== null) forgetOpening(db, key, run.job);
+    if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
+  } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
+  if (key !== null) takeKey(db, key, run.id, run.lease_generation + 1, now);
+  rereadAfter(db, drawn, candidates, served);
 }
 
-/** Whether an older run of the key, of a job that a live worker knows, comes first. */
-function hasOlderRun(db: SqliteDatabase, key: string, seq: number, otherJobs: ReadonlySet<string>): boolean {
-  if (otherJobs.size === 0) return false;
-  const older = db.all(
-    "SELECT job FROM holdfast_runs WHERE concurrency_key = ? AND queue_state = 'R' AND seq < ?",
-    key,
-    seq,
-  );
-  return older.some(({ job }) => otherJobs.has(job as string));
+function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
+  candidates.rereadHeads([...served, ...settleHeads(db)]);
+  if (head !== null) candidates.readmit(head);
+  candidates.rereadQueues(db.requeuedJobs);
+  db.requeuedJobs.clear();
 }
 
-/**
- * The jobs that other live workers know and this one does not. A worker is alive if it claimed within the length of
- * its lease.
- */
-function liveJobsOfOthers(db: SqliteDatabase, request: ClaimRequest, now: number): Set<string> {
-  const own = new Set(jobNames(request));
-  return new Set(liveJobs(db, now, request.workerId).filter((job) => !own.has(job)));
-}
-
-/** Whether a worker that knows a job is alive. See `Store.hasWorker()`. */
-export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
-  return liveJobs(db, now).includes(jobName);
-}
-
-function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
-  // A worker last seen in the future shows that the clock was set back: it does not count as alive.
-  const workers = db.all(
-    "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
-    exceptWorkerId,
-    now,
-    now,
-  );
-  return workers.flatMap(({ jobs }) => JSON.parse(jobs as string) as string[]);
-}
-
+/** @param request.areKeysTaken Whether the runs have taken their keys already. */
 function claimRows(
   db: SqliteDatabase,
-  candidates: readonly SqliteRow[],
-  request: ClaimRequest,
+  candidates: readonly Candidate[],
+  request: ClaimRequest & { areKeysTaken: boolean },
   now: number,
-): SqliteRow[] {
+): ClaimedRow[] {
   if (candidates.length === 0) return [];
-  const rows = db.all(
+  const order = new Map(candidates.map(({ seq }, at) => [seq, at]));
+  const rows = db.all<ClaimedRow>(
     `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
        started_at = coalesce(started_at, ?), updated_at = ?
@@ -273,43 +307,22 @@ function claimRows(
     now + request.leaseMs,
     now,
     now,
-    JSON.stringify(candidates.map(({ seq }) => Number(seq))),
-  ).sort((one, other) => Number(one.seq) - Number(other.seq));
-  const before = new Map(candidates.map(({ seq, status }) => [Number(seq), status as RunStatus]));
+    JSON.stringify(candidates.map(({ seq }) => seq)),
+  ).sort((one, other) => order.get(one.seq)! - order.get(other.seq)!); // the statement updates only candidates
   for (const row of rows) {
-    const key = row.concurrency_key as string | null;
-    if (key !== null) takeKey(db, key, row.id as string, Number(row.lease_generation));
-    if (row.has_pauses === 1) commitDeadlines(db, Number(row.seq), now);
-    const status = before.get(Number(row.seq))!;
-    moveRun(db, row.job as string, status, "running");
+    const key = row.concurrency_key;
+    if (key !== null && !request.areKeysTaken) takeKey(db, key, row.id, row.lease_generation, now);
+    if (row.has_pauses === 1) commitDeadlines(db, row.seq, now);
+    const { status } = candidates[order.get(row.seq)!]!; // its candidate
+    moveRun(db, row.job, status, "running");
     db.facts.note(claimedFact(row, request.workerId));
-    db.held.note(row.id as string, toHeldRun(row));
-    if (status === "waiting") noteResumption(db, Number(row.seq), now);
+    db.held.note(row.id, toHeldRun(row));
+    if (status === "waiting") noteResumption(db, row.seq, now);
   }
   return rows;
 }
 
-function claimedFact(row: SqliteRow, owner: string): Fact {
+function claimedFact(row: ClaimedRow, owner: string): Fact {
   const { seq, lease_generation: generation, lease_expires_at: expiresAt, interruptions } = row;
-  return [Number(seq), "claimed", Number(generation), owner, Number(expiresAt), Number(interruptions) + 1];
-}
-
-function noteWorker(db: SqliteDatabase, request: ClaimRequest, rows: readonly SqliteRow[], now: number): void {
-  db.run(
-    "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
-    request.workerId,
-    JSON.stringify(jobNames(request)),
-    now,
-    request.leaseMs,
-    request.claimId,
-    JSON.stringify(rows.map((row) => [row.id, Number(row.lease_generation)])),
-  );
-}
-
-// The entry of a worker is deleted after this many lengths of its lease without a claim.
-const FORGOTTEN_AFTER_LEASES = 100;
-
-/** Deletes the entries of workers that died long ago. */
-export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
-  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", FORGOTTEN_AFTER_LEASES, now);
+  return [seq, "claimed", generation, owner, expiresAt, interruptions + 1];
 }

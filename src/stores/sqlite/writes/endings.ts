@@ -9,10 +9,11 @@ import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { releaseKey } from "./concurrency_keys.ts";
+import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { keepGhost } from "../flow/ghosts.ts";
 import { closePauses } from "./pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
-import { SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
+import { type FlowColumn, type IdentityRow, type RunRow, SELECT_RUN, toRun, toRunIdentity } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 
 /** Ends a run. See `Store.finish()`. */
@@ -44,7 +45,7 @@ export function finishRun(
         held.seq,
         lease.generation,
       ) > 0;
-  const run = isEnded ? { ...held, has_pauses: 0 } : db.get(
+  const run = isEnded ? { ...held, has_pauses: 0 } : db.get<{ seq: number; job: string; has_pauses: number }>(
     `${FINISH} WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
     ...columns,
     lease.runId,
@@ -61,14 +62,14 @@ export function finishRun(
     if (ended === undefined) throw new LeaseLostError(lease);
     return;
   }
-  moveRun(db, run.job as string, "running", ending.status);
-  const runSeq = Number(run.seq);
+  moveRun(db, run.job, "running", ending.status);
+  const runSeq = run.seq;
   noteReports(db, lease, runSeq, added);
   db.facts.note(
     ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : failedFact(runSeq, ending.failure.kind),
   );
   if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
-  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
+  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
 }
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
@@ -81,18 +82,14 @@ export function cancelRun(
   { requestId, execution }: { requestId: string; execution: CancelledExecution | null },
   now: number,
 ): Run | null {
-  const before = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const before = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (before === undefined) return null;
-  const status = before.status as RunStatus;
+  const { seq: runSeq, status, lease_generation: generation } = before;
   if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
 
-  const runSeq = Number(before.seq);
-  const generation = Number(before.lease_generation);
   const isUnderLease = isLeased(status) && execution?.generation === generation;
-  const { reports, progress } = isUnderLease
-    ? newReports(execution.reports, Number(before.last_report_no))
-    : NO_REPORTS;
-  const row = db.get(
+  const { reports, progress } = isUnderLease ? newReports(execution.reports, before.last_report_no) : NO_REPORTS;
+  const row = db.one<Omit<RunRow, "payload" | FlowColumn>>(
     `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
        lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
      WHERE seq = ? RETURNING *`,
@@ -101,8 +98,8 @@ export function cancelRun(
     now,
     progress,
     runSeq,
-  )!;
-  moveRun(db, before.job as string, status, "cancelled");
+  );
+  moveRun(db, before.job, status, "cancelled");
   db.facts.note(...reports.map((report) => toFact(runSeq, report)));
   for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, runSeq, step, now);
   db.run(
@@ -112,38 +109,27 @@ export function cancelRun(
   );
   db.facts.note([runSeq, "cancelled"]);
   closePauses(db, runSeq, "cancelled", now);
-  const key = before.concurrency_key as string | null;
-  if (key !== null) {
-    if (isLeased(status) && Number(before.lease_expires_at) > now) {
-      keepKeyUntil(db, key, runId, Number(before.lease_expires_at));
-    } else releaseKey(db, key, runId, generation);
+  const { id: run_id, job, concurrency_key, lease_expires_at: expires_at } = before;
+  // A worker may still execute the run.
+  if (isLeased(status) && expires_at !== null && expires_at > now) {
+    keepGhost(db, { run_id, generation, job, concurrency_key, expires_at });
+  } else {
+    if (before.flow !== null) leaveQueue(db, before, now);
+    if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
   }
-  return toRun({ ...row, payload: before.payload! });
-}
-
-/**
- * A worker may still execute the run: its key stays held until that worker has noticed the cancel, or its lease has
- * expired.
- */
-function keepKeyUntil(db: SqliteDatabase, key: string, runId: string, expiresAt: number): void {
-  db.run(
-    "UPDATE holdfast_keys SET expires_at = ? WHERE concurrency_key = ? AND run_id = ?",
-    expiresAt,
-    key,
-    runId,
-  );
+  return toRun({ ...before, ...row });
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
-  const row = db.get(
+  const row = db.get<IdentityRow & { seq: number; status: RunStatus }>(
     "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
     runId,
   );
   if (row === undefined) return null;
   const identity = toRunIdentity(row);
-  moveRun(db, identity.jobName, row.status as RunStatus, null);
-  db.facts.note([Number(row.seq), "deleted", identity.id, identity.jobName, identity.labels]);
+  moveRun(db, identity.jobName, row.status, null);
+  db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
   db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
   db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
   return identity;
@@ -156,7 +142,7 @@ const MAX_PURGED_STEPS = 1_000;
 export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
   trimByAge(db, now);
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
-    db.all(
+    db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
       `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
        ORDER BY completed_at, seq LIMIT ?`,
       status,
@@ -164,15 +150,13 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
       limit,
     )
   );
-  due.sort((left, right) =>
-    Number(left.completed_at) - Number(right.completed_at) || Number(left.seq) - Number(right.seq)
-  );
+  due.sort((left, right) => left.completed_at - right.completed_at || left.seq - right.seq);
   const purged: RunIdentity[] = [];
   let steps = 0;
   for (const { id, recorded } of due.slice(0, limit)) {
-    steps += Number(recorded);
+    steps += recorded;
     if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
-    purged.push(deleteRun(db, id as string, now)!);
+    purged.push(deleteRun(db, id, now)!); // it has ended: the same transaction has just found it
   }
   return purged;
 }

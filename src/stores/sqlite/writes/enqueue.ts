@@ -4,11 +4,12 @@ import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store.ts";
 import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
-import { updateQueue } from "./concurrency_keys.ts";
+import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
+import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
-import { fromInput, SELECT_RUN, toRun } from "../rows.ts";
+import { fromInput, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
@@ -34,44 +35,41 @@ function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, 
   const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
   const coalescable = findCoalescable(db, run, now);
-  const found = coalescable === null ? insertRun(db, run, host, now) : null;
-  if (found !== null) return { run: found, disposition: "created" };
-  return findRun(db, run) ?? joinRun(db, toRun(coalescable!), Number(coalescable!.seq), run);
+  if (coalescable !== null) return findRun(db, run) ?? joinRun(db, coalescable, run);
+  const added = insertRun(db, run, host, now);
+  if (added !== null) return { run: added, disposition: "created" };
+  return findRun(db, run)!; // the one for which it was not added
 }
 
-function joinRun(db: SqliteDatabase, joined: Run, seq: number, request: NewRun): Enqueued {
-  db.facts.note(...coalescedFacts(seq, joined, request));
+function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
+  const joined = toRun(row);
+  db.facts.note(...coalescedFacts(row.seq, joined, request));
   return { run: joined, disposition: "coalesced" };
 }
 
 /** The run that was added before by the same call, or by another with the same idempotency key. */
 function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): Enqueued | null {
-  const known = db.get(`${SELECT_RUN} WHERE r.id = ?`, id);
+  const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
   if (known !== undefined) return { run: toRun(known), disposition: "created" };
   if (idempotencyKey === null) return null;
-  const same = db.get(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
+  const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
   return same === undefined ? null : { run: toRun(same), disposition: "idempotent" };
 }
 
-function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRow | null {
+function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): RunRow | null {
   const { concurrencyKey: key, jobName: job, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const pending = db.get(
-    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.queue_state IS NOT NULL AND r.status = 'pending'
-     ORDER BY r.seq LIMIT 1`,
-    key,
-    job,
-  );
-  if (pending !== undefined || coalesce !== "active") return pending ?? null;
-  const leased = db.get(
-    `${SELECT_RUN} JOIN holdfast_keys k ON k.run_id = r.id
-     WHERE k.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ?`,
+  const pending = findPending(db, key, job, now);
+  if (pending !== null || coalesce !== "active") return pending;
+  const leased = db.get<RunRow>(
+    `${SELECT_RUN} JOIN holdfast_holders h ON h.run_id = r.id
+     WHERE h.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ? ORDER BY r.seq LIMIT 1`,
     key,
     job,
     now,
   );
   if (leased !== undefined) return leased;
-  const waiting = db.get(
+  const waiting = db.get<RunRow>(
     `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
     key,
     job,
@@ -79,26 +77,64 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): SqliteRo
   return waiting ?? null;
 }
 
+/** The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed. */
+function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | null {
+  const found = [
+    db.get<{ seq: number }>(
+      `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+       WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND status = 'pending' ORDER BY seq LIMIT 1`,
+      key,
+      job,
+    ),
+    db.get<{ seq: number }>(
+      `SELECT f.run_seq AS seq FROM holdfast_flow f INDEXED BY holdfast_flow_queued_by_age
+       JOIN holdfast_runs r ON r.seq = f.run_seq
+       WHERE f.concurrency_key = ? AND f.job = ? AND f.queue_state IS NOT NULL AND r.status = 'pending'
+       ORDER BY f.run_seq LIMIT 1`,
+      key,
+      job,
+    ),
+    ...db.all<{ seq: number }>(
+      `SELECT run_seq AS seq FROM holdfast_flow INDEXED BY holdfast_flow_delayed_by_key
+       WHERE concurrency_key = ? AND job = ? AND due_at <= ?`,
+      key,
+      job,
+      now,
+    ),
+  ].filter((row) => row !== undefined);
+  if (found.length === 0) return null;
+  const oldest = Math.min(...found.map(({ seq }) => seq));
+  return db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, oldest);
+}
+
 /** Adds a run, unless one with its id or its idempotency key exists: then returns `null`. */
 function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Run | null {
   const seq = drawNumber(db);
+  const hasFlow = usesFlow(run);
+  const state = hasFlow
+    ? null
+    : run.concurrencyKey === null
+    ? "R"
+    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: run.jobName, position: seq }, now);
   const row = {
     seq,
     id: run.id,
     job: run.jobName,
-    status: "pending",
+    status: "pending" as const,
     labels: JSON.stringify(run.labels),
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    queue_state: run.concurrencyKey === null ? "R" : "B",
+    queue_state: hasFlow ? null : state ?? "B",
+    flow: hasFlow ? 1 : null,
     retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, retrigger_of, created_at, updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, created_at,
+        updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;
   if (!isAdded) return null;
@@ -113,6 +149,25 @@ function insertRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, n
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
-  if (run.concurrencyKey !== null) updateQueue(db, run.concurrencyKey);
-  return toRun({ ...row, lease_generation: 0, payload: run.payload });
+  if (!hasFlow) {
+    if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
+    return toRun({ ...UNCLAIMED, ...row, payload: run.payload });
+  }
+  return toRun({ ...UNCLAIMED, ...row, ...insertFlow(db, seq, run, now), payload: run.payload });
 }
+
+/** The columns of a run that was not claimed yet. */
+const UNCLAIMED = {
+  ...NO_FLOW,
+  lease_owner: null,
+  lease_expires_at: null,
+  lease_generation: 0,
+  progress: null,
+  output: null,
+  error: null,
+  failure: null,
+  failed_step: null,
+  started_at: null,
+  completed_at: null,
+  retriggered_as: null,
+};

@@ -1,11 +1,12 @@
 import type { Lease, SeenLease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
 import type { Renewal } from "../../../store.ts";
-import { revokeLease } from "./claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { enterQueue, releaseKey } from "./concurrency_keys.ts";
+import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { releaseGhost } from "../flow/ghosts.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
+import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(
@@ -16,7 +17,7 @@ export function renewLeases(
 ): (number | null)[] {
   return renewals.map(({ lease, reports }) => {
     const added = findNewReports(db, lease, reports);
-    const row = db.get(
+    const row = db.get<{ seq: number; lease_expires_at: number }>(
       `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
        WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, lease_expires_at`,
       now + leaseMs,
@@ -27,8 +28,8 @@ export function renewLeases(
       lease.generation,
     );
     if (row === undefined) return null;
-    noteReports(db, lease, Number(row.seq), added);
-    return Number(row.lease_expires_at);
+    noteReports(db, lease, row.seq, added);
+    return row.lease_expires_at;
   });
 }
 
@@ -37,10 +38,10 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
   const added = findNewReports(db, lease, reports);
-  const row = db.get(
+  const row = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow`,
     now,
     added.progress,
     added.lastNo,
@@ -48,50 +49,38 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
     generation,
   );
   if (row !== undefined) {
-    noteReports(db, lease, Number(row.seq), added);
-    moveRun(db, row.job as string, "running", "pending");
-    enterQueue(db, Number(row.seq), key);
-    if (key !== null) releaseKey(db, key, runId, generation);
+    noteReports(db, lease, row.seq, added);
+    moveRun(db, row.job, "running", "pending");
+    enterQueue(db, { ...row, concurrency_key: key }, now);
+    if (key !== null) releaseKey(db, key, runId, generation, now);
   } else {
-    releaseKeyAfterCancel(db, lease, null);
+    releaseGhost(db, lease, null, now);
   }
-}
-
-/**
- * Releases the key that a cancelled run still holds under a lease. A run that waits for a retry holds its key too, but
- * without an end.
- *
- * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
- */
-function releaseKeyAfterCancel(db: SqliteDatabase, lease: Lease, expiresAt: number | null): void {
-  const { runId, generation, concurrencyKey: key } = lease;
-  if (key === null) return;
-  const kept = db.get(
-    `SELECT 1 FROM holdfast_keys
-     WHERE concurrency_key = ? AND run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)`,
-    key,
-    runId,
-    generation,
-    expiresAt,
-  );
-  if (kept !== undefined) releaseKey(db, key, runId, generation);
 }
 
 /** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
-  const rows = db.all(
+  const rows = db.all<HeldLeaseRow>(
     `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
      FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
      UNION ALL SELECT run_id, generation, concurrency_key, expires_at, NULL
-     FROM holdfast_keys WHERE expires_at IS NOT NULL`,
+     FROM holdfast_ghosts INDEXED BY holdfast_ghosts_with_key WHERE concurrency_key IS NOT NULL`,
   );
   return rows.map((row) => ({
-    runId: row.id as string,
-    generation: Number(row.generation),
-    concurrencyKey: row.concurrency_key as string | null,
-    expiresAt: Number(row.expires_at),
-    leaseMs: row.lease_ms === null ? null : Number(row.lease_ms),
+    runId: row.id,
+    generation: row.generation,
+    concurrencyKey: row.concurrency_key,
+    expiresAt: row.expires_at,
+    leaseMs: row.lease_ms,
   }));
+}
+
+interface HeldLeaseRow {
+  id: string;
+  generation: number;
+  concurrency_key: string | null;
+  expires_at: number;
+  lease_ms: number | null;
 }
 
 /** Which leases are no longer current. See `Store.getLostLeases()`. */
@@ -108,13 +97,13 @@ export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Le
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
-    const row = db.get(
+    const row = db.get<LeasedRow>(
       "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
       lease.runId,
       lease.generation,
       lease.expiresAt,
     );
     if (row !== undefined) revokeLease(db, row, Infinity, now);
-    else releaseKeyAfterCancel(db, lease, lease.expiresAt);
+    else releaseGhost(db, lease, lease.expiresAt, now);
   }
 }

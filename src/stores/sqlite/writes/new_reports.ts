@@ -25,9 +25,10 @@ export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 }
 
 /** The reports after the number `knownNo`. They are in the order of their numbers. */
 export function newReports(reports: readonly Report[], knownNo: number): NewReports {
+  const [first] = reports;
   const lastNo = reports.at(-1)?.no ?? 0;
-  if (lastNo <= knownNo) return NO_REPORTS;
-  const added = reports[0]!.no > knownNo ? reports : reports.filter(({ no }) => no > knownNo);
+  if (first === undefined || lastNo <= knownNo) return NO_REPORTS;
+  const added = first.no > knownNo ? reports : reports.filter(({ no }) => no > knownNo);
   const progress = latestProgress(added);
   return { reports: added, progress: progress === null ? null : JSON.stringify(progress), lastNo };
 }
@@ -39,12 +40,12 @@ export function findNewReports(
   reports: readonly Report[],
 ): NewReports {
   if (reports.length === 0) return NO_REPORTS;
-  const run = db.get(
+  const run = db.get<{ last_report_no: number }>(
     "SELECT last_report_no FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
     runId,
     generation,
   );
-  return run === undefined ? NO_REPORTS : newReports(reports, Number(run.last_report_no));
+  return run === undefined ? NO_REPORTS : newReports(reports, run.last_report_no);
 }
 
 /** Notes the facts of new reports, after the write that stored them. */

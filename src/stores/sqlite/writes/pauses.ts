@@ -1,21 +1,29 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts";
-import { decode, isSameJson, type Json, type JsonText } from "../../../json.ts";
+import { isSameJson, type JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, PauseRequest, PauseResult, SignalOutcome } from "../../../store.ts";
 import { deadlineAt, type NewPause, nextDeadlineInMs, type Signal } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteRow } from "../sqlite_database.ts";
-import { enterQueue, releaseKey } from "./concurrency_keys.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { enterQueue, holdsKey, putFirst, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
-import { toAwaitedPause, toAwaitedRetry, toPauseRecord, toRunIdentity, toWait } from "../rows.ts";
+import {
+  type IdentityRow,
+  type PauseRow,
+  toAwaitedPause,
+  toAwaitedRetry,
+  toPauseRecord,
+  toRunIdentity,
+  toWait,
+} from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
 export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const reports = findNewReports(db, lease, request.reports);
-  const run = db.get(
+  const run = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job`,
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow`,
     now,
     reports.progress,
     reports.lastNo,
@@ -24,11 +32,11 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
   );
   if (run === undefined) return answerAgain(db, lease, request, now);
 
-  const runSeq = Number(run.seq);
+  const runSeq = run.seq;
   noteReports(db, lease, runSeq, reports);
   for (const pause of request.pauses) insertPause(db, runSeq, pause, now);
   commitDeadlines(db, runSeq, now);
-  const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!);
+  const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!); // inserted, now or before
   const pauses = rows.map(toPauseRecord);
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
@@ -42,7 +50,8 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     instants.length === 0 ? null : Math.min(...instants),
     runSeq,
   );
-  moveRun(db, run.job as string, "running", "waiting");
+  if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", runSeq);
+  moveRun(db, run.job, "running", "waiting");
   for (const { waitId, name, deadlineAt } of [...rows.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
     db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
   }
@@ -56,14 +65,14 @@ export function pauseRun(db: SqliteDatabase, lease: Lease, request: PauseRequest
     );
   }
   if (lease.concurrencyKey !== null && request.retryAt === null) {
-    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation);
+    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
   }
   return { parked: true, ...result };
 }
 
 /** The steps of a run that are between two attempts, as it waits for the next ones. */
 export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<number>[] {
-  return db.all(
+  return db.all<{ name: string; retry_at: number }>(
     "SELECT name, retry_at FROM holdfast_steps WHERE run_seq = ? AND status = 'retrying' ORDER BY position, seq",
     runSeq,
   ).map(toAwaitedRetry);
@@ -71,14 +80,14 @@ export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<nu
 
 /** The answer for a call that is repeated after it has parked the run. */
 function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
-  const run = db.get(
+  const run = db.get<{ seq: number }>(
     "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'waiting'",
     lease.runId,
     lease.generation,
   );
   if (run === undefined || !request.park) throw new LeaseLostError(lease);
   const pauses = request.pauses.map((pause) => {
-    const row = findPause(db, Number(run.seq), pause);
+    const row = findPause(db, run.seq, pause);
     if (row === undefined) throw new LeaseLostError(lease);
     return toPauseRecord(row);
   });
@@ -102,8 +111,8 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
   }
 }
 
-function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteRow | undefined {
-  return db.get(
+function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): PauseRow | undefined {
+  return db.get<PauseRow>(
     "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND kind = ? AND name = ?",
     runSeq,
     pause.kind,
@@ -117,7 +126,7 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): SqliteR
  * @returns Whether the run waited for one of them when it last parked.
  */
 export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
-  const passed = db.all(
+  const passed = db.all<{ seq: number; awaited: number }>(
     `SELECT seq, awaited FROM holdfast_pauses
      WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
     runSeq,
@@ -128,7 +137,7 @@ export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number)
       `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = deadline_at,
          recorded_no = ? WHERE seq = ?`,
       nextRecordedNo(db, runSeq),
-      seq!,
+      seq,
     );
   }
   return passed.some(({ awaited }) => awaited === 1);
@@ -136,19 +145,24 @@ export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number)
 
 /** Increments the record counter of a run: a replay delivers results in this order. */
 export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
-  const row = db.get("UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded", runSeq);
-  return Number(row!.recorded);
+  const sql = "UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded";
+  return db.one<{ recorded: number }>(sql, runSeq).recorded;
 }
 
 /** Makes a waiting run due, if it is not so already. */
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
-  const run = db.get(
+  const run = db.get<QueuedRun & { id: string }>(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING concurrency_key`,
+     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL AND (flow IS NULL OR
+       (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)
+     RETURNING seq, id, concurrency_key, flow`,
     now,
     runSeq,
   );
-  if (run !== undefined) enterQueue(db, runSeq, run.concurrency_key as string | null);
+  if (run === undefined) return;
+  const isHolder = run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id);
+  if (isHolder) putFirst(db, runSeq);
+  enterQueue(db, isHolder ? { ...run, flow: 1 } : run, now);
 }
 
 /** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
@@ -190,24 +204,24 @@ export function deliver(
   payload: JsonText,
   now: number,
 ): Delivery {
-  const row = db.get(
+  const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>(
     `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
      WHERE p.id = ? AND p.kind = 'wait'`,
     waitId,
   );
   if (row === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
-  const run = toRunIdentity({ ...row, id: row.run_id! });
+  const run = toRunIdentity({ ...row, id: row.run_id });
   if (row.outcome === "signal") return { outcome: repeatedSignal(row, run, signal) };
   if (row.outcome === "timeout") return { expired: true };
   if (row.status !== "pending") {
     throw new ConflictError(`Cannot signal wait "${waitId}": it is ${row.status}`);
   }
-  const runSeq = Number(row.run_seq);
+  const runSeq = row.run_seq;
   // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
   const isAwaitedOver = commitDeadlines(db, runSeq, now);
   if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
-  if (row.deadline_at !== null && Number(row.deadline_at) <= now) return { expired: true };
-  const accepted = db.get(
+  if (row.deadline_at !== null && row.deadline_at <= now) return { expired: true };
+  const accepted = db.one<PauseRow>(
     `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?,
        resolved_at = ?, recorded_no = ? WHERE id = ? RETURNING *`,
     payload,
@@ -215,13 +229,14 @@ export function deliver(
     now,
     nextRecordedNo(db, runSeq),
     waitId,
-  )!;
+  );
   return { outcome: { wait: toWait(run.id, accepted), disposition: "accepted", run } };
 }
 
-function repeatedSignal(row: SqliteRow, run: RunIdentity, signal: Signal): SignalOutcome {
-  const isSame = row.signal_id === signal.signalId &&
-    isSameJson(decode(row.payload as JsonText) as Json, signal.payload);
+type SignalledRow = Extract<PauseRow, { outcome: "signal" }>;
+
+function repeatedSignal(row: SignalledRow, run: RunIdentity, signal: Signal): SignalOutcome {
+  const isSame = row.signal_id === signal.signalId && isSameJson(JSON.parse(row.payload), signal.payload);
   if (!isSame) throw new ConflictError(`Cannot signal wait "${row.id}": another signal came first`);
   // The receipt of the first acceptance: the run had not resumed by then.
   const wait = toWait(run.id, { ...row, first_resumed_at: null });

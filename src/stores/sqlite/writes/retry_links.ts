@@ -3,13 +3,13 @@ import type { RetriggerFrom } from "../../../run.ts";
 import type { Enqueued } from "../../../store.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
-import { SELECT_RUN, toRun } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 
 /** The retry that the same call has added before, or else the newest retry of a run unless it has ended. */
 export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
-  const own = db.get(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const own = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (own !== undefined) return { run: toRun(own), disposition: "created" };
-  const open = db.get(
+  const open = db.get<RunRow>(
     `${SELECT_RUN} JOIN holdfast_runs o ON o.retriggered_as = r.id WHERE o.id = ? AND r.completed_at IS NULL`,
     oldRunId,
   );
@@ -25,38 +25,42 @@ export function linkRetry(
   old: { runId: string; from: RetriggerFrom },
   host: Pick<Host, "newId">,
 ): void {
-  const { seq } = db.get("UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq", runId, old.runId)!;
-  db.facts.note([Number(seq), "retried", runId]);
+  const { seq } = db.one<{ seq: number }>(
+    "UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq",
+    runId,
+    old.runId,
+  );
+  db.facts.note([seq, "retried", runId]);
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
-  const { seq } = db.get("SELECT seq FROM holdfast_runs WHERE id = ?", runId)!;
-  const old = db.get(
+  const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+  const old = db.one<{ seq: number; recorded: number; has_pauses: number; origin_id: string }>(
     "SELECT seq, recorded, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
     oldRunId,
-  )!;
-  const { count } = db.get(
+  );
+  const { count } = db.one<{ count: number }>(
     "SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'",
-    old.seq!,
-  )!;
+    old.seq,
+  );
   db.run(
     `INSERT INTO holdfast_steps
        (seq, run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
      SELECT ? + row_number() OVER (ORDER BY seq), ?, name, position, status, output, attempts, recorded_no, started_at,
        completed_at
      FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'`,
-    drawNumbers(db, Number(count)) - Number(count),
-    seq!,
-    old.seq!,
+    drawNumbers(db, count) - count,
+    seq,
+    old.seq,
   );
   // A wait that timed out as the last record made the old run fail: it is prepared again.
-  const pauses = old.has_pauses === 0 ? [] : db.all(
+  const pauses = old.has_pauses === 0 ? [] : db.all<{ seq: number }>(
     `SELECT seq FROM holdfast_pauses WHERE run_seq = ? AND status = 'resolved'
        AND (kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?) ORDER BY seq`,
-    old.seq!,
-    old.recorded!,
+    old.seq,
+    old.recorded,
   );
   for (const pause of pauses) {
     db.run(
@@ -66,15 +70,15 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at
        FROM holdfast_pauses WHERE seq = ?`,
       host.newId(),
-      seq!,
-      pause.seq!,
+      seq,
+      pause.seq,
     );
   }
   db.run(
     "UPDATE holdfast_runs SET recorded = ?, has_pauses = ?, origin_id = ? WHERE seq = ?",
-    old.recorded!,
+    old.recorded,
     pauses.length > 0 ? 1 : 0,
-    old.origin_id!,
-    seq!,
+    old.origin_id,
+    seq,
   );
 }

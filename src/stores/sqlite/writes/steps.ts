@@ -7,7 +7,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
-import { toHeldRun } from "../rows.ts";
+import { type HeldRow, toHeldRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
 export function recordStep(
@@ -48,14 +48,14 @@ export function recordStep(
   db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
   db.held.forget(lease.runId);
-  const earlier = db.get(
+  const earlier = db.one<{ recorded_no: number; retry_at: number | null }>(
     "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
     run.seq,
     step.name,
-  )!;
+  );
   return {
-    recordedNo: Number(earlier.recorded_no),
-    retry: earlier.retry_at === null ? null : retryTime(Number(earlier.retry_at), now),
+    recordedNo: earlier.recorded_no,
+    retry: earlier.retry_at === null ? null : retryTime(earlier.retry_at, now),
   };
 }
 
@@ -118,7 +118,7 @@ function countRecord(
     }
   }
   const added = findNewReports(db, lease, reports);
-  const run = db.get(
+  const run = db.get<HeldRow>(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
      WHERE id = ? AND lease_generation = ? AND status = 'running'
      RETURNING seq, job, lease_generation, recorded, last_report_no`,

@@ -1,0 +1,262 @@
+import type { RunStatus } from "../../../run.ts";
+import { rowLimit } from "../row_limit.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type JobGate, readyOf } from "./job_gates.ts";
+import { type Head, readBegunHeads, readHeads, readKeylessTurn } from "./turns.ts";
+
+/** A run that has passed the gates of its key and of its job. */
+export interface Candidate {
+  seq: number;
+  id: string;
+  job: string;
+  status: RunStatus;
+  position: number;
+  concurrency_key: string | null;
+  fairness_key: string | null;
+  lease_generation: number;
+  /** 1 if it was claimed before. */
+  begun: number;
+  /** 1 if it has a row of `holdfast_flow`. */
+  flow: number | null;
+  start_by: number | null;
+  finish_by: number | null;
+}
+
+/** A candidate in its turn. */
+export interface Drawn {
+  run: Candidate;
+  gate: JobGate;
+  /** Its head, if it has a fairness key. */
+  head: Head | null;
+  /** The turn in which it is served; `null`: no run with a fairness key can be claimed. */
+  turn: number | null;
+}
+
+/** How candidates are looked for. */
+export interface CandidateOptions {
+  /** Whether runs with flow are due. */
+  hasFlow: boolean;
+  /** How many runs are read at once. */
+  pageSize: number;
+  /** Whether a run of another job comes first in the queue of the key. It is asked for runs with a fairness key. */
+  isBehind(run: Candidate): boolean;
+}
+
+/** Draws candidates one after another: those without a fairness key by position, and all of them by turn. */
+export class Candidates {
+  readonly #db: SqliteDatabase;
+  readonly #lanes: Lane[];
+  readonly #heads: JobHeads[];
+
+  constructor(db: SqliteDatabase, gates: readonly JobGate[], options: CandidateOptions) {
+    this.#db = db;
+    const open = gates.filter(({ room }) => room > 0);
+    const { hasFlow, pageSize, isBehind } = options;
+    // Without runs with flow, no claim makes another run ready.
+    const ready = hasFlow || open.length < 2 ? open : readyOf(db, open);
+    this.#lanes = ready.map((gate) => new Lane(db, gate, "plain", pageSize));
+    if (hasFlow) this.#lanes.push(...open.map((gate) => new Lane(db, gate, "flow", pageSize)));
+    this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate, isBehind)) : [];
+  }
+
+  /** The next candidate, or `null`. It is not drawn again. */
+  next(): Drawn | null {
+    let lane: Lane | null = null;
+    let first: Candidate | null = null;
+    for (const other of this.#lanes) {
+      const run = other.first();
+      if (run !== null && (first === null || run.position < first.position)) [lane, first] = [other, run];
+    }
+    let heads: JobHeads | null = null;
+    let head: CandidateHead | null = null;
+    for (const other of this.#heads) {
+      const next = other.first();
+      if (next !== null && (head === null || precedes(next, head))) [heads, head] = [other, next];
+    }
+    if (heads !== null && head !== null) {
+      const keyless = first === null ? null : { turn: readKeylessTurn(this.#db), position: first.position };
+      if (keyless === null || precedes(head, keyless)) {
+        heads.skip(head);
+        return { run: head.run, gate: heads.gate, head, turn: head.turn };
+      }
+      return this.#drawFrom(lane!, keyless.turn); // it has the first keyless run
+    }
+    return lane === null ? null : this.#drawFrom(lane, null);
+  }
+
+  #drawFrom(lane: Lane, turn: number | null): Drawn {
+    return { run: lane.shift(), gate: lane.gate, head: null, turn };
+  }
+
+  /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
+  rereadQueues(jobs: ReadonlySet<string>): void {
+    if (jobs.size === 0) return;
+    for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
+    // Heads can be behind runs of these jobs.
+    for (const heads of this.#heads) heads.reread();
+  }
+
+  /** Notes that the heads of these jobs have changed. */
+  rereadHeads(jobs: readonly string[]): void {
+    for (const heads of this.#heads) if (jobs.includes(heads.gate.job.name)) heads.reread();
+  }
+
+  /** Notes that a run of a group was claimed: its next one may be claimed, too. */
+  readmit(head: Head): void {
+    for (const heads of this.#heads) heads.readmit(head);
+  }
+}
+
+function precedes(one: Pick<Head, "turn" | "position">, other: Pick<Head, "turn" | "position">): boolean {
+  return one.turn < other.turn || (one.turn === other.turn && one.position < other.position);
+}
+
+const FLOW_CANDIDATE = `r.seq, r.id, r.job, r.status, f.position, r.concurrency_key, f.fairness_key,
+  r.lease_generation, f.begun, r.flow, f.start_by, f.finish_by
+  FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq`;
+
+function readCandidate(db: SqliteDatabase, seq: number): Candidate {
+  return db.one<Candidate>(`SELECT ${FLOW_CANDIDATE} WHERE f.run_seq = ?`, seq);
+}
+
+/** The ready runs of one job without a fairness key, in one of the two tables. Reads ahead by pages. */
+class Lane {
+  readonly gate: JobGate;
+  readonly #db: SqliteDatabase;
+  readonly #table: "plain" | "flow";
+  readonly #pageSize: number;
+  #nextSize: number;
+  #page: Candidate[] = [];
+  #isLast = false;
+  #isBegunOnly = false;
+  #after = { position: Number.MIN_SAFE_INTEGER, seq: 0 };
+
+  constructor(db: SqliteDatabase, gate: JobGate, table: "plain" | "flow", pageSize: number) {
+    this.#db = db;
+    this.gate = gate;
+    this.#table = table;
+    this.#pageSize = rowLimit(pageSize);
+    this.#nextSize = this.#pageSize;
+  }
+
+  first(): Candidate | null {
+    const { room, starts } = this.gate;
+    if (room <= 0) return null;
+    if (starts <= 0 && !this.#isBegunOnly) {
+      this.#isBegunOnly = true;
+      this.reread();
+    }
+    if (this.#page.length === 0 && !this.#isLast) {
+      const size = this.#nextSize;
+      this.#page = this.#read(size);
+      this.#isLast = this.#page.length < size;
+      this.#nextSize = Math.min(4 * size, this.#pageSize);
+    }
+    return this.#page[0] ?? null;
+  }
+
+  shift(): Candidate {
+    const run = this.#page.shift()!; // called after `first()` has found one
+    this.#after = run;
+    return run;
+  }
+
+  reread(): void {
+    this.#page = [];
+    this.#isLast = false;
+    this.#nextSize = 1; // the next run may change the queues again
+  }
+
+  #read(size: number): Candidate[] {
+    const { position, seq } = this.#after;
+    const job = this.gate.job.name;
+    const sql = this.#table === "plain"
+      ? (this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY)
+      : (this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY);
+    const after = this.#table === "plain" ? [seq] : [position, seq];
+    return this.#db.few<Candidate>(size, `${sql} ${size}`, job, ...after);
+  }
+}
+
+const PLAIN_CANDIDATE = `seq, id, job, status, seq AS position, concurrency_key, NULL AS fairness_key,
+  lease_generation, started_at IS NOT NULL AS begun, flow, NULL AS start_by, NULL AS finish_by`;
+// The planner would take the index of all runs of the job, most of which have ended.
+const PLAIN_READY = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready
+  WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT`;
+const PLAIN_BEGUN = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready_begun
+  WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ? AND seq > ? ORDER BY seq LIMIT`;
+const FLOW_READY = `SELECT ${
+  FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
+}
+  WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
+  ORDER BY f.position, f.run_seq LIMIT`;
+const FLOW_BEGUN = `SELECT ${
+  FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready_begun")
+}
+  WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
+  ORDER BY f.position, f.run_seq LIMIT`;
+
+/** A head that can be drawn. */
+interface CandidateHead extends Head {
+  run: Candidate;
+}
+
+/** The heads of one job. */
+class JobHeads {
+  readonly gate: JobGate;
+  readonly #db: SqliteDatabase;
+  readonly #isBehind: CandidateOptions["isBehind"];
+  /** The fairness keys of which a run was drawn. */
+  readonly #skipped = new Set<string>();
+  #first: CandidateHead | null | undefined;
+  #isBegunOnly = false;
+
+  constructor(db: SqliteDatabase, gate: JobGate, isBehind: CandidateOptions["isBehind"]) {
+    this.#db = db;
+    this.gate = gate;
+    this.#isBehind = isBehind;
+  }
+
+  first(): CandidateHead | null {
+    const { room, starts } = this.gate;
+    if (room <= 0) return null;
+    if (starts <= 0 && !this.#isBegunOnly) {
+      this.#isBegunOnly = true;
+      this.#first = undefined;
+    }
+    if (this.#first === undefined) {
+      this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.job.name)) : this.#findReady();
+    }
+    return this.#first;
+  }
+
+  #findReady(): CandidateHead | null {
+    for (let limit = rowLimit(1 + this.#skipped.size);; limit *= 4) {
+      const heads = readHeads(this.#db, this.gate.job.name, limit);
+      const found = this.#find(heads);
+      if (found !== null || heads.length < limit) return found;
+    }
+  }
+
+  #find(heads: readonly Head[]): CandidateHead | null {
+    for (const head of heads) {
+      if (this.#skipped.has(head.fairness_key)) continue;
+      const run = readCandidate(this.#db, head.run_seq);
+      if (!this.#isBehind(run)) return { ...head, run };
+    }
+    return null;
+  }
+
+  skip(head: Head): void {
+    this.#skipped.add(head.fairness_key);
+    this.#first = undefined;
+  }
+
+  readmit({ job, fairness_key: key }: Head): void {
+    if (job === this.gate.job.name && this.#skipped.delete(key)) this.#first = undefined;
+  }
+
+  reread(): void {
+    this.#first = undefined;
+  }
+}

@@ -1,0 +1,76 @@
+import type { KnownJob } from "../../../flow.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** What a claim has to know before it looks for runs. */
+export interface ClaimFacts {
+  /** When the next timer of a run expires, or that of a ghost with a concurrency key; `null`: there is none. */
+  timerAt: number | null;
+  /** When the rate of a key opens next that holds up a run; `null`: none does. */
+  openingAt: number | null;
+  /** The newest start under a rate; `null`: there is none. */
+  newestStart: number | null;
+  /** Whether a run with flow is due. */
+  hasFlow: boolean;
+  /** Whether a job is paused. */
+  hasPaused: boolean;
+}
+
+interface FactsRow {
+  timer_at: number | null;
+  opening_at: number | null;
+  newest_start: number | null;
+  has_flow: number;
+  has_paused: number;
+}
+
+/** Reads them in one statement. The conditions that are always true make it search its indexes. */
+export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
+  const row = db.one<FactsRow>(
+    `SELECT
+       (SELECT min(at) FROM (
+         SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
+         UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
+         UNION ALL SELECT min(expires_at) FROM holdfast_ghosts WHERE concurrency_key IS NOT NULL
+         UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
+         UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)) AS timer_at,
+       (SELECT min(opens_at) FROM holdfast_openings) AS opening_at,
+       (SELECT max(at) FROM holdfast_starts) AS newest_start,
+       EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
+         OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+           WHERE concurrency_key >= '' AND queue_state IS NOT NULL) AS has_flow,
+       EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused`,
+  );
+  return {
+    timerAt: row.timer_at,
+    openingAt: row.opening_at,
+    newestStart: row.newest_start,
+    hasFlow: row.has_flow === 1,
+    hasPaused: row.has_paused === 1,
+  };
+}
+
+/** Whether time has something to do. */
+export function hasExpired(db: SqliteDatabase, facts: ClaimFacts, jobs: readonly KnownJob[], now: number): boolean {
+  const { openingAt, newestStart } = facts;
+  const at = earliest(nextTimer(db, facts, jobs), openingAt);
+  return (at !== null && at <= now) || (newestStart !== null && newestStart > now);
+}
+
+/** When the next timer expires that a worker with these jobs waits for, but for the openings of rates. */
+export function nextTimer(db: SqliteDatabase, { timerAt }: ClaimFacts, jobs: readonly KnownJob[]): number | null {
+  let at = timerAt;
+  for (const { name, concurrency } of jobs) {
+    if (concurrency === null) continue;
+    const ghost = db.one<{ at: number | null }>(
+      "SELECT min(expires_at) AS at FROM holdfast_ghosts WHERE job = ?",
+      name,
+    );
+    at = earliest(at, ghost.at);
+  }
+  return at;
+}
+
+/** The earlier of two instants. */
+export function earliest(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? one ?? other : Math.min(one, other);
+}

@@ -1,0 +1,59 @@
+import type { Lease } from "../../../lease.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { releaseKey } from "./concurrency_keys.ts";
+
+// A ghost is a run that was cancelled under a lease: until the lease is released or would have expired, its worker may
+// still execute it. It keeps its concurrency key, and its place under the limit of its job.
+
+/** A row of `holdfast_ghosts`. */
+export interface Ghost {
+  run_id: string;
+  generation: number;
+  job: string;
+  concurrency_key: string | null;
+  expires_at: number;
+}
+
+/** Keeps what a run holds that is cancelled under a lease. */
+export function keepGhost(db: SqliteDatabase, ghost: Ghost): void {
+  db.run(
+    `INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, job, concurrency_key, expires_at)
+     VALUES (?, ?, ?, ?, ?)`,
+    ghost.run_id,
+    ghost.generation,
+    ghost.job,
+    ghost.concurrency_key,
+    ghost.expires_at,
+  );
+}
+
+/**
+ * Releases what a run holds that was cancelled under a lease. For any other lease nothing happens.
+ *
+ * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ */
+export function releaseGhost(
+  db: SqliteDatabase,
+  { runId, generation }: Pick<Lease, "runId" | "generation">,
+  expiresAt: number | null,
+  now: number,
+): void {
+  const ghost = db.get<Pick<Ghost, "concurrency_key">>(
+    `DELETE FROM holdfast_ghosts WHERE run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)
+     RETURNING concurrency_key`,
+    runId,
+    generation,
+    expiresAt,
+  );
+  if (ghost === undefined || ghost.concurrency_key === null) return;
+  releaseKey(db, ghost.concurrency_key, runId, generation, now);
+}
+
+/** Releases what ghosts hold whose lease would have expired. */
+export function releaseExpiredGhosts(db: SqliteDatabase, limit: number, now: number): void {
+  const expired = db.all<Ghost>(
+    `SELECT * FROM holdfast_ghosts WHERE expires_at <= ? ORDER BY expires_at LIMIT ${limit}`,
+    now,
+  );
+  for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, null, now);
+}

@@ -1,0 +1,182 @@
+import type { KnownJob } from "../../../flow.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { firstsBefore } from "./concurrency_keys.ts";
+import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
+
+/** A known job that is not paused, with what its limits allow. */
+export interface JobGate {
+  /** The job, with the limits in the code of the worker. */
+  readonly job: KnownJob;
+  /** How many more of its runs may be executed. */
+  room: number;
+  /** How many more of its runs may start. */
+  starts: number;
+  /** How many have been started since the gates were opened. */
+  started: number;
+}
+
+/** What the limits of the known jobs allow, including what the open transaction has taken. */
+export function openGates(
+  db: SqliteDatabase,
+  jobs: readonly KnownJob[],
+  paused: ReadonlySet<string>,
+  most: number,
+  now: number,
+): JobGate[] {
+  const open = paused.size === 0 ? jobs : jobs.filter(({ name }) => !paused.has(name));
+  return open.map((job) => ({
+    job,
+    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job.name),
+    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.name), job.rate, most, now),
+    started: 0,
+  }));
+}
+
+/** How many runs of a job are executed, or may be after a cancel. */
+function countExecuted(db: SqliteDatabase, job: string): number {
+  const { running } = db.one<{ running: number }>(
+    `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
+       + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
+    job,
+    job,
+  );
+  // The counts are written right before the commit.
+  return running + (db.counts.get(`running ${job}`) ?? 0);
+}
+
+/** Writes the starts that were counted. */
+export function writeStarts(db: SqliteDatabase, gates: readonly JobGate[], now: number): void {
+  for (const { job: { name, rate }, started } of gates) {
+    if (rate !== null && started > 0) addStarts(db, jobScope(name), rate, started, now);
+  }
+}
+
+/** Whether a run is ready that the limits of its job allow. */
+export function hasReady(db: SqliteDatabase, gates: readonly JobGate[], hasFlow: boolean): boolean {
+  const open = gates.filter(({ room }) => room > 0);
+  const names = open.filter(({ starts }) => starts > 0).map(({ job }) => job.name);
+  if (names.length > 0 && hasReadyOf(db, names, hasFlow)) return true;
+  return open.some(({ starts, job }) => starts <= 0 && hasBegunOf(db, job.name));
+}
+
+function hasReadyOf(db: SqliteDatabase, jobs: readonly string[], hasFlow: boolean): boolean {
+  const ready = jobs.length === 1
+    ? db.get("SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = ?", jobs[0]!)
+    : db.get(
+      `SELECT 1 FROM json_each(?) j WHERE EXISTS
+         (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = j.value)`,
+      JSON.stringify(jobs),
+    );
+  if (ready !== undefined) return true;
+  return hasFlow && db.get(
+        `SELECT 1 FROM json_each(?) j WHERE EXISTS
+           (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job = j.value)`,
+        JSON.stringify(jobs),
+      ) !== undefined;
+}
+
+/** The gates of jobs that have ready runs without flow. */
+export function readyOf(db: SqliteDatabase, gates: readonly JobGate[]): JobGate[] {
+  const ready = db.all<{ job: string }>(
+    `SELECT j.value AS job FROM json_each(?) j WHERE EXISTS
+       (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = j.value)`,
+    JSON.stringify(gates.map(({ job }) => job.name)),
+  );
+  if (ready.length === 0) return [];
+  const names = new Set(ready.map(({ job }) => job));
+  return gates.filter(({ job }) => names.has(job.name));
+}
+
+function hasBegunOf(db: SqliteDatabase, job: string): boolean {
+  const { found } = db.one<{ found: number }>(
+    `SELECT EXISTS (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready_begun
+         WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ?)
+       OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready_begun
+         WHERE queue_state = 'R' AND begun = 1 AND job = ?) AS found`,
+    job,
+    job,
+  );
+  return found === 1;
+}
+
+/** Which jobs come first in the queue of a key, before those of a claim. */
+export interface Precedence {
+  /** The jobs of live workers, those of the claiming one included, without paused jobs. */
+  live: ReadonlySet<string>;
+  /** The jobs that the claiming worker knows. */
+  own: ReadonlySet<string>;
+}
+
+/**
+ * Whether a run of another job comes first in the queue of the key: one that only other workers can claim, or one that
+ * the key has no room for yet.
+ */
+export function isBehindOtherJob(
+  db: SqliteDatabase,
+  run: { concurrency_key: string | null; job: string; position: number },
+  { live, own }: Precedence,
+): boolean {
+  if (run.concurrency_key === null || [...live].every((job) => job === run.job)) return false;
+  return firstsBefore(db, run.concurrency_key, run.job, run.position)
+    .some(({ job, isReady }) => live.has(job) && (!own.has(job) || !isReady));
+}
+
+// How many runs are examined for each job to tell when a rate opens: one of them can be behind a run of another job.
+const MAX_EXAMINED = 8;
+
+interface ExaminedRow {
+  concurrency_key: string | null;
+  job: string;
+  position: number;
+  opens_at: number;
+}
+
+/** When the first of the rates opens that hold up a run which could be claimed otherwise; `null`: none does. */
+export function findOpening(
+  db: SqliteDatabase,
+  gates: readonly JobGate[],
+  precedence: Precedence,
+  now: number,
+): number | null {
+  let first = Infinity;
+  for (const { job: { name, rate }, room } of gates) {
+    if (room <= 0) continue;
+    const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(name), rate, now);
+    const lists = [heldByKeyRate(db, name), ...(jobOpensAt > now ? heldByJobRate(db, name) : [])];
+    for (const runs of lists) {
+      // If more are left than are examined, the first opening may be too early, but none is missed.
+      const isAny = runs.length === MAX_EXAMINED && runs.every((run) => isBehindOtherJob(db, run, precedence));
+      for (const run of runs) {
+        const opensAt = Math.max(run.opens_at, jobOpensAt);
+        if (opensAt <= now || opensAt >= first) continue;
+        if (isAny || !isBehindOtherJob(db, run, precedence)) first = opensAt;
+      }
+    }
+  }
+  return first === Infinity ? null : first;
+}
+
+function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
+  return db.all<ExaminedRow>(
+    `SELECT o.concurrency_key, o.job, o.opens_at, (SELECT min(f.position) FROM holdfast_flow f
+        WHERE f.concurrency_key = o.concurrency_key AND f.job = o.job AND f.queue_state IS NOT NULL) AS position
+     FROM holdfast_openings o WHERE o.job = ? ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
+    job,
+  );
+}
+
+function heldByJobRate(db: SqliteDatabase, job: string): ExaminedRow[][] {
+  return [
+    db.all<ExaminedRow>(
+      `SELECT concurrency_key, job, seq AS position, 0 AS opens_at
+       FROM holdfast_runs INDEXED BY holdfast_runs_ready
+       WHERE queue_state = 'R' AND job = ? AND started_at IS NULL ORDER BY seq LIMIT ${MAX_EXAMINED}`,
+      job,
+    ),
+    db.all<ExaminedRow>(
+      `SELECT concurrency_key, job, position, 0 AS opens_at FROM holdfast_flow INDEXED BY holdfast_flow_ready
+       WHERE queue_state = 'R' AND job = ? AND begun = 0 LIMIT ${MAX_EXAMINED}`,
+      job,
+    ),
+  ];
+}

@@ -1,0 +1,40 @@
+import { isoTime } from "../../../iso_time.ts";
+import type { JobPause } from "../../../store.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+interface JobPauseRow {
+  job: string;
+  paused_at: number;
+  paused_by: string | null;
+  note: string | null;
+}
+
+/** Pauses a job, unless it is paused already. See `Store.pauseJob()`. */
+export function pauseJob(
+  db: SqliteDatabase,
+  job: string,
+  { by, note }: Pick<JobPause, "by" | "note">,
+  now: number,
+): JobPause {
+  db.run("INSERT INTO holdfast_paused_jobs VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", job, now, by, note);
+  return toJobPause(db.one<JobPauseRow>("SELECT * FROM holdfast_paused_jobs WHERE job = ?", job));
+}
+
+/** Ends the pause of a job. Returns whether it was paused. */
+export function resumeJob(db: SqliteDatabase, job: string): boolean {
+  return db.run("DELETE FROM holdfast_paused_jobs WHERE job = ?", job) > 0;
+}
+
+/** The paused jobs, in the order of their names. */
+export function readJobPauses(db: SqliteDatabase): JobPause[] {
+  return db.all<JobPauseRow>("SELECT * FROM holdfast_paused_jobs ORDER BY job").map(toJobPause);
+}
+
+/** The names of the paused jobs. */
+export function readPausedJobs(db: SqliteDatabase): Set<string> {
+  return new Set(db.all<{ job: string }>("SELECT job FROM holdfast_paused_jobs ORDER BY job").map(({ job }) => job));
+}
+
+function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
+  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
+}

@@ -1,0 +1,102 @@
+import type { Rate } from "../../../flow.ts";
+import { rowLimit } from "../row_limit.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+// A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
+// start that decides whether the next one is allowed is found by its number.
+
+/** The scope of the rate of a job. */
+export function jobScope(job: string): string {
+  return `job ${job}`;
+}
+
+/** The scope of the rate of a concurrency key. */
+export function keyScope(key: string): string {
+  return `key ${key}`;
+}
+
+/** When a rate allows the next start; an instant that has passed if it does now. */
+export function rateOpensAt(db: SqliteDatabase, scope: string, { limit, period }: Rate, now: number): number {
+  const start = db.get<{ at: number }>(
+    `SELECT at FROM holdfast_starts
+     WHERE scope = ? AND no = (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ? + 1`,
+    scope,
+    scope,
+    limit,
+  );
+  return start === undefined ? -Infinity : Math.min(start.at, now) + period;
+}
+
+/** How many starts a rate allows now, as far as more than `most` do not matter. */
+export function countAllowed(
+  db: SqliteDatabase,
+  scope: string,
+  { limit, period }: Rate,
+  most: number,
+  now: number,
+): number {
+  const { last } = db.one<{ last: number | null }>(
+    "SELECT max(no) AS last FROM holdfast_starts WHERE scope = ?",
+    scope,
+  );
+  if (last === null) return limit;
+  const oldest = db.all<{ no: number; at: number }>(
+    `SELECT no, at FROM holdfast_starts WHERE scope = ? AND no > ? ORDER BY no LIMIT ${rowLimit(most)}`,
+    scope,
+    last - limit,
+  );
+  const unused = limit - (last - (oldest[0]?.no ?? last + 1) + 1);
+  const counting = oldest.findIndex(({ at }) => Math.min(at, now) + period > now);
+  return unused + (counting === -1 ? oldest.length : counting);
+}
+
+/** Counts starts. Removes those that neither the rate nor the clock can bring back, some more than are added. */
+export function addStarts(
+  db: SqliteDatabase,
+  scope: string,
+  { limit, period }: Rate,
+  count: number,
+  now: number,
+): void {
+  for (let added = 0; added < count; added++) {
+    db.run(
+      `INSERT INTO holdfast_starts (scope, no, at, period)
+       SELECT ?, coalesce(max(no), 0) + 1, ?, ? FROM holdfast_starts WHERE scope = ?`,
+      scope,
+      now,
+      period,
+      scope,
+    );
+  }
+  db.run(
+    `DELETE FROM holdfast_starts WHERE scope = ? AND no IN
+       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ${rowLimit(2 * count)}) AND at + period <= ?
+       AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ?`,
+    scope,
+    scope,
+    now,
+    scope,
+    limit,
+  );
+}
+
+/** Makes starts in the future starts of now: the clock was set back. */
+export function correctStarts(db: SqliteDatabase, now: number): void {
+  db.run("UPDATE holdfast_starts SET at = ? WHERE at > ?", now, now);
+  db.run("UPDATE holdfast_openings SET opens_at = ? + period WHERE opens_at > ? + period", now, now);
+}
+
+// A start is kept this much longer than it counts: the clock may be set back.
+const KEPT_AFTER_PERIOD_MS = 3_600_000;
+// How many starts are examined at once.
+const MAX_FORGOTTEN = 100;
+
+/** Removes some of the starts that count no more, of scopes that have no new ones. */
+export function forgetStarts(db: SqliteDatabase, now: number): void {
+  db.run(
+    `DELETE FROM holdfast_starts WHERE (scope, no) IN
+       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN}) AND at + period <= ?`,
+    now - KEPT_AFTER_PERIOD_MS,
+    now - KEPT_AFTER_PERIOD_MS,
+  );
+}

@@ -1,0 +1,70 @@
+import type { JsonText } from "../../../json.ts";
+import type { ClaimRequest } from "../../../store.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** The last claim of a worker. */
+export interface LastClaim {
+  seen_at: number;
+  claim_id: string;
+}
+
+/** Reads the last claim of a worker that is known. */
+export function readLastClaim(db: SqliteDatabase, workerId: string): LastClaim | undefined {
+  return db.get<LastClaim>("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", workerId);
+}
+
+/** What a worker claimed by its last call, if that is the one with this id. */
+export function readClaimed(
+  db: SqliteDatabase,
+  { workerId, claimId }: ClaimRequest,
+): [runId: string, generation: number][] | null {
+  const worker = db.get<{ claimed: JsonText }>(
+    "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
+    workerId,
+    claimId,
+  );
+  return worker === undefined ? null : JSON.parse(worker.claimed);
+}
+
+/** Records a claim: which jobs the worker knows, when it was, and what it has claimed. */
+export function noteWorker(
+  db: SqliteDatabase,
+  request: ClaimRequest,
+  rows: readonly { id: string; lease_generation: number }[],
+  now: number,
+): void {
+  db.run(
+    "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
+    request.workerId,
+    JSON.stringify(request.jobs.map(({ name }) => name)),
+    now,
+    request.leaseMs,
+    request.claimId,
+    JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
+  );
+}
+
+/** Whether a worker that knows a job is alive. See `Store.hasWorker()`. */
+export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
+  return liveJobs(db, now).includes(jobName);
+}
+
+/** The jobs that live workers know. A worker is alive if it claimed within the length of its lease. */
+export function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
+  // A worker last seen in the future shows that the clock was set back: it does not count as alive.
+  const workers = db.all<{ jobs: JsonText }>(
+    "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
+    exceptWorkerId,
+    now,
+    now,
+  );
+  return workers.flatMap(({ jobs }): string[] => JSON.parse(jobs));
+}
+
+// The entry of a worker is deleted after this many lengths of its lease without a claim.
+const FORGOTTEN_AFTER_LEASES = 100;
+
+/** Deletes the entries of workers that died long ago. */
+export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
+  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", FORGOTTEN_AFTER_LEASES, now);
+}

@@ -1,0 +1,69 @@
+import { failedFact } from "../../../fact.ts";
+import type { ClaimResult } from "../../../store.ts";
+import { abandonedFailure } from "../../abandoned_failure.ts";
+import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { closePauses } from "./pauses.ts";
+
+/** What is read of a run whose lease is revoked. */
+export interface LeasedRow extends IdentityRow {
+  seq: number;
+  concurrency_key: string | null;
+  flow: number | null;
+  lease_generation: number;
+  abandonments: number;
+}
+
+/** Revokes leases that have expired. Returns the runs that failed. */
+export function revokeExpiredLeases(
+  db: SqliteDatabase,
+  { maxAbandonments, limit }: { maxAbandonments: number; limit: number },
+  now: number,
+): ClaimResult["failed"] {
+  const expired = db.all<LeasedRow>(
+    `SELECT * FROM holdfast_runs WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ${limit}`,
+    now,
+  );
+  return expired.flatMap((row) => {
+    const error = revokeLease(db, row, maxAbandonments, now);
+    return error === null ? [] : [{ run: toRunIdentity(row), error, failureKind: "abandoned" as const }];
+  });
+}
+
+/**
+ * Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead.
+ *
+ * @returns Why it failed, or `null`.
+ */
+export function revokeLease(
+  db: SqliteDatabase,
+  row: LeasedRow,
+  maxAbandonments: number,
+  now: number,
+): string | null {
+  const runSeq = row.seq;
+  const abandonments = row.abandonments + 1;
+  const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
+  const error = failure?.message ?? null;
+  db.run(
+    `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
+       lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
+       abandonments = ? WHERE seq = ?`,
+    error === null ? "pending" : "failed",
+    error,
+    failure === null ? null : JSON.stringify(failure),
+    error === null ? null : now,
+    now,
+    abandonments,
+    runSeq,
+  );
+  moveRun(db, row.job, "running", error === null ? "pending" : "failed");
+  if (error !== null) db.facts.note(failedFact(runSeq, "abandoned"));
+  const key = row.concurrency_key;
+  if (error === null) enterQueue(db, row, now);
+  else closePauses(db, runSeq, "closed", now);
+  if (key !== null) releaseKey(db, key, row.id, row.lease_generation, now);
+  return error;
+}

@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/flow.ts";
+import type { ClaimRequest, NewRun, Store } from "../../../src/store.ts";
+import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
+
+/** A database that counts what is executed on it, and how many rows are read and changed. */
+class CountingDriver implements SqliteDriver {
+  readonly database = new DatabaseSync(":memory:");
+  readonly statements = new Set<string>();
+  executed = 0;
+  rows = 0;
+  writes = 0;
+
+  exec(sql: string): void {
+    if (sql.startsWith("BEGIN IMMEDIATE")) this.writes += 1;
+    this.database.exec(sql);
+  }
+
+  prepare(sql: string) {
+    this.statements.add(sql);
+    const statement = this.database.prepare(sql);
+    const count = <T>(rows: number, value: T): T => {
+      this.executed += 1;
+      this.rows += rows;
+      return value;
+    };
+    return {
+      run: (...parameters: SqliteValue[]) => {
+        const result = statement.run(...parameters);
+        return count(Number(result.changes), result);
+      },
+      get: (...parameters: SqliteValue[]) => count(1, statement.get(...parameters)),
+      all: (...parameters: SqliteValue[]) => {
+        const rows = statement.all(...parameters);
+        return count(rows.length, rows);
+      },
+    };
+  }
+
+  plans(filter: RegExp): { sql: string; details: string[] }[] {
+    return [...this.statements].filter((sql) => filter.test(sql)).map((sql) => {
+      const parameters = Array.from(sql.matchAll(/\?/g), () => null);
+      const plan = this.database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
+      return { sql, details: plan.map(({ detail }) => String(detail)) };
+    });
+  }
+}
+
+async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; host: FakeHost }> {
+  const driver = new CountingDriver();
+  const host = new FakeHost();
+  const store = await SqliteStore.from(driver, { host });
+  await store.migrate();
+  return { store, driver, host };
+}
+
+function flow(overrides: Partial<Flow>): Flow {
+  return { ...PLAIN_FLOW, ...overrides };
+}
+
+const RATE = { limit: 1, period: 1_000 };
+const LIMITED: KnownJob[] = [
+  { name: "full", concurrency: 1, rate: null },
+  { name: "rated", concurrency: null, rate: RATE },
+  { name: "keyed", concurrency: null, rate: null },
+  { name: "paused", concurrency: null, rate: null },
+];
+
+let claimNo = 0;
+function aClaim(overrides: Partial<ClaimRequest> = {}): ClaimRequest {
+  return { ...aClaimRequest({ claimId: `claim-${claimNo++}`, limit: 4, leaseMs: 1e9 }), jobs: LIMITED, ...overrides };
+}
+
+/** What cannot be claimed: runs behind a full key, a rated key, a full job, a used up rate, delays and a pause. */
+function backlog(count: number): NewRun[] {
+  return Array.from({ length: count }, (_, n) => [
+    aRun({ jobName: "keyed", concurrencyKey: "busy" }),
+    aRun({ jobName: "keyed", concurrencyKey: "busy", flow: flow({ priority: n % 3, keyConcurrency: 1 + n % 2 }) }),
+    aRun({ jobName: "keyed", concurrencyKey: "rated", flow: flow({ keyConcurrency: 2, keyRate: RATE }) }),
+    aRun({ jobName: "full", flow: flow({ priority: n % 3 }) }),
+    aRun({ jobName: "full", flow: flow({ fairnessKey: `tenant-${n % 10}` }) }),
+    aRun({ jobName: "full" }),
+    aRun({ jobName: "rated" }),
+    aRun({ jobName: "rated", flow: flow({ fairnessKey: `tenant-${n % 10}`, finishWithin: 1e6 }) }),
+    aRun({ jobName: "keyed", flow: flow({ start: { afterMs: 1e6 }, startWithin: 1e6 }) }),
+    aRun({ jobName: "paused" }),
+  ]).flat();
+}
+
+async function startHolders(store: Store): Promise<void> {
+  await store.pauseJob("paused", { by: null, note: null });
+  await store.enqueue([
+    aRun({ jobName: "keyed", concurrencyKey: "busy" }),
+    aRun({ jobName: "keyed", concurrencyKey: "rated", flow: flow({ keyConcurrency: 2, keyRate: RATE }) }),
+    aRun({ jobName: "full" }),
+    aRun({ jobName: "rated" }),
+  ]);
+  const { claims } = await store.claim(aClaim());
+  assert.equal(claims.length, 4);
+}
+
+Deno.test("SqliteStore claims at the same cost, however many runs wait for keys, limits, rates and their starts", async () => {
+  const costs = [];
+  for (const count of [20, 400]) {
+    const { store, driver } = await anOpen();
+    await startHolders(store);
+    await store.enqueue(backlog(count));
+    await store.claim(aClaim());
+
+    [driver.executed, driver.rows] = [0, 0];
+    const idle = await store.claim(aClaim());
+    const nothing = [driver.executed, driver.rows];
+    await store.enqueue([aRun({ jobName: "keyed" }), aRun({ jobName: "keyed", flow: flow({ fairnessKey: "late" }) })]);
+    [driver.executed, driver.rows] = [0, 0];
+    const { claims } = await store.claim(aClaim());
+    const two = [driver.executed, driver.rows];
+    [driver.executed, driver.rows] = [0, 0];
+    for (const { lease } of claims) await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+
+    assert.deepEqual([idle.claims.length, claims.length], [0, 2]);
+    costs.push({ nothing, two, ends: [driver.executed, driver.rows] });
+    await store.close();
+    driver.database.close();
+  }
+
+  assert.deepEqual(costs[1], costs[0]);
+});
+
+Deno.test("SqliteStore takes no lock while keys, limits, rates, starts and pauses hold up all that there is", async () => {
+  const { store, driver, host } = await anOpen();
+  await startHolders(store);
+  await store.enqueue(backlog(5));
+  await store.claim(aClaim());
+  const { claims: [claim] } = await store.claim(
+    aClaim({ workerId: "other", jobs: [{ ...LIMITED[0]!, concurrency: 2 }] }),
+  );
+  await store.cancel(claim!.run.id, "request", null); // it keeps its place until its lease would have expired
+  await store.claim(aClaim());
+  const before = driver.writes;
+
+  const next = [];
+  for (let i = 0; i < 9; i++) {
+    host.advance(100);
+    next.push((await store.claim(aClaim())).nextTimerAt);
+  }
+
+  assert.equal(driver.writes, before);
+  assert.deepEqual(new Set(next), new Set([host.now() + 100]), "the rates open a period after their starts");
+  host.advance(100);
+  const { claims } = await store.claim(aClaim());
+  assert.deepEqual(claims.map(({ run }) => run.jobName).sort(), ["keyed", "rated"]);
+  await store.close();
+  driver.database.close();
+});
+
+Deno.test("SqliteStore finds runs with flow by an index, and sorts no long list", async () => {
+  const { store, driver, host } = await anOpen();
+  await startHolders(store);
+  await store.enqueue(backlog(3));
+  const key = { jobName: "keyed", concurrencyKey: "two" };
+  const deadlines = flow({ keyConcurrency: 2, startWithin: 5_000, finishWithin: 5_000, fairnessKey: "a", priority: 1 });
+  await store.enqueue([1, 2, 3].map(() => aRun({ ...key, coalesce: null, flow: deadlines })));
+  await store.enqueue([aRun({ ...key, coalesce: "active" })]);
+  const { claims } = await store.claim(aClaim());
+  await store.pause(claims[0]!.lease, { pauses: [aPause()], retryAt: host.now() + 10, park: true, reports: [] });
+  await store.release(claims[1]!.lease, []);
+  await store.cancel(claims[1]!.run.id, "request", null);
+  await store.resumeJob("paused");
+  host.advance(2_000);
+  await store.claim(aClaim({ workerId: "other", jobs: LIMITED.slice(0, 2) }));
+  const again = await store.claim(aClaim());
+  for (const { run } of again.claims) await store.cancel(run.id, `cancel ${run.id}`, null);
+  host.advance(4_000);
+  await store.claim(aClaim());
+  host.advance(-8_000);
+  await store.claim(aClaim());
+  await store.getRuns({ failureKind: "timeout", completedAfter: "2020-01-01T00:00:00Z" });
+  await store.getRun(again.claims[0]!.run.id);
+  await store.getPausedJobs();
+
+  const plans = driver.plans(
+    /^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)[^]*holdfast_(flow|heads|starts|openings|ghosts|holders)/,
+  );
+  // Clocks are rarely set back. The fairness keys are those of the statement.
+  const rare = /SET opens_at/;
+  const scans = plans.filter(({ sql, details }) =>
+    !rare.test(sql) && details.some((detail) => /^SCAN (?!keys$|CONSTANT|\(subquery|j\b|json_each|\?)/.test(detail))
+  );
+  const sorted = plans.filter(({ sql, details }) =>
+    sql.includes("LIMIT") && details.some((detail) => /USE TEMP B-TREE FOR ORDER BY/.test(detail))
+  );
+
+  assert.ok(plans.length > 30, `${plans.length} statements`);
+  assert.deepEqual(scans, []);
+  assert.deepEqual(sorted, []);
+  await store.close();
+  driver.database.close();
+});
