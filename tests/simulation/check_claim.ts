@@ -11,7 +11,7 @@ export function checkClaim(
   outcome: { value: ClaimResult } | { error: unknown },
 ): "any" {
   if ("error" in outcome) return "any";
-  const { claims, now } = outcome.value;
+  const { claims, failed, hasMore, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
   const most = request.limit + request.holding.length;
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
@@ -20,8 +20,10 @@ export function checkClaim(
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
-  // A repeated claim does nothing, unless the first one did nothing.
-  if (!isRepeated || taken.length > 0) checkGates(facts, request, outcome.value, taken);
+  // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
+  if (!isRepeated || taken.length > 0 || failed.length > 0 || !hasMore) {
+    checkGates(facts, request, outcome.value, taken);
+  }
   for (const claim of claims) {
     const run = facts.run(claim.run.id);
     if (taken.includes(claim)) noteTaken(facts, run, claim, request);
