@@ -39,4 +39,16 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
   { seed: 35213, store: "memory", found: "a stream of all runs told a late trigger of a run that had been deleted" },
   { seed: 402021, store: "memory", found: "a step began when the job had thrown, and was told after the run's end" },
   { seed: 408, store: "sqlite", found: "a look at pauses was overtaken by an older one" },
+  {
+    seed: 29,
+    store: "memory",
+    found: "other processes were told of a run that had expired as if its function had thrown",
+    hasFlow: true,
+  },
+  {
+    seed: 1060,
+    store: "sqlite",
+    found: "a run that wanted its key for itself was passed by one with a fairness key that shares it",
+    hasFlow: true,
+  },
 ];
