@@ -244,12 +244,13 @@ export class Body implements BodyWitness {
       "I16",
       () => `${label} begins ${name} of ${id} under lease ${generation}, while lease ${run.generation} is given out`,
     );
-    const retryAt = recorded?.retryAt ?? null;
-    const { wallNow } = this.#incarnation.process.world;
+    const notBefore = recorded?.notBefore ?? null;
+    const { now } = this.#incarnation.process.world;
+    // The wall clock counts whole milliseconds.
     facts.expect(
-      facts.jumps > 0 || retryAt === null || retryAt <= wallNow,
-      "I5",
-      () => `${name} of ${id} is tried again ${retryAt! - wallNow} ms too early`,
+      facts.forwardJumps > 0 || notBefore === null || notBefore < now + 1,
+      "F9",
+      () => `${name} of ${id} is tried again ${notBefore! - now} ms too early`,
     );
     this.#checkOthers();
   }
@@ -260,15 +261,17 @@ export class Body implements BodyWitness {
     const { id, concurrencyKey: key } = this.#run.request;
     if (key === null || jumps > 0) return;
     const { process: { world }, label } = this.#incarnation;
-    for (const other of executing) {
-      const isInside = other.run !== this.#run && other.run.request.concurrencyKey === key && other.isAlive() &&
-        other.generation === other.run.claimedGeneration && (other.run.leaseEndsAt ?? 0) > world.wallNow;
-      this.#facts.expect(
-        !isInside,
-        "I7",
-        () => `${label} begins a step of ${id} while ${other.run.request.id} is inside of one, with key ${key}`,
-      );
-    }
+    const inside = [...executing].filter((other) =>
+      other.run !== this.#run && other.run.request.concurrencyKey === key && other.isAlive() &&
+      other.generation === other.run.claimedGeneration && (other.run.leaseEndsAt ?? 0) > world.wallNow
+    ).map(({ run }) => run);
+    const runs = new Set([this.#run, ...inside]);
+    const most = Math.max(...[...runs].map(({ request }) => request.flow.keyConcurrency));
+    this.#facts.expect(
+      runs.size <= most,
+      "I7",
+      () => `${label} begins a step of ${id} while ${[...runs].map(({ request }) => request.id)} use key ${key}`,
+    );
   }
 }
 

@@ -27,18 +27,24 @@ export interface Call {
   outcome: { value: unknown } | { error: unknown };
   /** What the wall clock showed. */
   wallNow: number;
+  /** What the clock showed that never jumps. */
+  now: number;
 }
 
 /** Judges a committed call against what was committed before, and takes note of it. Answers which runs it touched. */
 export function checkCall(facts: Facts, call: Call): string[] | "any" {
   const check = CHECKS[call.method];
-  return check === undefined ? [] : check(facts, call.parameters as never, call.outcome as never, call.wallNow);
+  return check === undefined
+    ? []
+    : check(facts, call.parameters as never, call.outcome as never, call.wallNow, call.now);
 }
 
 type Outcome<T> = { value: T } | { error: unknown };
 
 // deno-lint-ignore no-explicit-any -- each check knows what its method takes and answers
-const CHECKS: Record<string, (facts: Facts, parameters: any, outcome: any, wallNow: number) => string[] | "any"> = {
+type Check = (facts: Facts, parameters: any, outcome: any, wallNow: number, now: number) => string[] | "any";
+
+const CHECKS: Record<string, Check> = {
   enqueue: checkEnqueue,
   claim: checkClaim,
   renew: checkRenew,
@@ -52,6 +58,9 @@ const CHECKS: Record<string, (facts: Facts, parameters: any, outcome: any, wallN
   delete: checkDelete,
   purge: checkPurge,
   appendLogs: checkAppendLogs,
+  forgetWorker: (facts, [workerId]: [string]) => (facts.flow.forgetWorker(workerId), []),
+  pauseJob: (facts, [jobName]: [string]) => (facts.flow.paused.add(jobName), []),
+  resumeJob: (facts, [jobName]: [string]) => (facts.flow.paused.delete(jobName), []),
 };
 
 function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
@@ -93,10 +102,14 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       () => `a trigger of ${jobName} with key ${concurrencyKey} and ${coalesce} did not join ${joinable!.request.id}`,
     );
     facts.expect(run.id === request.id, "I12", () => `a new run was to be ${request.id} and is ${run.id}`);
+    const isPassed = ({ request, isDelayed, startAt }: RunFacts) =>
+      isDelayed && startAt! > wallNow && request.jobName === jobName && request.concurrencyKey === concurrencyKey;
+    if (coalesce !== null && facts.open().some(isPassed)) facts.notice("a trigger did not join a delayed run");
     facts.noteMade(request);
     const source = request.retriggerOf?.from === "failure" ? old : null;
-    const made = newRunFacts(structuredClone(request), facts.runs.size, source);
+    const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));
     facts.runs.set(run.id, made);
+    if (concurrencyKey !== null) facts.flow.windows.noteAdded(facts, concurrencyKey);
     if (old !== null) old.retry = made;
     if (made.steps.size > 0) facts.notice("a run was retriggered from its failure");
     return;
@@ -129,12 +142,12 @@ function checkOpenRetry(facts: Facts, { request: { id } }: RunFacts, { run, disp
 /** Whether a trigger that coalesces is to join a run instead of making another. */
 function mayJoin(
   { jobName, concurrencyKey, coalesce }: NewRun,
-  { request, state }: RunFacts,
+  { request, state, isDelayed, startAt }: RunFacts,
   wallNow: number,
 ): boolean {
   if (coalesce === null || request.jobName !== jobName || request.concurrencyKey !== concurrencyKey) return false;
   const { status, leaseExpiresAt } = state!.run;
-  return status === "pending" ||
+  return (status === "pending" && !(isDelayed && startAt! > wallNow)) ||
     (coalesce === "active" &&
       (status === "waiting" || (status === "running" && Date.parse(leaseExpiresAt!) > wallNow)));
 }
@@ -161,6 +174,7 @@ function checkRelease(facts: Facts, [{ runId, generation }]: [Lease]): string[] 
   const run = facts.run(runId);
   if (run.generation !== generation) return [runId];
   run.leaseEndsAt = null;
+  run.isGhost = false;
   run.heldUnder = null;
   // Who gives a run back has not abandoned it.
   if (!run.hasEnded && run.parking === null) run.claimsSinceRecord -= 1;
@@ -175,6 +189,7 @@ function checkRevoke(facts: Facts, [leases]: [SeenLease[]], outcome: Outcome<voi
       // One that was renewed since it was seen stays.
       if (run.generation !== generation || run.leaseEndsAt !== expiresAt) continue;
       run.leaseEndsAt = null;
+      run.isGhost = false;
       run.heldUnder = null;
     }
   }
@@ -202,6 +217,7 @@ function checkSaveStep(
   [lease, step]: [Lease, StepWrite],
   outcome: Outcome<SavedStep>,
   wallNow: number,
+  now: number,
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, `step ${step.name}`);
@@ -218,7 +234,10 @@ function checkSaveStep(
       () =>
         `${step.name} of ${lease.runId}, recorded as ${step.result.status}, is tried again at ${outcome.value.retry?.at}`,
     );
-    run.steps.set(step.name, { index, attempts: step.attempts, isOver, result, generation: lease.generation, retryAt });
+    const notBefore = step.result.status === "retrying" ? now + step.result.delayMs : null;
+    const { attempts } = step;
+    const { generation } = lease;
+    run.steps.set(step.name, { index, attempts, isOver, result, generation, retryAt, notBefore });
   } else {
     facts.expect(
       earlier.generation === lease.generation && (earlier.attempts > step.attempts || earlier.result === result),
@@ -285,6 +304,7 @@ function checkPause(
     run.leaseEndsAt = null;
     run.claimsSinceRecord = 0;
     run.heldUnder = null;
+    run.isWoken = false;
     run.overPauses = new Set();
     run.parking = { pauses: pauses.map(({ id }) => run.pauses.get(id)!), retryAt: request.retryAt };
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
@@ -293,7 +313,13 @@ function checkPause(
   return [lease.runId];
 }
 
-function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Outcome<void>): string[] {
+function checkFinish(
+  facts: Facts,
+  [lease, ending]: [Lease, Ending],
+  outcome: Outcome<void>,
+  _wallNow: number,
+  now: number,
+): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, `the ending "${ending.status}"`);
   facts.expect(
@@ -301,14 +327,31 @@ function checkFinish(facts: Facts, [lease, ending]: [Lease, Ending], outcome: Ou
     "I3",
     () => `${lease.runId} ended as ${ending.status} although it was ${run.state?.run.status} before`,
   );
-  const returned = run.returned.get(lease.generation);
-  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : failureText(ending.failure)}`;
-  facts.expect(returned === ended, "I1", () => `the function of ${lease.runId} ${returned}, its end is ${ended}`);
+  if (ending.status === "failed" && ending.failure.kind === "timeout") {
+    checkLate(facts, run, lease, now);
+  } else checkReturned(facts, run, lease, ending);
   run.ending = ending;
   run.hasEnded = true;
   run.leaseEndsAt = null;
   run.heldUnder = null;
   return [lease.runId];
+}
+
+/** A worker fails a run that is late, and never earlier. */
+function checkLate(facts: Facts, run: RunFacts, { runId, generation }: Lease, now: number): void {
+  facts.notice("a run was not ended in time by its worker");
+  const lateAt = run.lateAt.get(generation);
+  facts.expect(
+    lateAt !== undefined && now >= lateAt,
+    "F8",
+    () => `${runId} failed as timeout at ${now} on the clock that never jumps, and was to end by ${lateAt}`,
+  );
+}
+
+function checkReturned(facts: Facts, run: RunFacts, lease: Lease, ending: Ending): void {
+  const returned = run.returned.get(lease.generation);
+  const ended = `${ending.status} ${ending.status === "completed" ? ending.output : failureText(ending.failure)}`;
+  facts.expect(returned === ended, "I1", () => `the function of ${lease.runId} ${returned}, its end is ${ended}`);
 }
 
 function checkSignal(
@@ -380,6 +423,7 @@ function checkCancel(
   facts: Facts,
   [runId]: [string, string, CancelledExecution | null],
   outcome: Outcome<Run | null>,
+  wallNow: number,
 ): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
@@ -395,6 +439,7 @@ function checkCancel(
     if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
     if (before?.status === "running") facts.notice("a run was cancelled while it was executed");
   }
+  if (!run.isCancelled) run.isGhost = run.heldUnder !== null && (run.leaseEndsAt ?? 0) > wallNow;
   run.isCancelled = true;
   run.hasEnded = true;
   run.heldUnder = null;

@@ -1,44 +1,33 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
+import type { Invariant } from "./invariants.ts";
+import { keepsKey, type Obstacle, Queue } from "./queue.ts";
 
 /** Judges what a claim brought against what was committed before, and takes note of it. */
 export function checkClaim(
   facts: Facts,
   [request]: [ClaimRequest],
   outcome: { value: ClaimResult } | { error: unknown },
-  wallNow: number,
 ): "any" {
   if ("error" in outcome) return "any";
-  const { claims, failed, now } = outcome.value;
+  const { claims, failed, hasMore, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
   const most = request.limit + request.holding.length;
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
-  const claimed = new Set([...claims, ...failed].map(({ run }) => run.id));
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
-  // All that stand in line are looked at before any of them is taken out of it.
-  for (const claim of claims) if (isNew(claim)) checkTurn(facts, facts.run(claim.run.id), request, claimed, now);
-  if (!isRepeated) checkLeft(facts, request, outcome.value, claimed, wallNow);
+  const taken = claims.filter(isNew);
+  // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
+  if (!isRepeated || taken.length > 0 || failed.length > 0 || !hasMore) {
+    checkGates(facts, request, outcome.value, taken);
+  }
   for (const claim of claims) {
     const run = facts.run(claim.run.id);
-    if (isNew(claim)) noteTaken(facts, run, claim, request);
-    checkGiven(facts, run, claim, wallNow);
-  }
-  for (const { run: { id }, error } of failed) {
-    facts.notice("a run failed because it was abandoned too often");
-    const run = facts.run(id);
-    run.hasEnded = true;
-    const failure = { kind: "abandoned", name: "Error", message: error, stack: null, cause: null } as const;
-    run.ending = { status: "failed", failure, failedStepName: null };
-    const { claimsSinceRecord } = run;
-    facts.expect(
-      claimsSinceRecord >= request.maxAbandonments,
-      "I11",
-      () => `${id} failed as abandoned after ${claimsSinceRecord} claims`,
-    );
+    if (taken.includes(claim)) noteTaken(facts, run, claim, request);
+    checkGiven(facts, run, claim, now);
   }
   return "any";
 }
@@ -65,6 +54,7 @@ function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim
   if (run.steps.size > 0) facts.notice("a run was taken over in the middle");
   if (run.claimedGeneration > 0 && run.parking === null) run.interruptions += 1;
   run.parking = null;
+  run.isWoken = false;
   run.claimsSinceRecord += 1;
   run.claimIds.set(generation, request.claimId);
   run.claimedGeneration = Math.max(run.claimedGeneration, generation);
@@ -74,8 +64,15 @@ function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim
 }
 
 /** A worker is given what was triggered and what was recorded. */
-function checkGiven(facts: Facts, run: RunFacts, claim: Claim, wallNow: number): void {
+function checkGiven(facts: Facts, run: RunFacts, claim: Claim, now: number): void {
   const { id, input } = run.request;
+  const { finishBy } = run;
+  const finishInMs = finishBy === null ? null : Math.max(0, finishBy - now);
+  facts.expect(
+    claim.finishInMs === finishInMs,
+    "F8",
+    () => `the claim of ${id} says that it is to end in ${claim.finishInMs} ms, not in ${finishInMs}`,
+  );
   facts.expect(claim.input === input, "I12", () => `the claim of ${id} brought ${claim.input}, not ${input}`);
   facts.expect(
     claim.execution === run.interruptions + 1,
@@ -92,7 +89,7 @@ function checkGiven(facts: Facts, run: RunFacts, claim: Claim, wallNow: number):
     );
   }
   if (run.claimIds.size === 1 && run.source !== null) checkCopiedSleeps(facts, run, run.source, claim);
-  checkPauses(facts, run, claim.pauses, wallNow);
+  checkPauses(facts, run, claim.pauses, now);
   for (const pause of run.pauses.values()) {
     const isGiven = claim.pauses.some((other) => other.id === pause.id);
     facts.expect(isGiven, "I10", () => `the claim of ${id} did not bring ${pause.kind} ${pause.name}`);
@@ -117,95 +114,213 @@ function checkCopiedSleeps(facts: Facts, { request: { id } }: RunFacts, retried:
   }
 }
 
-/** Nobody is passed over: of the runs that could have been claimed the oldest are. */
-function checkTurn(
-  facts: Facts,
-  run: RunFacts,
-  request: ClaimRequest,
-  claimed: ReadonlySet<string>,
-  now: number,
-): void {
-  const { id, concurrencyKey: key } = run.request;
-  if (run.isUnread) return;
-  const isHolder = run.parking !== null && run.parking.retryAt !== null;
-  if (key !== null) {
-    const holder = facts.open().find((other) => other !== run && keepsKey(other, key));
-    facts.expect(
-      holder === undefined || holder.isUnread,
-      "I7",
-      () => `${id} was claimed while ${holder!.request.id} waits for a retry with key ${key}`,
-    );
+/** Judges which runs a claim has failed and taken, and which it has left. */
+function checkGates(facts: Facts, request: ClaimRequest, result: ClaimResult, taken: readonly Claim[]): void {
+  const { failed, now } = result;
+  noteTimers(facts, request, now);
+  for (const one of failed) checkFailed(facts, request, one, now);
+  const queue = new Queue(facts, request, new Set(failed.map(({ run }) => run.id)), now);
+  const { windows } = facts.flow;
+  if (queue.isBlurred) windows.forget();
+  else windows.look(queue);
+  for (const { run: { id } } of taken) {
+    const run = facts.run(id);
+    checkStartInTime(facts, run, now);
+    if (!queue.isBlurred) checkPlace(facts, run, queue);
+    queue.take(run);
+    if (!queue.isBlurred) windows.look(queue);
   }
-  // After a retry delay a run still has its key.
-  if (key !== null && isHolder) return;
-  for (const elder of facts.runs.values()) {
-    if (elder.order >= run.order) break;
-    const { id: elderId, jobName, concurrencyKey } = elder.request;
-    if (elder.isUnread || !isReady(facts, elder, now) || claimed.has(elderId)) continue;
-    if (!knows(request, jobName)) {
-      if (key !== null && key === concurrencyKey) facts.notice("a key was handed on past an unknown job");
-      continue;
-    }
-    if (concurrencyKey !== null && concurrencyKey !== key) continue;
-    // In the line of a key fairness does not count.
-    if ((key === null || concurrencyKey !== key) && !haveOneTurn(elder, run)) continue;
-    facts.violate("I18", `${id} was claimed before ${elderId}, which is older`);
+  if (!queue.isBlurred) checkLeft(facts, request, result, queue);
+}
+
+/** Takes note of what has become due or has expired, as every claim does. */
+function noteTimers(facts: Facts, request: ClaimRequest, now: number): void {
+  facts.flow.noteClaim(request, now);
+  for (const run of facts.runs.values()) {
+    if (run.isDelayed && run.startAt! <= now) run.isDelayed = false;
+    if (run.parking !== null && !run.isUnread && isDue(facts, run, now)) run.isWoken = true;
+    if (!run.isGhost) continue;
+    if (run.leaseEndsAt === null || run.leaseEndsAt <= now) run.isGhost = false;
+    else if (run.request.concurrencyKey !== null) facts.notice("a cancelled run kept its key");
+    else facts.notice("a cancelled run kept its place under the limit of its job");
   }
 }
 
-/** Whether two runs have their turns together: with different fairness keys, or as runs of different jobs, they do not. */
-function haveOneTurn({ request: one }: RunFacts, { request: other }: RunFacts): boolean {
-  const key = one.flow.fairnessKey;
-  return key === other.flow.fairnessKey && (key === null || one.jobName === other.jobName);
+/** A run that no worker executes fails when it was abandoned too often, or when a deadline of its own has passed. */
+function checkFailed(
+  facts: Facts,
+  request: ClaimRequest,
+  { run: { id }, error, failureKind: kind }: ClaimResult["failed"][number],
+  now: number,
+): void {
+  const run = facts.run(id);
+  const { claimsSinceRecord, startBy, finishBy, startedAt } = run;
+  run.hasEnded = true;
+  if (kind === "abandoned") {
+    facts.notice("a run failed because it was abandoned too often");
+    facts.expect(
+      claimsSinceRecord >= request.maxAbandonments,
+      "I11",
+      () => `${id} failed as abandoned after ${claimsSinceRecord} claims`,
+    );
+  } else if (kind === "expired") {
+    facts.notice("a run failed because it had not started in time");
+    if (facts.flow.paused.has(run.request.jobName)) facts.notice("a run expired while its job was paused");
+    facts.expect(
+      startedAt === null && startBy !== null && startBy <= now,
+      "F8",
+      () => `${id} failed as expired at ${now}: it was to start by ${startBy}, and started at ${startedAt}`,
+    );
+  } else {
+    facts.notice("a run that nobody executed failed because it had not ended in time");
+    if (run.parking !== null && !run.isWoken) facts.notice("a run that waited had not ended in time");
+    else if (run.request.concurrencyKey !== null) facts.notice("a run in the line of its key had not ended in time");
+    if (keepsKey(run)) facts.notice("a run that was late gave the key back that it had kept");
+    facts.expect(
+      kind === "timeout" && finishBy !== null && finishBy <= now,
+      "F8",
+      () => `${id} failed as ${kind} at ${now}: it was to end by ${finishBy}`,
+    );
+  }
+  const name = kind === "timeout" ? "TimeoutError" : "Error";
+  const failure = { kind, name, message: error, stack: null, cause: null } as const;
+  run.ending = { status: "failed", failure, failedStepName: null };
+}
+
+/** A run starts in time, and does not go on after its end. */
+function checkStartInTime(facts: Facts, run: RunFacts, now: number): void {
+  const { request: { id }, startedAt, startBy, finishBy } = run;
+  facts.expect(
+    startedAt !== null || startBy === null || now < startBy,
+    "F1",
+    () => `${id} was claimed at ${now}, and was to start before ${startBy}`,
+  );
+  facts.expect(
+    finishBy === null || now < finishBy,
+    "F8",
+    () => `${id} was claimed at ${now}, and was to end before ${finishBy}`,
+  );
+}
+
+/** A run is claimed when all gates are open to it, and before those that are behind it. */
+function checkPlace(facts: Facts, run: RunFacts, queue: Queue): void {
+  const { id, jobName, flow: { fairnessKey, keyConcurrency }, concurrencyKey: key } = run.request;
+  const obstacle = queue.obstacle(run, false);
+  if (obstacle !== null) facts.violate(brokenBy(obstacle, run), `${id} was claimed although ${obstacle}`);
+  if (key !== null && keyConcurrency > 1 && queue.countHolders(run) > 0) facts.notice("runs shared a key");
+  const candidates = queue.candidates();
+  for (const other of candidates) {
+    const { fairnessKey: otherKey } = other.request.flow;
+    // Runs of different jobs have turns of their own.
+    const isRival = otherKey === fairnessKey && (fairnessKey === null || other.request.jobName === jobName);
+    facts.expect(
+      !isRival || queue.positionOf(other) >= queue.positionOf(run),
+      "F4",
+      () => `${id} was claimed before ${other.request.id}, which precedes it`,
+    );
+  }
+  const isUrgent = candidates.some((other) => other !== run && other.order < run.order);
+  if (isUrgent && run.request.flow.priority > 0) facts.notice("a run preceded older ones by its priority");
+  noticeMeetings(facts, run, queue);
+  facts.flow.windows.serve(facts, run, candidates);
+}
+
+/** Takes note of what meets in a run that is claimed. */
+function noticeMeetings(facts: Facts, run: RunFacts, queue: Queue): void {
+  const { concurrencyKey: key, flow: { fairnessKey }, jobName } = run.request;
+  const sharesKey = (other: RunFacts) => key !== null && other !== run && other.request.concurrencyKey === key;
+  const due = queue.due.filter((other) => other !== run);
+  const isPassed = (other: RunFacts) => other.order < run.order && sharesKey(other);
+  if (due.some(isPassed) && !keepsKey(run)) facts.notice("an urgent run preceded older ones in the line of its key");
+  if (keepsKey(run)) facts.notice("a run went on with the key that it had kept");
+  if (facts.open().some((other) => other.isDelayed && isPassed(other))) {
+    facts.notice("a delayed run did not hold up its key");
+  }
+  if (fairnessKey !== null) {
+    const behindKey = due.some((other) =>
+      other.request.flow.fairnessKey === fairnessKey && other.order < run.order && !queue.passesKey(other, false)
+    );
+    if (behindKey) facts.notice("a run behind a key did not keep its fairness key from its turn");
+    if (run.interruptions > 0 || run.state?.run.status === "running") facts.notice("an interrupted run had a turn");
+    const others = due.filter((other) => ![null, fairnessKey].includes(other.request.flow.fairnessKey));
+    for (const other of others) {
+      const obstacle = queue.obstacle(other, false);
+      if (obstacle === "its job is full") facts.notice("a fairness key waited for the limit of a job");
+      if (obstacle === "its job is paused") facts.notice("a fairness key waited for a paused job");
+      if (obstacle === "the rate of its job is used up") facts.notice("a fairness key waited for the rate of a job");
+    }
+  }
+  if (run.startedAt !== null && queue.isHeldBackByRate(jobName)) {
+    facts.notice("a run that had begun went on while the rate of its job was used up");
+  }
+}
+
+function brokenBy(obstacle: Obstacle, { isDelayed, parking, request }: RunFacts): Invariant {
+  switch (obstacle) {
+    case "it is not due":
+      return isDelayed || parking === null ? "F1" : "I5";
+    case "its job is unknown":
+      return "I19";
+    case "its job is paused":
+      return "F1";
+    case "its job is full":
+      return "F2";
+    case "its key is full":
+      return request.flow.keyConcurrency === 1 ? "I7" : "F2";
+    case "the rate of its job is used up":
+    case "the rate of its key is used up":
+      return "F3";
+    default:
+      return "F4";
+  }
 }
 
 /** A claim that had room for more leaves nothing that it could have taken. */
-function checkLeft(
-  facts: Facts,
-  request: ClaimRequest,
-  { claims, hasMore, now }: ClaimResult,
-  claimed: ReadonlySet<string>,
-  wallNow: number,
-): void {
+function checkLeft(facts: Facts, request: ClaimRequest, result: ClaimResult, queue: Queue): void {
+  const { claims, hasMore, nextTimerAt } = result;
   if (hasMore || claims.length >= request.limit) return;
-  const open = facts.open();
-  for (const run of open) {
-    const { id, jobName, concurrencyKey: key } = run.request;
-    if (claimed.has(id) || run.isUnread || !isReady(facts, run, now) || !knows(request, jobName)) continue;
-    const rivals = key === null ? [] : facts.existing().filter((other) => {
-      return other !== run && other.request.concurrencyKey === key;
-    });
-    if (rivals.some((other) => keepsKey(other, key))) {
-      facts.notice("a retry delay kept its key");
-      continue;
+  const [left] = queue.candidates();
+  facts.expect(
+    left === undefined,
+    "F5",
+    () => `a claim that had room for more left ${left!.request.id}, which is ${left!.state?.run.status}`,
+  );
+  const expected = queue.nextTimerAt();
+  facts.expect(
+    (nextTimerAt ?? Infinity) <= expected,
+    "F5",
+    () => `a claim was told to look again at ${nextTimerAt}, and something expires at ${expected}`,
+  );
+  for (const run of queue.due) noticeObstacle(facts, run, queue.obstacle(run, false));
+}
+
+function noticeObstacle(facts: Facts, run: RunFacts, obstacle: Obstacle | null): void {
+  const { jobName, concurrencyKey: key } = run.request;
+  switch (obstacle) {
+    case null:
+      return;
+    case "its job is unknown":
+    case "its job is paused": {
+      const follower = [...facts.open()].some(({ request, heldUnder }) =>
+        key !== null && request.concurrencyKey === key && request.jobName !== jobName && heldUnder !== null
+      );
+      if (!follower) return;
+      return facts.notice(
+        obstacle === "its job is paused"
+          ? "a key was handed on past a paused job"
+          : "a key was handed on past an unknown job",
+      );
     }
-    if (rivals.some((other) => other.isCancelled && (other.leaseEndsAt ?? 0) > wallNow)) {
-      facts.notice("a cancelled run kept its key");
-      continue;
+    case "its key is full": {
+      const isKept = facts.open().some((other) => other.request.concurrencyKey === key && keepsKey(other));
+      if (isKept) facts.notice("a retry delay kept its key");
+      return;
     }
-    const isBlocked = (other: RunFacts) =>
-      other.isUnread || claimed.has(other.request.id) || other.state?.run.status === "running" ||
-      other.leaseEndsAt !== null || (other.order < run.order && isReady(facts, other, now));
-    if (isHeldByDeleted(facts, key) || (!keepsKey(run, key) && rivals.some(isBlocked))) continue;
-    facts.violate("I19", `a claim that had room for more left ${id}, which is ${run.state?.run.status}`);
+    case "its job is full":
+      return facts.notice("the limit of a job was reached");
+    case "the rate of its job is used up":
+      return facts.notice("the rate of a job was used up");
+    case "the rate of its key is used up":
+      return facts.notice("the rate of a key was used up");
   }
-}
-
-/** Whether a run can be claimed, but for its key. */
-function isReady(facts: Facts, run: RunFacts, now: number): boolean {
-  const status = run.state?.run.status;
-  return !run.hasEnded && (status === "pending" || (status === "waiting" && isDue(facts, run, now)));
-}
-
-/** Whether a run waits for another attempt at a step: then it has its key all the while. */
-function keepsKey({ request, hasEnded, parking }: RunFacts, key: string | null): boolean {
-  return key !== null && request.concurrencyKey === key && !hasEnded && parking !== null && parking.retryAt !== null;
-}
-
-/** A run that was cancelled and deleted may still have its key for a while. */
-function isHeldByDeleted(facts: Facts, key: string | null): boolean {
-  return key !== null &&
-    [...facts.runs.values()].some(({ isDeleted, leaseEndsAt, request }) =>
-      isDeleted && leaseEndsAt !== null && request.concurrencyKey === key
-    );
 }

@@ -1,4 +1,5 @@
 import { type Failure, failureText } from "../../src/failure.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, RunState, Store } from "../../src/store.ts";
 import type { Step } from "../../src/step.ts";
@@ -130,12 +131,24 @@ function checkCopies(facts: Facts, run: RunFacts, source: RunFacts, waits: reado
 }
 
 /** A run keeps what it was triggered with. */
-function checkRequest(facts: Facts, { request }: RunFacts, { run, payload }: RunState): void {
+function checkRequest(
+  facts: Facts,
+  { request, startAt, startBy, finishBy }: RunFacts,
+  { run, payload }: RunState,
+): void {
   facts.expect(
     payload === request.payload && JSON.stringify(run.payload) === request.payload &&
       JSON.stringify(run.labels) === JSON.stringify(request.labels),
     "I12",
     () => `${run.id} was triggered with ${JSON.stringify(request)}, and is ${JSON.stringify(run)}`,
+  );
+  const { flow } = request;
+  const kept = [run.priority, run.fairnessKey, run.startAt, run.startBy, run.finishBy];
+  const expected = [flow.priority, flow.fairnessKey, isoTime(startAt), isoTime(startBy), isoTime(finishBy)];
+  facts.expect(
+    kept.join() === expected.join(),
+    "F8",
+    () => `${run.id} has the priority, fairness key, start and deadlines ${kept.join()}, not ${expected.join()}`,
   );
 }
 
@@ -231,18 +244,27 @@ function newWaitFacts({ source }: RunFacts, wait: Wait): WaitFacts {
 
 /** Only what a program does makes its run fail. */
 function checkFailure(facts: Facts, run: RunFacts, error: string): void {
-  const isOwn = error === "the program fails" || / fails$| took longer than /.test(error) || /^Abandoned /.test(error);
+  const isOwn = error === "the program fails" || / fails$| took longer than /.test(error) ||
+    /^Abandoned /.test(error) ||
+    / \((startWithin|finishWithin)\)$/.test(error);
   facts.expect(isOwn, "I11", () => `${run.request.id} failed: ${error}`);
 }
 
-/** Of the runs that share a concurrency key, one at most is being executed. */
+/** Of the runs that share a concurrency key, no more are being executed than the last of them allowed. */
 export async function checkKeys(facts: Facts, store: Store, wallNow: number): Promise<void> {
-  const holders = new Map<string, string>();
+  const holders = new Map<string, RunFacts[]>();
   for (const { runId, expiresAt } of await store.getLeases()) {
-    const key = facts.runs.get(runId)?.request.concurrencyKey ?? null;
-    if (key === null || expiresAt <= wallNow) continue;
-    const other = holders.get(key);
-    facts.expect(other === undefined || other === runId, "I7", () => `${other} and ${runId} both hold key ${key}`);
-    holders.set(key, runId);
+    const run = facts.runs.get(runId);
+    const key = run?.request.concurrencyKey ?? null;
+    if (run === undefined || key === null || expiresAt <= wallNow) continue;
+    holders.set(key, [...holders.get(key) ?? [], run]);
+  }
+  for (const [key, runs] of holders) {
+    const most = Math.max(...runs.map(({ request }) => request.flow.keyConcurrency));
+    facts.expect(
+      runs.length <= most,
+      "I7",
+      () => `${runs.map(({ request }) => request.id)} all hold key ${key}, which allows ${most}`,
+    );
   }
 }

@@ -74,6 +74,13 @@ export class Clients {
     }
   }
 
+  /** Resumes all jobs that are still paused. */
+  resumeAll(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const jobName of this.#deps.facts.flow.paused) engine.resumeJob(jobName).catch(unlessRefused);
+  }
+
   async #ask(first: number, request: Request, manner: HttpManner | null): Promise<void> {
     this.#waiting += 1;
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -115,7 +122,8 @@ export class Clients {
   async #performOverWeb(node: Node, engine: Engine, request: Request, manner: HttpManner): Promise<string | null> {
     const http = this.#http;
     const { ask } = request;
-    if (ask === "batch") return await this.#perform(node, engine, request); // is not to be had over HTTP
+    // These are not to be had over HTTP.
+    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob") return await this.#perform(node, engine, request);
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
     if (ask === "list") return await http.list(node);
     if (ask === "feed") return await http.feed(node, request.ms, manner);
@@ -152,6 +160,16 @@ export class Clients {
         facts.expect(isWhole, "I12", () => `a batch of ${items.length} was answered ${runs.map(({ id }) => id)}`);
         facts.notice("several runs were triggered at once");
         return runs.map(({ id }) => id).join(", ");
+      }
+      case "pauseJob": {
+        const { jobName, paused } = await engine.pauseJob(request.jobName, { by: "a client" });
+        facts.expect(paused !== null, "I20", () => `${jobName} was paused, and is shown as if it were not`);
+        return jobName;
+      }
+      case "resumeJob": {
+        const { jobName, paused } = await engine.resumeJob(request.jobName);
+        facts.expect(paused === null, "I20", () => `${jobName} was resumed, and is shown as paused`);
+        return jobName;
       }
       case "signal":
         return await this.#signal(engine, request);

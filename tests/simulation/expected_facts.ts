@@ -1,5 +1,5 @@
 import type { Fact, FactValue } from "../../src/fact.ts";
-import { coalescedFacts, toFact } from "../../src/fact.ts";
+import { coalescedFacts, failedFact, toFact, triggeredFact } from "../../src/fact.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Report } from "../../src/execution_report.ts";
@@ -47,14 +47,15 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
       if (disposition === "coalesced") {
         return coalescedFacts(0, run, requests[at]!).map((fact) => made(run.id, tail(fact)));
       }
-      const triggered = made(id, ["triggered"], { json: payload });
+      const startAt = run.startAt === null ? null : Date.parse(run.startAt);
+      const triggered = made(id, tail(triggeredFact(0, startAt)), { json: payload });
       return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
     });
   },
   claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed }: ClaimResult) => {
     const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
     return [
-      ...failed.map(({ run, error }) => made(run.id, ["failed"], { error })),
+      ...failed.map(({ run, error, failureKind }) => made(run.id, tail(failedFact(0, failureKind)), { error })),
       ...claims.filter(({ lease }) => isNew(lease)).map(({ lease: { runId, generation }, leaseExpiresAt, execution }) =>
         made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution])
       ),
@@ -110,7 +111,10 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     if (run.hasEnded) return [];
     const end = ending.status === "completed"
       ? made(lease.runId, ["completed", ending.durationMs], { json: ending.output })
-      : made(lease.runId, ["failed"], { error: failureText(ending.failure), failedStepName: ending.failedStepName });
+      : made(lease.runId, tail(failedFact(0, ending.failure.kind)), {
+        error: failureText(ending.failure),
+        failedStepName: ending.failedStepName,
+      });
     return [...reportFacts(run, lease.generation, reports), end];
   },
   cancel: (facts, [runId, , execution]: [string, string, CancelledExecution | null], cancelled: Run | null) => {

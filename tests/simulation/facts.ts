@@ -1,9 +1,11 @@
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, NewRun, RunState } from "../../src/store.ts";
-import type { PauseKind } from "../../src/wait.ts";
+import { deadlineAt, type PauseKind } from "../../src/wait.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
+import { FlowFacts } from "./flow_facts.ts";
+import type { Plan } from "./plan.ts";
 import type { Situation } from "./situations.ts";
 
 /** A promise that was broken. */
@@ -29,8 +31,9 @@ export interface StepFacts {
   result: string;
   /** Under which lease. */
   generation: number;
-  /** When the next attempt may begin at the earliest. */
+  /** When the next attempt may begin at the earliest, by the store's clock and on the one that never jumps. */
   retryAt: number | null;
+  notBefore: number | null;
 }
 
 /** A wait, as it was first seen. */
@@ -89,6 +92,19 @@ export interface RunFacts {
   retry: RunFacts | null;
   /** Its place in the order of the triggers. */
   order: number;
+  /** Not claimed before this instant, and whether it still waits for that. */
+  startAt: number | null;
+  isDelayed: boolean;
+  /** When it fails unless it has started; `null`: never. */
+  startBy: number | null;
+  /** When it was first claimed. */
+  startedAt: number | null;
+  /** When it fails unless it has ended; `null`: never, or it has not started. */
+  readonly finishBy: number | null;
+  /** When its worker is to fail it, by lease, on the clock that never jumps. */
+  lateAt: Map<number, number>;
+  /** Whether it was cancelled under a lease that was not released since, and had not expired at any claim. */
+  isGhost: boolean;
   /** The newest lease generation that was seen. */
   generation: number;
   /** The newest generation that was claimed. */
@@ -111,6 +127,8 @@ export interface RunFacts {
   sleepsUntil: Map<string, number>;
   /** What it waits for, while it does. */
   parking: Parking | null;
+  /** Whether it was due at a claim since it has parked. */
+  isWoken: boolean;
   /** The ids of those of the pauses that it has parked on that are over. */
   overPauses: Set<string>;
   /** The lease under which it is executed, as far as calls have said. */
@@ -174,9 +192,13 @@ export class Facts {
   readonly concurrency: number;
   /** How long the way to a store takes at most, in milliseconds. */
   readonly latency: number;
+  /** How long a worker that has nothing to do waits at least until it looks again, in milliseconds. */
+  readonly idleMs: number;
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
+  /** What is known of limits, pauses of jobs and turns. */
+  readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */
   readonly #asked = new Map<string | null, number>();
   /** How often one was made. */
@@ -196,9 +218,10 @@ export class Facts {
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor(concurrency: number, latency: number) {
-    this.concurrency = concurrency;
-    this.latency = latency;
+  constructor({ worker, reliability }: Pick<Plan, "worker" | "reliability">) {
+    this.concurrency = worker.concurrency;
+    this.latency = reliability.latency;
+    this.idleMs = Math.min(0.9 * worker.pollingInterval, worker.staleThreshold / 3);
   }
 
   /** Reports that a promise is broken; the first report counts. */
@@ -252,8 +275,14 @@ export class Facts {
   }
 }
 
-/** What is known of a run that was just triggered; `source`: the run of whose failure it goes on. */
-export function newRunFacts(request: NewRun, order: number, source: RunFacts | null): RunFacts {
+/**
+ * What is known of a run that was just triggered.
+ *
+ * @param source The run of whose failure it goes on.
+ */
+export function newRunFacts(request: NewRun, order: number, source: RunFacts | null, createdAt: number): RunFacts {
+  const { start, startWithin, finishWithin } = request.flow;
+  const startAt = deadlineAt(start, createdAt);
   const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
   return {
     request,
@@ -261,6 +290,15 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     originId: source?.originId ?? request.id,
     retry: null,
     order,
+    startAt,
+    isDelayed: startAt !== null && startAt > createdAt,
+    startBy: startWithin === null ? null : Math.max(startAt ?? createdAt, createdAt) + startWithin,
+    startedAt: null,
+    get finishBy() {
+      return finishWithin === null || this.startedAt === null ? null : this.startedAt + finishWithin;
+    },
+    lateAt: new Map(),
+    isGhost: false,
     generation: 0,
     claimedGeneration: 0,
     claimIds: new Map(),
@@ -273,6 +311,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     sleepsUntil: new Map(),
     ending: null,
     parking: null,
+    isWoken: false,
     overPauses: new Set(),
     heldUnder: null,
     reportNos: new Map(),

@@ -90,8 +90,8 @@ export function checkFolded(
   facts.expect(state.seq === seq, "J3", () => `${state.run.id} has the row number ${state.seq}, not ${seq}`);
   const { run, execution } = state;
   const isReturned = run.status === "pending" && folded.status === "running";
-  // Before it was cancelled, or failed as abandoned, it may have returned to pending.
-  const mayHaveReturned = run.status === "cancelled" || (run.error?.startsWith("Abandoned ") ?? false);
+  // Before it was cancelled, or failed other than by its function, it may have returned to pending.
+  const mayHaveReturned = run.status === "cancelled" || (run.failureKind !== null && run.failureKind !== "error");
   const wasReturned = isReturned || (mayHaveReturned && execution === folded.execution + 1);
   const shown = {
     ...folded,

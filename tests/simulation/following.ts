@@ -174,6 +174,8 @@ class Connection {
   #lastId = 0;
   /** How many events have come that no id covers. */
   #uncovered = 0;
+  /** The number of the newest fact that was received. */
+  #newest = 0;
 
   constructor(
     facts: Facts,
@@ -209,6 +211,7 @@ class Connection {
       return true;
     });
     if (event.type !== "run:progress") this.#uncovered += 1;
+    this.#newest = number;
     this.#expectPath(paths, `received is ${JSON.stringify(event)}`);
     return number;
   }
@@ -246,10 +249,11 @@ class Connection {
     this.#cursor = null;
   }
 
-  /** What is sent at once ends with an id, unless it is so much that it ends in the middle of a row. */
+  /** What is sent at once ends with an id, unless the reader, which may have sent much to others, was in the middle of a row. */
   endPart(size: number): void {
     this.#facts.expect(
-      !this.#options.hasIds || this.#uncovered <= (size === 1 ? 1 : 0) || size >= MANY_AT_ONCE,
+      !this.#options.hasIds || this.#uncovered <= (size === 1 ? 1 : 0) || size >= MANY_AT_ONCE ||
+        this.#history.sharesRow(this.#newest),
       "J5",
       () => `${this.incarnation.label} sent ${this.#uncovered} events without an id`,
     );

@@ -56,6 +56,13 @@ export class History {
     return index;
   }
 
+  /** Whether a fact shares its row with others. */
+  sharesRow(number: number): boolean {
+    return this.#rows.some(({ position, facts }) =>
+      facts.length > 1 && number > position - facts.length && number <= position
+    );
+  }
+
   /** Whether a cursor is, or was, a place in the journal. */
   isPlace({ position, at }: Cursor): boolean {
     return position === 0 ? at === 0 : this.#rowAt.get(position)?.at === at;

@@ -38,7 +38,8 @@ export class HttpClients {
     const { jobName, program, options } = request;
     const own = options.labels!.org!;
     const org = manner.isStranger ? otherThan(own) : own;
-    const body = { jobName, input: { program }, ...options };
+    const { fairnessKey: _, ...clientOptions } = options; // which the caller's tenant is over HTTP
+    const body = { jobName, input: { program }, ...clientOptions };
     const answer = await this.#ask(node, { method: "POST", path: "/trigger", org, body });
     if (answer === null) return null;
     const { status, body: { runId, disposition, code } } = answer;

@@ -28,6 +28,12 @@ const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
 // How long after it was made a report is kept, in milliseconds, apart from the way to the store.
 const REPORT_KEPT_MS = 110;
+// How many claims may find nothing although nothing has changed, beside those of a worker that polls.
+const IDLE_CLAIMS = 8;
+// A worker looks when it has slept, and as often because it asks whether the store has changed.
+const LOOKS = 2;
+// How late a timer of a worker may be, in milliseconds.
+const TIMER_MS = 5;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 
@@ -62,6 +68,8 @@ export class Incarnation {
   readonly #executions = new Map<string, number>();
   /** Under which lease the steps were recorded that are told. */
   readonly #savedUnder = new Map<string, number>();
+  /** The leases of the runs that were failed here as late: steps that were recorded before may be told afterwards. */
+  readonly #late = new Set<string>();
   /** How much of an execution was told, by lease. */
   readonly #phases = new Map<string, "leased" | "started" | "over">();
   /** Runs of which an answer has said that they were cancelled from here. */
@@ -69,6 +77,11 @@ export class Incarnation {
   /** Attempts that were told and not begun. */
   readonly #starts = new Set<string>();
   readonly #startsTold = new Set<string>();
+  /** Whether its worker looks for work by itself. */
+  polls = false;
+  /** Since when its claims find nothing and nothing changes, and how many they were. */
+  #idleSince: number | null = null;
+  #idleClaims = 0;
   #isAnswered = false;
   #lastSequence = 0;
   #values = 0;
@@ -106,8 +119,11 @@ export class Incarnation {
       return;
     }
     if (method === "claim") {
-      for (const { lease, execution } of (outcome.value as ClaimResult).claims) {
+      for (const { lease, execution, finishInMs } of (outcome.value as ClaimResult).claims) {
         this.#held.set(lease.runId, lease.generation);
+        if (finishInMs !== null) {
+          this.#facts.run(lease.runId).lateAt.set(lease.generation, this.process.world.now + finishInMs);
+        }
         this.#executions.set(leaseKey(lease), execution);
       }
     }
@@ -122,6 +138,38 @@ export class Incarnation {
     if (method === "pause" && this.#isSuperseded(parameters[0] as Lease)) return;
     const due = tokensOf(call).filter((token) => !TOLD_LATER.has(token.split(" ")[0]!));
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
+  }
+
+  /** A claim has found nothing: while nothing changes, the next one comes when the worker polls again. */
+  noteIdleClaim(changedAt: number): void {
+    const { now } = this.process.world;
+    if (this.#idleSince === null || changedAt >= this.#idleSince) {
+      this.#idleSince = now;
+      this.#idleClaims = 0;
+    }
+    this.#idleClaims += 1;
+    if (!this.polls || !this.isWorking) return;
+    const { idleMs } = this.#facts;
+    const passedMs = now - this.#idleSince;
+    if (this.#idleClaims === IDLE_CLAIMS && this.#facts.open().length > 0) {
+      this.#facts.notice("a worker was idle while runs could not start");
+    }
+    this.#facts.expect(
+      this.#idleClaims - IDLE_CLAIMS <= LOOKS * passedMs / (0.8 * idleMs),
+      "F12",
+      () => `${this.label} has claimed ${this.#idleClaims} times in ${passedMs} ms, and found nothing each time`,
+    );
+  }
+
+  /** A worker records nothing in a run that is late. */
+  checkInTime({ runId, generation }: Lease): void {
+    const { pausedUntil, world } = this.process;
+    const lateAt = this.#facts.run(runId).lateAt.get(generation) ?? Infinity;
+    this.#facts.expect(
+      pausedUntil > lateAt || world.now <= lateAt + this.#facts.latency + TIMER_MS,
+      "F8",
+      () => `${this.label} has recorded a step of ${runId} ${world.now - lateAt} ms after its end`,
+    );
   }
 
   /** Whether it lives and nobody has told it to stop. */
@@ -240,11 +288,15 @@ export class Incarnation {
   /** What is told of an execution comes in the order of a run's life. */
   #checkPhase(event: RunEvent, generation: number): void {
     const { type, runId } = event;
-    if (type === "run:fail" && event.error.startsWith("Abandoned ")) return; // told by whoever finds it, held or not
     const key = `${runId} ${generation}`;
     const phase = this.#phases.get(key);
+    // These are told by whoever finds it, held or not.
+    const isFound = type === "run:fail" && (event.failureKind === "abandoned" || event.failureKind === "expired");
+    if (isFound || (type === "run:fail" && event.failureKind === "timeout" && phase !== "started")) return;
     const [expected, next] = PHASES[type] ?? [];
     if (expected === undefined) return;
+    if (type === "run:fail" && event.failureKind === "timeout") this.#late.add(key);
+    if (this.#late.has(key) && (type === "step:complete" || type === "step:fail")) return;
     this.#facts.expect(
       phase === expected || (expected === "new" && phase === undefined) || (phase === "over" && type === "run:waiting"),
       "I17",

@@ -57,6 +57,8 @@ export class Inspector {
       return this.#trace.count(method);
     }
     const text = "error" in outcome ? `refused: ${(outcome.error as Error).message}` : JSON.stringify(outcome.value);
+    if (isIdleClaim(call)) incarnation.noteIdleClaim(this.#changedAt);
+    if (method === "saveStep" && "value" in outcome) incarnation.checkInTime(parameters[0] as Lease);
     const line = `${incarnation.label} ${method} ${JSON.stringify(parameters)} -> ${text}`;
     if (isIdleClaim(call)) this.#trace.count(line);
     else this.#trace.note(line);

@@ -150,7 +150,14 @@ export class Node {
     const reached = await this.#reach(host, incarnation);
     const names = JOB_NAMES.filter((name) => name !== this.without);
     const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, incarnation)]));
-    const engine: Engine = createEngine({ store: reached, jobs, worker: plan.worker, retention: plan.retention, host });
+    const engine: Engine = createEngine({
+      store: reached,
+      jobs,
+      worker: plan.worker,
+      retention: plan.retention,
+      host,
+      ...(plan.flow?.fairnessLabel === undefined ? {} : { fairnessLabel: plan.flow.fairnessLabel }),
+    });
     if (new Chance(seed, incarnation.label, "logs").happens(0.2)) engine.use(persistLogs());
     engine.on("*", (event) => {
       if (this.#incarnation === incarnation) incarnation.hear(event);
@@ -171,6 +178,7 @@ export class Node {
       new URL(request.url).pathname.endsWith("/subscribe") ? streams(request) : fetch(request);
     this.#fetch = mutant?.fetch?.(respond) ?? respond;
     if (this.#isServerless) await this.#workNowAndThen(engine, incarnation);
+    incarnation.polls = true;
     await this.#startEngine(engine);
   }
 
@@ -211,10 +219,11 @@ export class Node {
     facts.expect(error instanceof StoreError, "I20", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
-  #job(name: string, incarnation: Incarnation): Job {
-    const { trace } = this.#deps;
+  #job(name: typeof JOB_NAMES[number], incarnation: Incarnation): Job {
+    const { trace, plan } = this.#deps;
     return defineJob({
       name,
+      ...plan.flow?.jobs[name][this.version - 1],
       input: anything,
       run: async (step, { program }: { program: Program }) => {
         const body = incarnation.enter(step.runId, step.execution);

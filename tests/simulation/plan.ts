@@ -3,9 +3,11 @@ import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
+import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
 import type { HttpManner } from "./http_clients.ts";
+import { FOUND_SEEDS } from "./seeds.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
 export const JOB_NAMES = ["imports", "reports", "mails"] as const;
@@ -27,7 +29,8 @@ export type Request =
   | { ask: "cancel" | "delete"; which: number }
   | { ask: "retrigger"; which: number; from: "start" | "failure" }
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
-  | { ask: "feed"; ms: number };
+  | { ask: "feed"; ms: number }
+  | { ask: "pauseJob" | "resumeJob"; jobName: string };
 
 /** A fault of a process, the clock or the shared store. */
 export type PlannedFault =
@@ -53,13 +56,25 @@ export interface Plan {
   /** Whether the last process has no worker of its own, and only works off what is due now and then. */
   hasServerless: boolean;
   reliability: Reliability;
+  /** What limits, delays and orders runs; `null`: nothing does. */
+  flow: FlowPlan | null;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
   requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
   faults: { at: number; fault: PlannedFault }[];
 }
 
+/** Which plans have flow control: `some` leaves it out in half of the seeds. */
+export type FlowShare = "none" | "some" | "all";
+
 /** Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do. */
-export function makePlan(seed: number): Plan {
+export function makePlan(seed: number, share: FlowShare): Plan {
+  const plan = makePlainPlan(seed);
+  const isFound = FOUND_SEEDS.some((found) => found.seed === seed && !found.hasFlow);
+  const hasFlow = share === "some" ? !isFound && new Chance(seed, "has flow").happens(0.5) : share === "all";
+  return hasFlow ? addFlow(plan, seed, JOB_NAMES) : plan;
+}
+
+function makePlainPlan(seed: number): Plan {
   const chance = new Chance(seed, "plan");
   const staleThreshold = chance.pick([300, 400, 600]);
   const streams = new Chance(seed, "streams");
@@ -84,6 +99,7 @@ export function makePlan(seed: number): Plan {
       diesAfter: chance.pick([0, 0, 0.005, 0.02]),
       slowAnswer: chance.pick([0, 0.02]),
     },
+    flow: null,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };

@@ -1,11 +1,20 @@
 import type { StoreKind } from "./stores.ts";
 
+/** A seed that has found something. */
+export interface FoundSeed {
+  seed: number;
+  store: StoreKind;
+  found: string;
+  /** Whether it was found with flow control: the plans of other seeds of this list stay without. */
+  hasFlow?: true;
+}
+
 /**
  * Seeds that have found something, and what it was. They do not repeat what they found: with each change of the engine
  * or of the simulation a seed goes another way. They run as seeds like any others; what keeps a bug from coming back
  * is its regression test, in `tests/engine/` or `tests/stores/`.
  */
-export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: string }[] = [
+export const FOUND_SEEDS: readonly FoundSeed[] = [
   { seed: 7, store: "memory", found: "a wait that was prepared beside a step came in another order on a replay" },
   { seed: 12, store: "memory", found: "steps copied by a retrigger came in another order on a replay" },
   { seed: 50, store: "memory", found: "a branch that goes on for some turns was overtaken on a replay" },
@@ -30,4 +39,16 @@ export const FOUND_SEEDS: readonly { seed: number; store: StoreKind; found: stri
   { seed: 35213, store: "memory", found: "a stream of all runs told a late trigger of a run that had been deleted" },
   { seed: 402021, store: "memory", found: "a step began when the job had thrown, and was told after the run's end" },
   { seed: 408, store: "sqlite", found: "a look at pauses was overtaken by an older one" },
+  {
+    seed: 29,
+    store: "memory",
+    found: "other processes were told of a run that had expired as if its function had thrown",
+    hasFlow: true,
+  },
+  {
+    seed: 1060,
+    store: "sqlite",
+    found: "a run that wanted its key for itself was passed by one with a fairness key that shares it",
+    hasFlow: true,
+  },
 ];

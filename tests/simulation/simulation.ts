@@ -5,10 +5,10 @@ import { Trace } from "./trace.ts";
 import { Faults, type Selection } from "./faults.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { Node } from "./node.ts";
-import { makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
+import { type FlowShare, makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
 import type { Situation } from "./situations.ts";
-import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import { FLOW_STORES, makeStore, type SharedStore, type StoreKind } from "./stores.ts";
 import { World } from "./world.ts";
 
 /** What to simulate. */
@@ -62,7 +62,7 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const planned = makePlan(options.seed);
+  const planned = makePlan(options.seed, flowShare(options));
   const plan = options.mutant?.plan?.(planned) ?? planned;
   const restore = options.mutant?.code?.() ?? (() => {});
   const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
@@ -85,6 +85,12 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
   return simulation.verdict;
 }
 
+/** A bug of flow control is looked for in plans that have it, all others in plans without. */
+function flowShare({ store, mutant }: SimulationOptions): FlowShare {
+  if (!FLOW_STORES.includes(store)) return "none";
+  return mutant === undefined ? "some" : mutant.isOfFlow ? "all" : "none";
+}
+
 class Simulation {
   readonly facts: Facts;
   readonly #seed: number;
@@ -102,12 +108,12 @@ class Simulation {
   #calmSince: number | null = null;
 
   constructor(
-    { seed, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
+    { seed, store: kind, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
     plan: Plan,
     world: World,
     store: SharedStore,
   ) {
-    const facts = new Facts(plan.worker.concurrency, plan.reliability.latency);
+    const facts = new Facts(plan);
     this.facts = facts;
     const trace = new Trace(keptLines, () => world.now);
     const faults = new Faults(selection);
@@ -120,6 +126,7 @@ class Simulation {
       pageLength: plan.pageLength,
       isOut: () => this.#outUntil > world.now,
       isDiskFull: () => this.#fullUntil >= world.now,
+      hasFlow: FLOW_STORES.includes(kind),
       hasDisk: store.fillDisk !== undefined,
       committed: inspector.committed.bind(inspector),
     };
@@ -287,8 +294,10 @@ class Simulation {
     const calmMs = this.#world.now - since;
     const open = this.facts.open();
     if (calmMs > 500) this.#clients.signalAll();
+    this.#clients.resumeAll();
     if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
     for (const run of open) this.#checkLease(run);
+    if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkDeadlines(run); }
     this.#clients.checkFollowings();
     if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
     const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
@@ -311,6 +320,14 @@ class Simulation {
     this.facts.expect(stuckMs < mostMs, "I9", () => `for ${stuckMs} ms nobody renews lease ${lease}, or takes it`);
   }
 
+  /** Without trouble, and on a clock that runs evenly, a run that is late fails soon. */
+  #checkDeadlines({ request: { id }, startedAt, startBy, finishBy }: RunFacts): void {
+    if (this.facts.jumps > 0) return;
+    const lateMs = this.#world.wallNow - (startedAt === null ? startBy ?? Infinity : finishBy ?? Infinity);
+    const mostMs = 3 * this.#plan.worker.staleThreshold + 1_500;
+    this.facts.expect(lateMs < mostMs, "F8", () => `${id} is late for its start or its end by ${lateMs} ms`);
+  }
+
   /** Without trouble, and on a clock that runs evenly, whoever sleeps is woken when the next worker has looked. */
   #checkWaking(open: readonly RunFacts[]): void {
     const { worker: { pollingInterval }, reliability: { latency } } = this.#plan;
@@ -328,7 +345,9 @@ class Simulation {
   /** When everybody sleeps the clock is set forward: nobody wants to sit that out. */
   #skipToNextInstant(open: readonly RunFacts[]): void {
     if (open.some(({ state }) => state!.run.status === "running")) return;
-    const instants = open.flatMap(({ state }) => state!.pauses.map(({ deadlineAt }) => deadlineAt))
+    const instants = open.flatMap((
+      { state },
+    ) => [state!.run.startAt, ...state!.pauses.map(({ deadlineAt }) => deadlineAt)])
       .filter((at) => at !== null).map((at) => Date.parse(at))
       .filter((at) => at > this.#world.wallNow); // other code may not know any more what was to be tried again by now
     const leftMs = Math.min(...instants) - this.#world.wallNow;

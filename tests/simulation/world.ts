@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers";
 
-/** When the wall clock of a new world stands. */
-const START = Date.UTC(2040, 0, 1);
+/** Where the wall clock of a new world stands. */
+export const START = Date.UTC(2040, 0, 1);
 
 /** Who an event happens to: it is lost when that process has died meanwhile, and late while it is paused. */
 export interface Mortal {

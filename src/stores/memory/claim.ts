@@ -16,6 +16,8 @@ export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   jobNames: readonly string[];
   /** When it claimed. */
   seenAt: number;
+  /** The runs that it took, in their order. */
+  runIds: readonly string[];
 }
 
 /** What claims read and change. */
@@ -36,19 +38,22 @@ export interface ClaimState {
 export function claimRuns(state: ClaimState, request: ClaimRequest, now: number): ClaimResult {
   const { runs, workers } = state;
   const { workerId, claimId, leaseMs } = request;
-  if (workers.get(workerId)?.claimId === claimId) {
-    const claims = runs.open
+  const last = workers.get(workerId);
+  if (last?.claimId === claimId) {
+    const claims = last.runIds.flatMap((runId) => runs.get(runId) ?? [])
       .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
   const jobNames = request.jobs.map(({ name }) => name);
-  workers.set(workerId, { claimId, jobNames, leaseMs, seenAt: now });
+  const worker = { claimId, jobNames, leaseMs, seenAt: now };
+  workers.set(workerId, { ...worker, runIds: [] });
   state.rates.update(now);
   extendHeld(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
   const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
+  workers.set(workerId, { ...worker, runIds: claims.map(({ run }) => run.id) });
   return {
     claims,
     failed: [...failed, ...late],

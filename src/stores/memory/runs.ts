@@ -1,6 +1,6 @@
 import { LeaseLostError } from "../../error.ts";
 import type { Lease } from "../../lease.ts";
-import { type Fact, toFact, triggeredFact } from "../../fact.ts";
+import { type Fact, failedFact, toFact, triggeredFact } from "../../fact.ts";
 import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending, NewRun } from "../../store.ts";
@@ -260,7 +260,14 @@ export class MemoryRuns {
 }
 
 function endFact(run: number, ending: Ending | { status: "cancelled" }): Fact {
-  return ending.status === "completed" ? [run, "completed", ending.durationMs] : [run, ending.status];
+  switch (ending.status) {
+    case "completed":
+      return [run, "completed", ending.durationMs];
+    case "failed":
+      return failedFact(run, ending.failure.kind);
+    case "cancelled":
+      return [run, "cancelled"];
+  }
 }
 
 function idempotencyIndex({ jobName, idempotencyKey }: Pick<NewRun, "jobName" | "idempotencyKey">): string {

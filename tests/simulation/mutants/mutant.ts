@@ -31,6 +31,8 @@ export interface Mutant {
   code?: () => () => void;
   /** Whether it is looked for over `sqlite`. */
   isOfSqlite?: boolean;
+  /** Whether it is a bug of flow control. */
+  isOfFlow?: boolean;
   /** What serves HTTP, made wrong. */
   fetch?: (fetch: Respond) => Respond;
 }

@@ -1,5 +1,6 @@
 import type { Mutant } from "./mutant.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
+import { FLOW_MUTANTS } from "./flow.ts";
 import { HTTP_MUTANTS } from "./http.ts";
 import { JOURNAL_MUTANTS } from "./journal.ts";
 import { LEASE_MUTANTS } from "./leases.ts";
@@ -16,4 +17,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...PAUSE_MUTANTS,
   ...HTTP_MUTANTS,
   ...JOURNAL_MUTANTS,
+  ...FLOW_MUTANTS.map((mutant) => ({ ...mutant, isOfFlow: true })),
 ];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { A_JOB, aClaimRequest, aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -223,6 +223,16 @@ test("claim() leaves out of a repeated call what is no longer held", async ({ st
   assert.deepEqual(repeated.claims.map(({ run }) => run.id), [third!.run.id]);
   assert.equal((await store.getRun(first!.run.id))!.status, "pending");
   assert.equal((await store.getRun(second!.run.id))!.status, "completed");
+});
+
+test("claim() answers a repeated call in the order in which the runs were claimed", async ({ store }) => {
+  await store.enqueue([aRun(), aRun({ flow: aFlow({ priority: 1 }) })]);
+  const request = aClaimRequest();
+  const first = await store.claim(request);
+
+  const repeated = await store.claim(request);
+
+  assert.deepEqual(repeated.claims.map(({ run }) => run.id), first.claims.map(({ run }) => run.id));
 });
 
 test("claim() knows a repeated call by the worker as well", async ({ store }) => {

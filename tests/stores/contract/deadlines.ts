@@ -314,7 +314,19 @@ test("claim() appends the fact that a late run has failed", async ({ store, host
 
   await store.claim(aClaimRequest());
 
-  assert.deepEqual(await facts.read(), [[run.id, "failed"]]);
+  assert.deepEqual(await facts.read(), [[run.id, "failed", "expired"]]);
+});
+
+test("finish() appends the fact that a run failed with its kind, unless its function threw", async ({ store }) => {
+  const [late, failed] = [await startRun(store), await startRun(store)];
+  const facts = new FactReader(store);
+  await facts.skip();
+
+  for (const [{ lease }, failure] of [[late, deadlineFailure("timeout", 5)], [failed, aFailure()]] as const) {
+    await store.finish(lease, { status: "failed", failure, failedStepName: null }, []);
+  }
+
+  assert.deepEqual(await facts.read(), [[late.lease.runId, "failed", "timeout"], [failed.lease.runId, "failed"]]);
 });
 
 test("finish() shows the kind of a failure", async ({ store }) => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
+import { FactReader } from "../../support/fact_reader.ts";
 import { aClaimRequest, aFlow, aRun } from "../../support/fixtures.ts";
 import { add, addIds, claimedIds, claimOne } from "./arrange.ts";
 import { newCases } from "./case.ts";
@@ -25,6 +26,15 @@ test("enqueue() shows a start that is a date, and null for a run without one", a
 
   assert.equal(run.startAt, isoTime(FAKE_START + 700));
   assert.deepEqual([plain.startAt, plain.priority, plain.fairnessKey, plain.startBy], [null, 0, null, null]);
+});
+
+test("enqueue() appends the fact that a run was triggered with its start, if it has one", async ({ store }) => {
+  const { run } = await add(store, DELAYED);
+  const { run: plain } = await add(store);
+
+  const facts = await new FactReader(store).read();
+
+  assert.deepEqual(facts, [[run.id, "triggered", FAKE_START + 500], [plain.id, "triggered"]]);
 });
 
 test("enqueue() keeps the start of a run when it is repeated", async ({ store, host }) => {

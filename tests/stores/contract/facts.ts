@@ -105,7 +105,7 @@ test("claim() notes that a run failed that was abandoned too often", async ({ st
 
   const facts = await factsOf(store, () => store.claim(aClaimRequest({ maxAbandonments: 1 })));
 
-  assert.deepEqual(facts, [[run.id, "failed"]]);
+  assert.deepEqual(facts, [[run.id, "failed", "abandoned"]]);
 });
 
 test("claim() counts the executions that were cut short", async ({ store }) => {

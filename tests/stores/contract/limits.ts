@@ -370,6 +370,19 @@ test("claim() takes a run of a key and its job only if both have room", async ({
   assert.deepEqual(claims.map(({ lease }) => lease.concurrencyKey), [KEY, null]);
 });
 
+test("claim() takes no run past one of another job that comes to wait for the key in the same claim", async ({ store }) => {
+  const jobNames = ["import", "export", "archive"];
+  const [first] = await addIds(
+    store,
+    { ...sharing(1), jobName: "import" },
+    { ...sharing(1), jobName: "import" },
+    { ...sharing(2), jobName: "export" },
+    { concurrencyKey: KEY, jobName: "archive", flow: aFlow({ keyConcurrency: 2, fairnessKey: "acme" }) },
+  );
+
+  assert.deepEqual(await claimedIds(store, { jobNames }), [first]);
+});
+
 function sharing(keyConcurrency: number): Partial<NewRun> {
   return { concurrencyKey: KEY, flow: aFlow({ keyConcurrency }) };
 }

@@ -98,6 +98,11 @@ export class Candidates {
     for (const heads of this.#heads) heads.reread();
   }
 
+  /** Notes that a key was taken: a head with this key can be behind a run of another job from now on. */
+  rereadKey(key: string): void {
+    for (const heads of this.#heads) if (heads.firstKey === key) heads.reread();
+  }
+
   /** Notes that the heads of these jobs have changed. */
   rereadHeads(jobs: readonly string[]): void {
     for (const heads of this.#heads) if (jobs.includes(heads.gate.job.name)) heads.reread();
@@ -230,6 +235,11 @@ class JobHeads {
       this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.job.name)) : this.#findReady();
     }
     return this.#first;
+  }
+
+  /** The concurrency key of the first head, if it was read. */
+  get firstKey(): string | null {
+    return this.#first?.run.concurrency_key ?? null;
   }
 
   #findReady(): CandidateHead | null {

@@ -1,4 +1,5 @@
 import { deadlineFailure } from "../../../deadline_failure.ts";
+import { failedFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import type { ClaimResult } from "../../../store.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
@@ -60,7 +61,7 @@ export function failLateRun(db: SqliteDatabase, seq: number, now: number): Claim
     seq,
   );
   moveRun(db, row.job, row.status, "failed");
-  db.facts.note([seq, "failed"]);
+  db.facts.note(failedFact(seq, failureKind));
   closePauses(db, seq, "closed", now);
   leaveQueue(db, { ...row, flow: 1 }, now);
   // It holds its key if it waited for a retry.

@@ -297,7 +297,10 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
     if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
-  if (key !== null) takeKey(db, key, run.id, run.lease_generation + 1, now);
+  if (key !== null) {
+    takeKey(db, key, run.id, run.lease_generation + 1, now);
+    candidates.rereadKey(key);
+  }
   rereadAfter(db, drawn, candidates, served);
 }
 

@@ -1,6 +1,6 @@
 import { LeaseLostError } from "../../../error.ts";
 import { failureText } from "../../../failure.ts";
-import { toFact } from "../../../fact.ts";
+import { failedFact, toFact } from "../../../fact.ts";
 import type { Lease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
 import { isLeased, isTerminal, type Run, type RunIdentity, type RunStatus } from "../../../run.ts";
@@ -74,7 +74,9 @@ export function finishRun(
   moveRun(db, run.job, "running", ending.status);
   const runSeq = run.seq;
   noteReports(db, lease, runSeq, added);
-  db.facts.note(ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : [runSeq, "failed"]);
+  db.facts.note(
+    ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : failedFact(runSeq, ending.failure.kind),
+  );
   if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
   if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
 }

@@ -1,3 +1,4 @@
+import { failedFact } from "../../../fact.ts";
 import type { ClaimResult } from "../../../store.ts";
 import { abandonedFailure } from "../../abandoned_failure.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
@@ -59,7 +60,7 @@ export function revokeLease(
     runSeq,
   );
   moveRun(db, row.job, "running", error === null ? "pending" : "failed");
-  if (error !== null) db.facts.note([runSeq, "failed"]);
+  if (error !== null) db.facts.note(failedFact(runSeq, "abandoned"));
   const key = row.concurrency_key;
   if (error === null) enterQueue(db, row, now);
   else closePauses(db, runSeq, "closed", now);

@@ -1,0 +1,88 @@
+import type { Rate } from "../../src/flow.ts";
+import type { ClaimRequest } from "../../src/store.ts";
+import { FairnessWindows } from "./fairness_windows.ts";
+
+// A store may forget a start that has not counted for an hour: it counts again only if the clock is set back that far.
+const FORGOTTEN_AFTER_MS = 3_600_000;
+
+/** A first claim of a run. */
+interface Start {
+  at: number;
+  jobName: string;
+  jobRate: Rate | null;
+  key: string | null;
+  keyRate: Rate | null;
+}
+
+/** What the committed history says of workers, paused jobs, rates and turns. */
+export class FlowFacts {
+  /** The paused jobs. */
+  readonly paused = new Set<string>();
+  /** Who takes turns. */
+  readonly windows = new FairnessWindows();
+  readonly #workers = new Map<string, { jobNames: Set<string>; leaseMs: number; seenAt: number }>();
+  #starts: Start[] = [];
+
+  /** A worker claims. */
+  noteClaim({ workerId, jobs, leaseMs }: ClaimRequest, now: number): void {
+    this.#workers.set(workerId, { jobNames: new Set(jobs.map(({ name }) => name)), leaseMs, seenAt: now });
+    this.#starts = this.#starts.map((start) => start.at > now ? { ...start, at: now } : start)
+      .filter(({ at, jobRate, keyRate }) => {
+        return at + Math.max(jobRate?.period ?? 0, keyRate?.period ?? 0) + FORGOTTEN_AFTER_MS > now;
+      });
+  }
+
+  /** A worker will not claim again. */
+  forgetWorker(workerId: string): void {
+    this.#workers.delete(workerId);
+  }
+
+  /**
+   * Whether a live worker knows a job.
+   *
+   * @param certainly Whether it has to be live even if its last claims were not recorded.
+   */
+  isKnown(jobName: string, now: number, certainly: boolean): boolean {
+    return [...this.#workers.values()].some(({ jobNames, leaseMs, seenAt }) =>
+      jobNames.has(jobName) && seenAt <= now && now - seenAt < (certainly ? leaseMs * 2 / 3 : leaseMs)
+    );
+  }
+
+  /** A run starts. */
+  noteStart(start: Start): void {
+    this.#starts.push(start);
+  }
+
+  /** When a rate of a job has room again, by all that may count. */
+  jobOpensAt(jobName: string, rate: Rate, now: number): number {
+    return this.#opensAt(rate, now, (start) => start.jobName === jobName && start.jobRate !== null);
+  }
+
+  /** The same for a concurrency key. */
+  keyOpensAt(key: string, rate: Rate, now: number): number {
+    return this.#opensAt(rate, now, (start) => start.key === key && start.keyRate !== null);
+  }
+
+  #opensAt({ limit, period }: Rate, now: number, isMeant: (start: Start) => boolean): number {
+    const starts = this.#starts.filter(isMeant).map(({ at }) => at).sort((left, right) => right - left);
+    return starts.length < limit ? now : starts[limit - 1]! + period;
+  }
+
+  /** How many starts of a job count in a window of a rate; `sameRate`: only those that were counted under this rate. */
+  countJobStarts(jobName: string, rate: Rate, now: number, sameRate: boolean): number {
+    return this.#starts.filter(({ at, jobName: other, jobRate }) =>
+      other === jobName && jobRate !== null && at > now - rate.period && (!sameRate || isSame(jobRate, rate))
+    ).length;
+  }
+
+  /** The same for a concurrency key. */
+  countKeyStarts(key: string, rate: Rate, now: number, sameRate: boolean): number {
+    return this.#starts.filter(({ at, key: other, keyRate }) =>
+      other === key && keyRate !== null && at > now - rate.period && (!sameRate || isSame(keyRate, rate))
+    ).length;
+  }
+}
+
+function isSame(left: Rate, right: Rate): boolean {
+  return left.limit === right.limit && left.period === right.period;
+}

@@ -1,0 +1,219 @@
+import type { ClaimRequest } from "../../src/store.ts";
+import { type Facts, isDue, type RunFacts } from "./facts.ts";
+
+// The numbers of triggers that a priority of one is worth, and the head start of a run that has kept its key.
+const PRIORITY_PLACES = 100_000;
+const KEPT_KEY_PLACES = 2 ** 52;
+
+/** Who can be claimed, worked out from the committed history, for one claim of one worker. */
+export class Queue {
+  readonly #facts: Facts;
+  readonly #request: ClaimRequest;
+  readonly #now: number;
+  readonly #executing = new Set<RunFacts>();
+  readonly #taken = new Set<RunFacts>();
+  #due: RunFacts[] = [];
+  /** Whether some runs were not read since they have changed: nothing is certain then. */
+  readonly isBlurred: boolean;
+
+  /** @param failed The runs that the claim has failed before it claimed any. */
+  constructor(facts: Facts, request: ClaimRequest, failed: ReadonlySet<string>, now: number) {
+    this.#facts = facts;
+    this.#request = request;
+    this.#now = now;
+    const open = facts.open().filter(({ request: { id } }) => !failed.has(id));
+    this.isBlurred = open.some(({ isUnread }) => isUnread);
+    for (const run of open) {
+      const status = run.state?.run.status;
+      const isExecuted = status === "running" && ((run.leaseEndsAt ?? 0) > now || isHeld(request, run));
+      if (isExecuted) this.#executing.add(run);
+      else if (status === "running" || (status === "pending" && !run.isDelayed)) this.#due.push(run);
+      else if (status === "waiting" && (run.isWoken || isDue(facts, run, now))) this.#due.push(run);
+    }
+    this.#due.sort((left, right) => this.positionOf(left) - this.positionOf(right));
+  }
+
+  /** The due runs, in their order. */
+  get due(): readonly RunFacts[] {
+    return this.#due;
+  }
+
+  /** The place of a run in the order: lower ones are first. */
+  positionOf(run: RunFacts): number {
+    const { order, request: { flow } } = run;
+    return order - PRIORITY_PLACES * flow.priority - (keepsKey(run) ? KEPT_KEY_PLACES : 0);
+  }
+
+  /** The runs that can be claimed now. */
+  candidates(): RunFacts[] {
+    const groups = new Set<string>();
+    const heads = this.#due.filter((run) => {
+      const { jobName, flow: { fairnessKey } } = run.request;
+      if (!this.passesKey(run, true)) return false;
+      if (fairnessKey === null) return true;
+      const group = JSON.stringify([jobName, fairnessKey]);
+      if (groups.has(group) || this.#isRateUsedUp(run, false)) return false;
+      groups.add(group);
+      return true;
+    });
+    return heads.filter((run) => this.obstacle(run, true) === null);
+  }
+
+  /**
+   * What keeps a run from being claimed, or `null`.
+   *
+   * @param isStrict Whether everything counts that might: then `null` means that it certainly can be claimed.
+   * @param hasRates Whether rates count.
+   */
+  obstacle(run: RunFacts, isStrict: boolean, hasRates = true): Obstacle | null {
+    const { jobName, concurrencyKey: key } = run.request;
+    const job = this.#request.jobs.find(({ name }) => name === jobName);
+    if (!this.#due.includes(run)) return "it is not due";
+    if (job === undefined) return "its job is unknown";
+    if (this.#facts.flow.paused.has(jobName)) return "its job is paused";
+    if (job.concurrency !== null && this.countExecuted(jobName) >= job.concurrency) return "its job is full";
+    if (hasRates && this.#isRateUsedUp(run, !isStrict)) return "the rate of its job is used up";
+    if (key === null || keepsKey(run)) return null;
+    if (this.countHolders(run) >= run.request.flow.keyConcurrency) return "its key is full";
+    if (hasRates && this.#isKeyRateUsedUp(run, !isStrict)) return "the rate of its key is used up";
+    if (this.#firstOf(key, jobName) !== run) return "it is not the first of its key";
+    return this.#isBehindOtherJob(run, isStrict) ? "it is behind another job in the line of its key" : null;
+  }
+
+  /** Whether a run is through the gate of its key, as far as the runs of its job are concerned. */
+  passesKey(run: RunFacts, isStrict: boolean): boolean {
+    const { jobName, concurrencyKey: key, flow } = run.request;
+    if (key === null || keepsKey(run)) return true;
+    return this.#firstOf(key, jobName) === run && this.countHolders(run) < flow.keyConcurrency &&
+      !this.#isKeyRateUsedUp(run, !isStrict);
+  }
+
+  /**
+   * The first instant at which something expires that a worker has to look at: a lease, a deadline, a start, a pause, what
+   * a cancelled run holds, or a rate that alone keeps a run from being claimed.
+   */
+  nextTimerAt(): number {
+    const limited = new Set(
+      this.#request.jobs.filter(({ concurrency }) => concurrency !== null).map(({ name }) => name),
+    );
+    const instants = [...this.#facts.runs.values()].flatMap((run) => {
+      const { isGhost, isDelayed, isWoken, startAt, startBy, finishBy, startedAt, parking, leaseEndsAt, request } = run;
+      if (isGhost) return request.concurrencyKey !== null || limited.has(request.jobName) ? [leaseEndsAt] : [];
+      if (run.hasEnded || run.isDeleted) return [];
+      if (this.#taken.has(run)) return []; // its lease ends last
+      if (this.#executing.has(run)) return isHeld(this.#request, run) ? [] : [leaseEndsAt];
+      return [
+        isDelayed ? startAt : null,
+        startedAt === null ? startBy : finishBy,
+        ...(parking === null || isWoken
+          ? []
+          : [parking.retryAt, ...parking.pauses.map(({ deadlineAt }) => deadlineAt)]),
+      ];
+    });
+    const openings = this.#due.filter((run) => this.obstacle(run, true, false) === null).map((run) =>
+      this.#opensAt(run)
+    );
+    return Math.min(...[...instants, ...openings].map((at) => at ?? Infinity).filter((at) => at > this.#now));
+  }
+
+  /** When the rates of a run have room. */
+  #opensAt({ startedAt, request: { jobName, concurrencyKey: key, flow: { keyRate } } }: RunFacts): number {
+    if (startedAt !== null) return this.#now;
+    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    const { flow } = this.#facts;
+    return Math.max(
+      rate === null ? this.#now : flow.jobOpensAt(jobName, rate, this.#now),
+      key === null || keyRate === null ? this.#now : flow.keyOpensAt(key, keyRate, this.#now),
+    );
+  }
+
+  /** How many runs of a job are executed, or may still be after their cancel. */
+  countExecuted(jobName: string): number {
+    const ghosts = [...this.#facts.runs.values()].filter(({ isGhost }) => isGhost);
+    return [...this.#executing, ...ghosts].filter(({ request }) => request.jobName === jobName).length;
+  }
+
+  /** How many other runs hold the key of a run. */
+  countHolders(run: RunFacts): number {
+    const key = run.request.concurrencyKey;
+    return [...this.#facts.runs.values()].filter((other) => {
+      if (other === run || other.request.concurrencyKey !== key) return false;
+      return this.#executing.has(other) || other.isGhost || (!other.hasEnded && keepsKey(other));
+    }).length;
+  }
+
+  /** The run is claimed. */
+  take(run: RunFacts): void {
+    this.#due = this.#due.filter((other) => other !== run);
+    this.#executing.add(run);
+    this.#taken.add(run);
+    if (run.startedAt !== null) return;
+    const { jobName, concurrencyKey: key, flow: { keyRate } } = run.request;
+    this.#facts.flow.noteStart({
+      at: this.#now,
+      jobName,
+      jobRate: this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null,
+      key,
+      keyRate: key === null ? null : keyRate,
+    });
+    run.startedAt = this.#now;
+  }
+
+  /** Whether the rate of a job would hold back a run that starts. */
+  isHeldBackByRate(jobName: string): boolean {
+    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    return rate !== null && this.#facts.flow.countJobStarts(jobName, rate, this.#now, true) >= rate.limit;
+  }
+
+  #isRateUsedUp({ startedAt, request: { jobName } }: RunFacts, sameRate: boolean): boolean {
+    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    return startedAt === null && rate !== null &&
+      this.#facts.flow.countJobStarts(jobName, rate, this.#now, sameRate) >= rate.limit;
+  }
+
+  #isKeyRateUsedUp({ startedAt, request: { concurrencyKey: key, flow: { keyRate } } }: RunFacts, sameRate: boolean) {
+    return startedAt === null && key !== null && keyRate !== null &&
+      this.#facts.flow.countKeyStarts(key, keyRate, this.#now, sameRate) >= keyRate.limit;
+  }
+
+  #firstOf(key: string, jobName: string): RunFacts | undefined {
+    return this.#due.find(({ request }) => request.concurrencyKey === key && request.jobName === jobName);
+  }
+
+  /**
+   * Whether a run of another job is in front: one that only other workers can claim, or one for which the key has no
+   * room. A job that no live worker knows, or that is paused, holds up nobody.
+   */
+  #isBehindOtherJob(run: RunFacts, isStrict: boolean): boolean {
+    const { concurrencyKey: key, jobName } = run.request;
+    const others = new Set(this.#due.map(({ request }) => request.jobName).filter((name) => name !== jobName));
+    return [...others].some((name) => {
+      const first = this.#firstOf(key!, name);
+      if (first === undefined || this.positionOf(first) > this.positionOf(run)) return false;
+      const { flow } = this.#facts;
+      if (flow.paused.has(name) || !flow.isKnown(name, this.#now, !isStrict)) return false;
+      return !this.#request.jobs.some((job) => job.name === name) || !this.passesKey(first, isStrict);
+    });
+  }
+}
+
+/** What keeps a run from being claimed. */
+export type Obstacle =
+  | "it is not due"
+  | "its job is unknown"
+  | "its job is paused"
+  | "its job is full"
+  | "the rate of its job is used up"
+  | "its key is full"
+  | "the rate of its key is used up"
+  | "it is not the first of its key"
+  | "it is behind another job in the line of its key";
+
+/** Whether a run has kept its key for another attempt at a step. */
+export function keepsKey({ request, parking }: RunFacts): boolean {
+  return request.concurrencyKey !== null && parking !== null && parking.retryAt !== null;
+}
+
+function isHeld({ holding }: ClaimRequest, { request: { id }, generation }: RunFacts): boolean {
+  return holding.some((lease) => lease.runId === id && lease.generation === generation);
+}
