@@ -12,11 +12,16 @@ import type { Setting } from "./setting.ts";
  * - `waiting`: runs that wait for a signal until tomorrow
  * - `behind`: runs behind one concurrency key that another worker holds
  * - `in line`: runs of one concurrency key, which is free
+ * - `limited`: pending runs of `LIMITED_JOB`, one of which another worker executes: all that its limit allows
+ * - `delayed`: runs that start tomorrow
  */
-export type Stock = "finished" | "waiting" | "behind" | "in line";
+export type Stock = "finished" | "waiting" | "behind" | "in line" | "limited" | "delayed";
 
-/** The job whose runs they are. */
+/** The job whose runs they are, but for the limited ones. */
 export const STOCK_JOB = "stocked";
+
+/** The job of the limited runs, as a worker knows it. */
+export const LIMITED_JOB = { name: "limited", concurrency: 1, rate: null };
 
 /**
  * Makes a database of ours with so many runs in it, once for each command: by SQL, since a million triggers would take
@@ -24,13 +29,27 @@ export const STOCK_JOB = "stocked";
  *
  * @returns The path of the file.
  */
-export async function stock(setting: Setting, what: Stock, count: number): Promise<string> {
-  const path = `${setting.shared}/${what.replace(" ", "_")}_${count}.db`;
+export function stock(setting: Setting, what: Stock, count: number): Promise<string> {
+  return mixedStock(setting, [[what, count]]);
+}
+
+/** The same with several kinds of runs, one kind after another. */
+export async function mixedStock(
+  setting: Setting,
+  contents: readonly (readonly [what: Stock, count: number])[],
+): Promise<string> {
+  const name = contents.map(([what, count]) => `${what.replace(" ", "_")}_${count}`).join("_");
+  const path = `${setting.shared}/${name}.db`;
   if (existsSync(path)) return path;
-  setting.say(`making ${count.toLocaleString("en")} ${what} runs`);
   await using store = await SqliteStore.open(path);
   await store.migrate();
-  fill(path, `${COUNT_TO}${RUNS[what]}${what === "finished" ? LABELS : ""}${INPUTS}${REST[what]}${COUNTS}`, count);
+  let before = 0;
+  for (const [what, count] of contents) {
+    setting.say(`making ${count.toLocaleString("en")} ${what} runs`);
+    fill(path, `${COUNT_TO}${RUNS[what]}${what === "finished" ? LABELS : ""}${REST[what]}`, count, before);
+    before += count;
+  }
+  fill(path, INPUTS + COUNTS, before);
   return path;
 }
 
@@ -52,17 +71,18 @@ export function stockRaw(setting: Setting, count: number): string {
 }
 
 /** Runs statements as fast as it can be done, and puts all into the main file. */
-function fill(path: string, sql: string, count: number): void {
+function fill(path: string, sql: string, count: number, before = 0): void {
   using db = new DatabaseSync(path);
   db.exec("PRAGMA synchronous = OFF; PRAGMA cache_size = -400000; PRAGMA temp_store = MEMORY; BEGIN");
-  db.exec(sql.replaceAll(":count", String(count)).replaceAll(":now", String(Date.now())));
+  const values = { ":count": count, ":before": before, ":now": Date.now() };
+  db.exec(Object.entries(values).reduce((text, [name, value]) => text.replaceAll(name, String(value)), sql));
   db.exec("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 const COUNT_TO = `
   CREATE TEMP TABLE numbers (n INTEGER PRIMARY KEY);
   INSERT INTO numbers
-    WITH RECURSIVE up (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < :count) SELECT n FROM up;
+    WITH RECURSIVE up (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < :count) SELECT :before + n FROM up;
 `;
 // In the shape of a UUIDv7, and rising as one.
 const ID = "printf('%08x-%04x-7000-8000-%012x', 25000000 + n / 65536, n % 65536, n)";
@@ -90,6 +110,14 @@ const RUNS: Record<Stock, string> = {
     SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 'line', iif(n = 1, 'R', 'B'), :now - 60000, :now - 60000
     FROM numbers;
   `,
+  limited: `
+    INSERT INTO holdfast_runs (id, job, status, labels, queue_state, created_at, updated_at)
+    SELECT ${ID}, '${LIMITED_JOB.name}', 'pending', '{}', 'R', :now - 60000, :now - 60000 FROM numbers;
+  `,
+  delayed: `
+    INSERT INTO holdfast_runs (id, job, status, labels, flow, created_at, updated_at)
+    SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 1, :now - 60000, :now - 60000 FROM numbers;
+  `,
 };
 
 const LABELS = `
@@ -102,20 +130,30 @@ const INPUTS = "INSERT INTO holdfast_inputs (run_seq, payload) SELECT seq, '{\"n
 
 const COUNTS = "INSERT INTO holdfast_counts SELECT status, job, count(*) FROM holdfast_runs GROUP BY 1, 2;";
 
+// The first run is executed elsewhere.
+const EXECUTED = `
+  UPDATE holdfast_runs SET status = 'running', queue_state = NULL, lease_owner = 'elsewhere', lease_generation = 1,
+    lease_expires_at = :now + ${DAY_MS}, started_at = :now WHERE seq = :before + 1;
+`;
+
 const REST: Record<Stock, string> = {
   finished: "",
   waiting: `
     INSERT INTO holdfast_pauses (id, run_seq, kind, name, status, awaited, prepared_no, created_at, deadline_at,
       suspended_at)
-    SELECT 'w' || id, seq, 'wait', 'answer', 'pending', 1, 1, :now - 60000, timer_at, :now - 59000 FROM holdfast_runs;
+    SELECT 'w' || id, seq, 'wait', 'answer', 'pending', 1, 1, :now - 60000, timer_at, :now - 59000
+    FROM numbers JOIN holdfast_runs ON seq = n;
   `,
-  behind: `
-    UPDATE holdfast_runs SET status = 'running', queue_state = NULL, lease_owner = 'elsewhere', lease_generation = 1,
-      lease_expires_at = :now + ${DAY_MS}, started_at = :now WHERE seq = 1;
+  behind: `${EXECUTED}
     INSERT INTO holdfast_holders (concurrency_key, run_id, generation)
-    SELECT concurrency_key, id, lease_generation FROM holdfast_runs WHERE seq = 1;
+    SELECT concurrency_key, id, lease_generation FROM holdfast_runs WHERE seq = :before + 1;
   `,
   "in line": "",
+  limited: EXECUTED,
+  delayed: `
+    INSERT INTO holdfast_flow (run_seq, job, priority, position, begun, key_concurrency, start_at, due_at)
+    SELECT n, '${STOCK_JOB}', 0, n, 0, 1, :now + ${DAY_MS} + n, :now + ${DAY_MS} + n FROM numbers;
+  `,
 };
 
 const RAW = `

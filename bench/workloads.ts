@@ -2,6 +2,7 @@ import type { Workload } from "./workload.ts";
 import { blocking } from "./workloads/blocking.ts";
 import { drain } from "./workloads/drain.ts";
 import { fanOut } from "./workloads/fan_out.ts";
+import { flow } from "./workloads/flow.ts";
 import { growth } from "./workloads/growth.ts";
 import { idle } from "./workloads/idle.ts";
 import { largeAnswers } from "./workloads/large_answers.ts";
@@ -23,6 +24,7 @@ export const workloads: readonly Workload[] = [
   notice,
   watch,
   growth,
+  flow,
   lists,
   largeAnswers,
   memory,

@@ -5,7 +5,7 @@ import { openPeer } from "../peers.ts";
 import { RawDatabase } from "../raw_database.ts";
 import { rawDrain } from "../raw_drain.ts";
 import type { Setting } from "../setting.ts";
-import { type Stock, stock, STOCK_JOB, stockRaw } from "../stock.ts";
+import { stock, STOCK_JOB, stockRaw } from "../stock.ts";
 import { stockPeer } from "../stock_peer.ts";
 import type { Figure, Measure, Trial, Workload } from "../workload.ts";
 
@@ -36,8 +36,8 @@ export const growth: Workload = {
   ],
 };
 
-function growthTrial(what: Stock, count: number): Trial {
-  const names = { finished: "finished", waiting: "waiting", behind: "behind a busy key", "in line": "in line" };
+function growthTrial(what: "finished" | "waiting" | "behind", count: number): Trial {
+  const names = { finished: "finished", waiting: "waiting", behind: "behind a busy key" };
   const figures: Figure[] = [
     { name: "triggered", unit: "per second", goals: [] },
     { name: "claimed and completed", unit: "per second", goals: AS_EMPTY },

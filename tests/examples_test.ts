@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { until } from "./processes/deadline.ts";
+
+/** An example in a process of its own. What it prints is collected. */
+class Example implements AsyncDisposable {
+  readonly #process: Deno.ChildProcess;
+  readonly #reading: Promise<void>;
+  /** What it has printed so far. */
+  output = "";
+
+  constructor(file: string, ...args: string[]) {
+    const env = Deno.env.toObject();
+    delete env.DENO_COVERAGE_DIR; // a killed process would leave a file that cannot be read
+    this.#process = new Deno.Command(Deno.execPath(), {
+      args: ["run", "--allow-all", "--no-lock", new URL(`../examples/${file}`, import.meta.url).href, ...args],
+      clearEnv: true,
+      env: { ...env, NO_COLOR: "1" },
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    this.#reading = this.#read();
+  }
+
+  async #read(): Promise<void> {
+    for await (const text of this.#process.stdout.pipeThrough(new TextDecoderStream())) this.output += text;
+  }
+
+  /** Kills it, as a power cut would. */
+  async kill(): Promise<void> {
+    this.#process.kill("SIGKILL");
+    await this.ended();
+  }
+
+  /** Resolves with its exit code. */
+  async ended(): Promise<number> {
+    const [{ code }] = await Promise.all([this.#process.status, this.#reading]);
+    return code;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#process.kill("SIGKILL");
+    } catch {
+      // It has ended.
+    }
+    await this.ended();
+  }
+}
+
+for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/]] as const) {
+  Deno.test(`examples/${file} ends by itself`, async () => {
+    await using example = new Example(file);
+
+    const code = await example.ended();
+
+    assert.equal(code, 0);
+    assert.match(example.output, expected);
+  });
+}
+
+Deno.test("examples/invoices.ts reads every document once, and ends", async () => {
+  await using folder = await aFolder();
+  await using example = new Example("invoices.ts", folder.path);
+
+  const code = await example.ended();
+
+  assert.equal(code, 0);
+  assert.match(example.output, /the service answers 429/);
+  assert.match(example.output, /globex owes .*; not readable: globex-blank\.pdf/);
+  assert.match(example.output, /Digest of today: 24 invoices/);
+  assertComplete(folder.path);
+});
+
+Deno.test("examples/invoices.ts continues after a SIGKILL, and loses and repeats nothing", async () => {
+  await using folder = await aFolder();
+  await using killed = new Example("invoices.ts", folder.path);
+  await until(() => killed.output.includes("acme-6.pdf: "), "the first process was to come to the sixth document");
+  await killed.kill();
+  const readBefore = rowsOf(folder.path, "invoices").map(({ document }) => document);
+
+  await using second = new Example("invoices.ts", folder.path);
+  const code = await second.ended();
+
+  assert.equal(code, 0);
+  assert.ok(
+    readBefore.length > 0 && readBefore.length < 24,
+    `${readBefore.length} documents were read before the kill`,
+  );
+  assert.match(second.output, /acme: the batch of an earlier start/);
+  assertComplete(folder.path);
+});
+
+/** Every document that can be read has one row, and every batch one posting of the sum. */
+function assertComplete(folder: string): void {
+  const documents = [
+    ...Array.from({ length: 20 }, (_, n) => `acme-${n + 1}.pdf`),
+    ...[1, 2, 4, 5].map((n) => `globex-${n}.pdf`),
+  ];
+  const invoices = rowsOf(folder, "invoices");
+  assert.deepEqual(invoices.map(({ document }) => document).sort(), documents.sort());
+  const postings = rowsOf(folder, "postings");
+  assert.deepEqual(postings.map(({ customer }) => customer).sort(), ["acme", "globex"]);
+  for (const { customer, cents } of postings) {
+    const own = invoices.filter((row) => row.customer === customer);
+    assert.equal(cents, own.reduce((sum, row) => sum + Number(row.cents), 0), `the posting of ${customer}`);
+  }
+}
+
+function rowsOf(folder: string, table: string) {
+  using db = new DatabaseSync(`${folder}/invoices.db`);
+  return db.prepare(`SELECT * FROM ${table}`).all();
+}
+
+async function aFolder() {
+  const path = await Deno.makeTempDir({ prefix: "holdfast_examples_" });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}
