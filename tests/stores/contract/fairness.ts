@@ -258,6 +258,31 @@ test("claim() takes the first in the line of a key though another worker's run s
   assert.deepEqual(await claimedIds(store), [first, other]);
 });
 
+test("claim() leaves out the first of a fairness key as soon as another job's run comes before it in its line", async ({ store }) => {
+  const shared = { concurrencyKey: "cust-1" };
+  const [first] = await addIds(
+    store,
+    { ...shared, jobName: "import" },
+    { ...shared, jobName: "import" }, // waits until it can have the key for itself
+    { ...of("a", { keyConcurrency: 2 }), ...shared, jobName: "export" },
+  );
+
+  assert.deepEqual(await claimedIds(store, { jobNames: ["import", "export"], limit: 3 }), [first]);
+});
+
+test("claim() takes a run that the turn of another has made the next in its line", async ({ store }) => {
+  await add(store, of("a"));
+  await claimOne(store); // from now on the runs without a key have their turn first
+  const [first, second, plain] = await addIds(
+    store,
+    { ...of("a", { keyConcurrency: 2 }), concurrencyKey: "cust-1" },
+    { flow: aFlow({ keyConcurrency: 2 }), concurrencyKey: "cust-1" },
+    { flow: aFlow({ finishWithin: 60_000 }) },
+  );
+
+  assert.deepEqual(await claimedIds(store), [plain, first, second]);
+});
+
 test("claim() leaves out a key whose first run cannot go, and serves the others", async ({ store }) => {
   const jobs = [aKnownJob({ name: "import", concurrency: 1 }), aKnownJob()];
   await startRun(store, { jobName: "import" });

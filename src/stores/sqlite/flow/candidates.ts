@@ -88,12 +88,20 @@ export class Candidates {
     return { run: lane.shift(), gate: lane.gate, head: null, turn };
   }
 
-  /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
-  rereadQueues(jobs: ReadonlySet<string>): void {
+  /** Notes that the queues of keys have made runs of these jobs ready, from these positions on, or blocked them. */
+  rereadQueues(jobs: ReadonlyMap<string, number>): void {
     if (jobs.size === 0) return;
-    for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
+    for (const lane of this.#lanes) {
+      const position = jobs.get(lane.gate.job.name);
+      if (position !== undefined) lane.reread(position);
+    }
     // Heads can be behind runs of these jobs.
     for (const heads of this.#heads) heads.reread();
+  }
+
+  /** Notes that a run has left the queue of a key: heads can be behind the run that is now the first of its job. */
+  rereadBehind(key: string): void {
+    for (const heads of this.#heads) heads.rereadBehind(key);
   }
 
   /** Notes that the heads of these jobs have changed. */
@@ -144,7 +152,7 @@ class Lane {
     if (room <= 0) return null;
     if (starts <= 0 && !this.#isBegunOnly) {
       this.#isBegunOnly = true;
-      this.reread();
+      this.reread(Infinity);
     }
     if (this.#page.length === 0 && !this.#isLast) {
       const size = this.#nextSize;
@@ -161,7 +169,11 @@ class Lane {
     return run;
   }
 
-  reread(): void {
+  /** Notes that runs may have become ready, from a position on, or others no longer be. */
+  reread(position: number): void {
+    // A run whose turn came late can be followed by one that precedes those drawn meanwhile. One that shares its key with
+    // the claimed run has flow. Claimed runs with flow have left the index; those without may still be in it.
+    if (this.#table === "flow" && position < this.#after.position) this.#after = { position, seq: 0 };
     this.#page = [];
     this.#isLast = false;
     this.#nextSize = 1; // the next run may change the queues again
@@ -258,5 +270,9 @@ class JobHeads {
 
   reread(): void {
     this.#first = undefined;
+  }
+
+  rereadBehind(key: string): void {
+    if (this.#first?.run.concurrency_key === key) this.#first = undefined;
   }
 }

@@ -158,7 +158,7 @@ export function updateQueue(db: SqliteDatabase, key: string, now: number): void 
        WHERE concurrency_key = ? AND queue_state = 'R'`,
       key,
     );
-    if (blocked > 0) { for (const other of queuedJobs(db, key)) db.requeuedJobs.add(other); }
+    if (blocked > 0) { for (const other of queuedJobs(db, key)) noteRequeued(db, other); }
   } else {
     putFirstReady(db, key, job);
     for (const other of queuedJobs(db, key, job)) putFirstReady(db, key, other);
@@ -171,7 +171,11 @@ function putFirstReady(db: SqliteDatabase, key: string, job: string): void {
   if (first.queue_state === "R") return;
   blockPlain(db, key, job);
   db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
-  db.requeuedJobs.add(job);
+  noteRequeued(db, job, first.seq);
+}
+
+function noteRequeued(db: SqliteDatabase, job: string, readyPosition = Infinity): void {
+  db.requeuedJobs.set(job, Math.min(db.requeuedJobs.get(job) ?? Infinity, readyPosition));
 }
 
 function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void {
@@ -189,7 +193,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
       else if (plain.queue_state === "B") {
         block(db, key, job);
         db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", plain.seq);
-        db.requeuedJobs.add(job);
+        noteRequeued(db, job, plain.seq);
       }
       continue;
     }
@@ -199,7 +203,7 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
     else if (first.queue_state === "B") {
       block(db, key, job);
       db.run("UPDATE holdfast_flow SET queue_state = 'R' WHERE run_seq = ?", first.run_seq);
-      db.requeuedJobs.add(job);
+      noteRequeued(db, job, first.position);
       touchGroup(db, job, first.fairness_key);
     }
     if (opensAt > now && opensAt < Infinity) {
@@ -228,7 +232,7 @@ function block(db: SqliteDatabase, key: string, job: string): void {
     job,
   );
   if (blocked === undefined) return;
-  db.requeuedJobs.add(job);
+  noteRequeued(db, job);
   touchGroup(db, job, blocked.fairness_key);
 }
 
@@ -239,7 +243,7 @@ function blockPlain(db: SqliteDatabase, key: string, job: string): void {
     key,
     job,
   );
-  if (blocked > 0) db.requeuedJobs.add(job);
+  if (blocked > 0) noteRequeued(db, job);
 }
 
 interface PlainRow {

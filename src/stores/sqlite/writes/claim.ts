@@ -135,7 +135,8 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     rows,
     failed: [...failed, ...late],
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
-    hasMore: hasMore || hasExpired(db, facts, request.jobs, now),
+    // A run that failed may have made one ready that was passed over.
+    hasMore: hasMore || late.length > 0 || hasExpired(db, facts, request.jobs, now),
   };
 }
 
@@ -285,10 +286,11 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
   rereadAfter(db, drawn, candidates, served);
 }
 
-function rereadAfter(db: SqliteDatabase, { head }: Drawn, candidates: Candidates, served: string[]): void {
+function rereadAfter(db: SqliteDatabase, { run, head }: Drawn, candidates: Candidates, served: string[]): void {
   candidates.rereadHeads([...served, ...settleHeads(db)]);
   if (head !== null) candidates.readmit(head);
   candidates.rereadQueues(db.requeuedJobs);
+  if (run.concurrency_key !== null) candidates.rereadBehind(run.concurrency_key);
   db.requeuedJobs.clear();
 }
 
