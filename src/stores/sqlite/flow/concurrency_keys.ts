@@ -137,8 +137,10 @@ export function stateOfNewRun(db: SqliteDatabase, run: NewQueuedRun, now: number
   const first = Math.min(plain ?? Infinity, flowing ?? Infinity);
   if (first < Infinity) return first <= position ? "B" : null;
   if (holders >= run.key_concurrency) return "B";
-  const isOpen = limit === null || period === null || rateOpensAt(db, keyScope(key), { limit, period }, now) <= now;
-  return isOpen ? "R" : null;
+  const opensAt = limit === null || period === null
+    ? -Infinity
+    : rateOpensAt(db, keyScope(key), { limit, period }, now);
+  return opensAt === -Infinity ? "R" : null;
 }
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
@@ -206,8 +208,9 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
       noteRequeued(db, job, first.position);
       touchGroup(db, job, first.fairness_key);
     }
-    if (opensAt > now && opensAt < Infinity) {
-      db.run("INSERT INTO holdfast_openings VALUES (?, ?, ?, ?)", key, job, opensAt, first.key_rate_period);
+    if (Number.isFinite(opensAt)) {
+      const isOpen = opensAt <= now ? 1 : 0;
+      db.run("INSERT INTO holdfast_openings VALUES (?, ?, ?, ?, ?)", key, job, opensAt, first.key_rate_period, isOpen);
     }
   }
 }

@@ -155,7 +155,7 @@ function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
   return db.all<ExaminedRow>(
     `SELECT o.concurrency_key, o.job, o.opens_at, (SELECT min(f.position) FROM holdfast_flow f
         WHERE f.concurrency_key = o.concurrency_key AND f.job = o.job AND f.queue_state IS NOT NULL) AS position
-     FROM holdfast_openings o WHERE o.job = ? ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
+     FROM holdfast_openings o WHERE o.job = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
     job,
   );
 }

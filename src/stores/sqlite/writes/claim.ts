@@ -204,13 +204,19 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
   }
 }
 
-/** Moves the queues of keys on whose rate has opened. */
+/** Moves the queues of keys on whose rate has opened, or is closed again. */
 function openKeys(db: SqliteDatabase, now: number): void {
   const open = db.all<{ concurrency_key: string }>(
-    `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
+    `SELECT concurrency_key FROM holdfast_openings
+     WHERE is_open = 0 AND opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
     now,
   );
-  for (const { concurrency_key: key } of open) updateQueue(db, key, now);
+  // All of them: a run that has passed the rate would be claimed too early.
+  const closed = db.all<{ concurrency_key: string }>(
+    "SELECT concurrency_key FROM holdfast_openings WHERE is_open = 1 AND opens_at > ?",
+    now,
+  );
+  for (const { concurrency_key: key } of [...open, ...closed]) updateQueue(db, key, now);
 }
 
 interface ReadyResult {
