@@ -59,9 +59,10 @@ function findBrokenQueue(database: DatabaseSync): string | null {
     const { id, job, key, state } = run;
     const isFirst = !firsts.has(`${key} ${job}`);
     firsts.add(`${key} ${job}`);
-    const hasRoom = run.position < FAR_BEFORE || (holders.get(key) ?? 0) < run.concurrency;
-    const isClosed = run.position >= FAR_BEFORE && run.isRated === 1 && run.opening === 1;
-    const expected = isFirst && hasRoom && !isClosed ? "R" : "B";
+    const hasKept = run.position < FAR_BEFORE;
+    const hasRoom = (holders.get(key) ?? 0) < run.concurrency;
+    const isClosed = run.isRated === 1 && run.opening === 1;
+    const expected = hasKept || (isFirst && hasRoom && !isClosed) ? "R" : "B";
     if (state === expected) continue;
     return `${state === "R" ? "K1" : "K2"} is broken: run ${id} stands at ${state}, not ${expected}`;
   }

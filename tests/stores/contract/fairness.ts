@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Flow } from "../../../src/flow.ts";
 import type { NewRun, Store } from "../../../src/store.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
-import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "./arrange.ts";
+import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
 const { cases, test } = newCases();
@@ -268,6 +268,22 @@ test("claim() leaves out the first of a fairness key as soon as another job's ru
   );
 
   assert.deepEqual(await claimedIds(store, { jobNames: ["import", "export"], limit: 3 }), [first]);
+});
+
+test("claim() takes the runs that kept their concurrency key over a retry delay in the turns of their fairness keys", async ({ store, host }) => {
+  const shared = { concurrencyKey: "cust-1" };
+  const [first, second] = await addIds(
+    store,
+    { ...of("a", { keyConcurrency: 2 }), ...shared },
+    { ...of("b", { keyConcurrency: 2 }), ...shared },
+  );
+  const { claims } = await store.claim(aClaimRequest());
+  for (const { lease } of claims) await parkUntilRetry(store, lease, host.now() + 500);
+  await add(store, of("a"));
+  await claimOne(store, { leaseMs: 60_000 });
+  host.advance(500);
+
+  assert.deepEqual(await claimedIds(store), [second, first]);
 });
 
 test("claim() takes a run that the turn of another has made the next in its line", async ({ store }) => {
