@@ -14,6 +14,8 @@ import { Script, type ScriptOptions } from "./operations.ts";
 
 const SEEDS = 20;
 const OPERATIONS = 250;
+// Seeds that have found a difference with flow.
+const KEPT_SEEDS = [3134, 3264, 3318];
 
 Deno.test("MemoryStore and SqliteStore answer the same to any operations, and K1 and K2 hold", () =>
   compareWithSeeds({ flow: false }));
@@ -28,7 +30,8 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations with ch
   compareWithSeeds({ flow: true, children: true }));
 
 async function compareWithSeeds(options: ScriptOptions): Promise<void> {
-  for (let seed = 1; seed <= SEEDS; seed++) {
+  const seeds = Array.from({ length: SEEDS }, (_, index) => index + 1);
+  for (const seed of options.flow ? [...seeds, ...KEPT_SEEDS] : seeds) {
     try {
       await compareStores(seed, options);
     } catch (error) {

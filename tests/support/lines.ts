@@ -44,7 +44,7 @@ function findBrokenQueue(database: DatabaseSync): string | null {
      UNION ALL
      SELECT r.id, f.job, f.concurrency_key, f.position, f.queue_state, f.key_concurrency,
        f.key_rate_limit IS NOT NULL AND f.begun = 0,
-       (SELECT 1 FROM holdfast_openings o WHERE o.concurrency_key = f.concurrency_key AND o.job = f.job), f.run_seq
+       (SELECT 1 FROM holdfast_openings o WHERE o.concurrency_key = f.concurrency_key AND o.job = f.job AND o.is_open = 0), f.run_seq
      FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq
      WHERE f.concurrency_key IS NOT NULL AND f.queue_state IS NOT NULL
      ORDER BY position, seq`,
@@ -59,9 +59,10 @@ function findBrokenQueue(database: DatabaseSync): string | null {
     const { id, job, key, state } = run;
     const isFirst = !firsts.has(`${key} ${job}`);
     firsts.add(`${key} ${job}`);
-    const hasRoom = run.position < FAR_BEFORE || (holders.get(key) ?? 0) < run.concurrency;
-    const isClosed = run.position >= FAR_BEFORE && run.isRated === 1 && run.opening === 1;
-    const expected = isFirst && hasRoom && !isClosed ? "R" : "B";
+    const hasKept = run.position < FAR_BEFORE;
+    const hasRoom = (holders.get(key) ?? 0) < run.concurrency;
+    const isClosed = run.isRated === 1 && run.opening === 1;
+    const expected = hasKept || (isFirst && hasRoom && !isClosed) ? "R" : "B";
     if (state === expected) continue;
     return `${state === "R" ? "K1" : "K2"} is broken: run ${id} stands at ${state}, not ${expected}`;
   }

@@ -50,8 +50,11 @@ export class SqliteDatabase {
   readonly counts = new Map<string, number>();
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
   readonly touchedGroups = new Set<string>();
-  /** The jobs of which the queue of a key has made a run ready, or blocked one. */
-  readonly requeuedJobs = new Set<string>();
+  /**
+   * The jobs of which the queue of a key has made a run ready, or blocked one: with the lowest position of those made
+   * ready, or `Infinity`.
+   */
+  readonly requeuedJobs = new Map<string, number>();
   /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 

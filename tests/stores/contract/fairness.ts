@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Flow } from "../../../src/flow.ts";
 import type { NewRun, Store } from "../../../src/store.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
-import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "./arrange.ts";
+import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
 const { cases, test } = newCases();
@@ -256,6 +256,47 @@ test("claim() takes the first in the line of a key though another worker's run s
   );
 
   assert.deepEqual(await claimedIds(store), [first, other]);
+});
+
+test("claim() leaves out the first of a fairness key as soon as another job's run comes before it in its line", async ({ store }) => {
+  const shared = { concurrencyKey: "cust-1" };
+  const [first] = await addIds(
+    store,
+    { ...shared, jobName: "import" },
+    { ...shared, jobName: "import" }, // waits until it can have the key for itself
+    { ...of("a", { keyConcurrency: 2 }), ...shared, jobName: "export" },
+  );
+
+  assert.deepEqual(await claimedIds(store, { jobNames: ["import", "export"], limit: 3 }), [first]);
+});
+
+test("claim() takes the runs that kept their concurrency key over a retry delay in the turns of their fairness keys", async ({ store, host }) => {
+  const shared = { concurrencyKey: "cust-1" };
+  const [first, second] = await addIds(
+    store,
+    { ...of("a", { keyConcurrency: 2 }), ...shared },
+    { ...of("b", { keyConcurrency: 2 }), ...shared },
+  );
+  const { claims } = await store.claim(aClaimRequest());
+  for (const { lease } of claims) await parkUntilRetry(store, lease, host.now() + 500);
+  await add(store, of("a"));
+  await claimOne(store, { leaseMs: 60_000 });
+  host.advance(500);
+
+  assert.deepEqual(await claimedIds(store), [second, first]);
+});
+
+test("claim() takes a run that the turn of another has made the next in its line", async ({ store }) => {
+  await add(store, of("a"));
+  await claimOne(store); // from now on the runs without a key have their turn first
+  const [first, second, plain] = await addIds(
+    store,
+    { ...of("a", { keyConcurrency: 2 }), concurrencyKey: "cust-1" },
+    { flow: aFlow({ keyConcurrency: 2 }), concurrencyKey: "cust-1" },
+    { flow: aFlow({ finishWithin: 60_000 }) },
+  );
+
+  assert.deepEqual(await claimedIds(store), [plain, first, second]);
 });
 
 test("claim() leaves out a key whose first run cannot go, and serves the others", async ({ store }) => {

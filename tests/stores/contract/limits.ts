@@ -145,6 +145,17 @@ test("claim() takes runs that kept a key whatever they allow, so that none waits
   assert.deepEqual(await claimedIds(store), [alone.run.id, sharer.run.id]);
 });
 
+test("claim() takes a run that kept a key, though another worker's run that kept it comes first", async ({ store, host }) => {
+  const theirs = await startRun(store, { ...sharing(2), jobName: "export" });
+  const own = await startRun(store, sharing(2));
+  await parkUntilRetry(store, theirs.lease, host.now() + 500);
+  await parkUntilRetry(store, own.lease, host.now() + 500);
+  host.advance(500);
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+
+  assert.deepEqual(await claimedIds(store), [own.run.id]);
+});
+
 test("cancel() keeps one place of a key, which release() frees", async ({ store }) => {
   const { lease } = await startRun(store, sharing(2));
   await startRun(store, sharing(2));

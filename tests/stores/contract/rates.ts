@@ -173,6 +173,21 @@ test("claim() counts a start again that has left the period, if the clock is set
   assert.deepEqual((await store.claim(atRate(ONE_A_SECOND))).claims.map(({ run }) => run.id), [second]);
 });
 
+test("claim() counts a start under the rate of a key again, if the clock is set back", async ({ store, host }) => {
+  const rate = { limit: 1, period: 400 };
+  const [, second] = await addIds(store, ofKey("cust-1", rate, 1), ofKey("cust-1", rate, 1));
+  const { lease } = await claimOne(store, { leaseMs: LONG });
+  host.advance(500);
+  await complete(store, lease);
+  host.jump(-200);
+
+  const during = await store.claim(aClaimRequest());
+  host.advance(100);
+
+  assert.deepEqual([during.claims, during.nextTimerAt], [[], FAKE_START + 400]);
+  assert.deepEqual(await claimedIds(store), [second]);
+});
+
 test("claim() has the rate open after the clock was set forward", async ({ store, host }) => {
   const [, second] = await addIds(store, {}, {});
   await store.claim(atRate(ONE_A_SECOND, { limit: 1 }));

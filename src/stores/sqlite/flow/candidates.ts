@@ -88,19 +88,20 @@ export class Candidates {
     return { run: lane.shift(), gate: lane.gate, head: null, turn };
   }
 
-  /** Notes that the queues of keys have made runs of these jobs ready, or blocked them. */
-  rereadQueues(jobs: ReadonlySet<string>): void {
-    for (const lane of this.#lanes) if (jobs.has(lane.gate.job.name)) lane.reread();
+  /** Notes that the queues of keys have made runs of these jobs ready, from these positions on, or blocked them. */
+  rereadQueues(jobs: ReadonlyMap<string, number>): void {
+    for (const lane of this.#lanes) {
+      const position = jobs.get(lane.gate.job.name);
+      if (position !== undefined) lane.reread(position);
+    }
   }
 
-  /** Notes that a run has left the queue of its key: heads of other jobs may have been behind it. */
+  /**
+   * Notes that a run with a concurrency key was claimed or has failed: heads of other jobs may have been behind it, or
+   * be behind the run that is now the first.
+   */
   rereadAllHeads(): void {
     for (const heads of this.#heads) heads.reread();
-  }
-
-  /** Notes that a key was taken: a head with this key can be behind a run of another job from now on. */
-  rereadKey(key: string): void {
-    for (const heads of this.#heads) if (heads.firstKey === key) heads.reread();
   }
 
   /** Notes that the heads of these jobs have changed. */
@@ -151,7 +152,7 @@ class Lane {
     if (room <= 0) return null;
     if (starts <= 0 && !this.#isBegunOnly) {
       this.#isBegunOnly = true;
-      this.reread();
+      this.reread(Infinity);
     }
     if (this.#page.length === 0 && !this.#isLast) {
       const size = this.#nextSize;
@@ -168,7 +169,11 @@ class Lane {
     return run;
   }
 
-  reread(): void {
+  /** Notes that runs may have become ready, from a position on, or others no longer be. */
+  reread(position: number): void {
+    // A run whose turn came late can be followed by one that precedes those drawn meanwhile. One that shares its key with
+    // the claimed run has flow. Claimed runs with flow have left the index; those without may still be in it.
+    if (this.#table === "flow" && position < this.#after.position) this.#after = { position, seq: 0 };
     this.#page = [];
     this.#isLast = false;
     this.#nextSize = 1; // the next run may change the queues again
@@ -235,11 +240,6 @@ class JobHeads {
       this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.job.name)) : this.#findReady();
     }
     return this.#first;
-  }
-
-  /** The concurrency key of the first head, if it was read. */
-  get firstKey(): string | null {
-    return this.#first?.run.concurrency_key ?? null;
   }
 
   #findReady(): CandidateHead | null {

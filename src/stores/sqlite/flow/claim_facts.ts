@@ -7,6 +7,8 @@ export interface ClaimFacts {
   timerAt: number | null;
   /** When the rate of a key opens next that holds up a run; `null`: none does. */
   openingAt: number | null;
+  /** The latest opening of the rate of a key that a run has passed; `null`: none has, or the key had no rate to pass. */
+  passedOpeningAt: number | null;
   /** The newest start under a rate; `null`: there is none. */
   newestStart: number | null;
   /** Whether a run with flow is due. */
@@ -20,6 +22,7 @@ export interface ClaimFacts {
 interface FactsRow {
   timer_at: number | null;
   opening_at: number | null;
+  passed_opening_at: number | null;
   newest_start: number | null;
   has_flow: number;
   has_paused: number;
@@ -36,7 +39,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
          UNION ALL SELECT min(expires_at) FROM holdfast_ghosts WHERE concurrency_key IS NOT NULL
          UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
          UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)) AS timer_at,
-       (SELECT min(opens_at) FROM holdfast_openings) AS opening_at,
+       (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
+       (SELECT max(opens_at) FROM holdfast_openings WHERE is_open = 1) AS passed_opening_at,
        (SELECT max(at) FROM holdfast_starts) AS newest_start,
        EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
          OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
@@ -47,6 +51,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
   return {
     timerAt: row.timer_at,
     openingAt: row.opening_at,
+    passedOpeningAt: row.passed_opening_at,
     newestStart: row.newest_start,
     hasFlow: row.has_flow === 1,
     hasPaused: row.has_paused === 1,
@@ -54,12 +59,13 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
   };
 }
 
-/** Whether time has something to do, or there are children to cancel. */
+/** Whether time has something to do, the clock was set back, or there are children to cancel. */
 export function hasExpired(db: SqliteDatabase, facts: ClaimFacts, jobs: readonly KnownJob[], now: number): boolean {
-  const { openingAt, newestStart, hasOrphans } = facts;
+  const { openingAt, passedOpeningAt, newestStart, hasOrphans } = facts;
   if (hasOrphans) return true;
   const at = earliest(nextTimer(db, facts, jobs), openingAt);
-  return (at !== null && at <= now) || (newestStart !== null && newestStart > now);
+  if (at !== null && at <= now) return true;
+  return (newestStart !== null && newestStart > now) || (passedOpeningAt !== null && passedOpeningAt > now);
 }
 
 /** When the next timer expires that a worker with these jobs waits for, but for the openings of rates. */

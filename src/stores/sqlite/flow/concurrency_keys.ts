@@ -6,12 +6,20 @@ import { touchGroup } from "./turns.ts";
 // B (blocked). A run stands in one queue: with its row of `holdfast_flow` if it has one (T2), otherwise with that of
 // `holdfast_runs`. Two invariants hold after every write:
 //   K1: of each job only the first in the queue is R, and only while the key has room for it: fewer other runs hold the
-//       key than its own limit, and before its first start the rate of the key is open.
+//       key than its own limit, and before its first start the rate of the key is open. Runs that kept their key over a
+//       retry delay are all R.
 //   K2: while that is so, it is R.
 // It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
 
 /** A run that kept its key over a retry delay comes this much before its position. */
 export const HEAD_START = 2 ** 52;
+
+/** Whether a run in the queue kept its key over a retry delay. No other position comes near. */
+export function hasKept({ position }: { position: number }): boolean {
+  return position < LAST_KEPT;
+}
+
+const LAST_KEPT = -HEAD_START / 2;
 
 /** A run that enters or leaves the queue. */
 export interface QueuedRun {
@@ -137,8 +145,10 @@ export function stateOfNewRun(db: SqliteDatabase, run: NewQueuedRun, now: number
   const first = Math.min(plain ?? Infinity, flowing ?? Infinity);
   if (first < Infinity) return first <= position ? "B" : null;
   if (holders >= run.key_concurrency) return "B";
-  const isOpen = limit === null || period === null || rateOpensAt(db, keyScope(key), { limit, period }, now) <= now;
-  return isOpen ? "R" : null;
+  const opensAt = limit === null || period === null
+    ? -Infinity
+    : rateOpensAt(db, keyScope(key), { limit, period }, now);
+  return opensAt === -Infinity ? "R" : null;
 }
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
@@ -158,7 +168,7 @@ export function updateQueue(db: SqliteDatabase, key: string, now: number): void 
        WHERE concurrency_key = ? AND queue_state = 'R'`,
       key,
     );
-    if (blocked > 0) { for (const other of queuedJobs(db, key)) db.requeuedJobs.add(other); }
+    if (blocked > 0) { for (const other of queuedJobs(db, key)) noteRequeued(db, other); }
   } else {
     putFirstReady(db, key, job);
     for (const other of queuedJobs(db, key, job)) putFirstReady(db, key, other);
@@ -171,7 +181,11 @@ function putFirstReady(db: SqliteDatabase, key: string, job: string): void {
   if (first.queue_state === "R") return;
   blockPlain(db, key, job);
   db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
-  db.requeuedJobs.add(job);
+  noteRequeued(db, job, first.seq);
+}
+
+function noteRequeued(db: SqliteDatabase, job: string, readyPosition = Infinity): void {
+  db.requeuedJobs.set(job, Math.min(db.requeuedJobs.get(job) ?? Infinity, readyPosition));
 }
 
 function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void {
@@ -189,46 +203,66 @@ function updateFlowingQueue(db: SqliteDatabase, key: string, now: number): void 
       else if (plain.queue_state === "B") {
         block(db, key, job);
         db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", plain.seq);
-        db.requeuedJobs.add(job);
+        noteRequeued(db, job, plain.seq);
       }
       continue;
     }
     const first = flowing!; // the job is in the queue
+    if (hasKept(first)) {
+      block(db, key, job);
+      passKept(db, key, job);
+      continue;
+    }
     const opensAt = keyOpensAt(db, key, first, holders, now);
     if (opensAt > now) block(db, key, job);
     else if (first.queue_state === "B") {
       block(db, key, job);
       db.run("UPDATE holdfast_flow SET queue_state = 'R' WHERE run_seq = ?", first.run_seq);
-      db.requeuedJobs.add(job);
+      noteRequeued(db, job, first.position);
       touchGroup(db, job, first.fairness_key);
     }
-    if (opensAt > now && opensAt < Infinity) {
-      db.run("INSERT INTO holdfast_openings VALUES (?, ?, ?, ?)", key, job, opensAt, first.key_rate_period);
+    if (Number.isFinite(opensAt)) {
+      const isOpen = opensAt <= now ? 1 : 0;
+      db.run("INSERT INTO holdfast_openings VALUES (?, ?, ?, ?, ?)", key, job, opensAt, first.key_rate_period, isOpen);
     }
   }
 }
 
 /** When the key has room for a run; an instant that has passed if it has now, `Infinity` if others have to leave. */
 function keyOpensAt(db: SqliteDatabase, key: string, first: FlowingRow, holders: number, now: number): number {
-  if (first.position < -HEAD_START / 2) return -Infinity; // it holds the key
   if (holders >= first.key_concurrency) return Infinity;
   const { begun, key_rate_limit: limit, key_rate_period: period } = first;
   if (limit === null || period === null || begun === 1) return -Infinity;
   return rateOpensAt(db, keyScope(key), { limit, period }, now);
 }
 
-/** The queue of a job: what has passed the key is put back. */
+/** Marks all runs of a job as ready that kept their key. */
+function passKept(db: SqliteDatabase, key: string, job: string): void {
+  const passed = db.all<{ position: number; fairness_key: string | null }>(
+    `UPDATE holdfast_flow INDEXED BY holdfast_flow_queued_by_key SET queue_state = 'R'
+     WHERE concurrency_key = ? AND job = ? AND queue_state = 'B' AND position < ${LAST_KEPT}
+     RETURNING position, fairness_key`,
+    key,
+    job,
+  );
+  for (const { position, fairness_key: fairnessKey } of passed) {
+    noteRequeued(db, job, position);
+    touchGroup(db, job, fairnessKey);
+  }
+}
+
+/** The queue of a job: what has passed the key is put back, except runs that kept it. */
 function block(db: SqliteDatabase, key: string, job: string): void {
   blockPlain(db, key, job);
   // There is one at most.
   const blocked = db.get<{ fairness_key: string | null }>(
     `UPDATE holdfast_flow INDEXED BY holdfast_flow_ready_by_key SET queue_state = 'B'
-     WHERE concurrency_key = ? AND job = ? AND queue_state = 'R' RETURNING fairness_key`,
+     WHERE concurrency_key = ? AND job = ? AND queue_state = 'R' AND position > ${LAST_KEPT} RETURNING fairness_key`,
     key,
     job,
   );
   if (blocked === undefined) return;
-  db.requeuedJobs.add(job);
+  noteRequeued(db, job);
   touchGroup(db, job, blocked.fairness_key);
 }
 
@@ -239,7 +273,7 @@ function blockPlain(db: SqliteDatabase, key: string, job: string): void {
     key,
     job,
   );
-  if (blocked > 0) db.requeuedJobs.add(job);
+  if (blocked > 0) noteRequeued(db, job);
 }
 
 interface PlainRow {

@@ -1,6 +1,6 @@
 import type { KnownJob } from "../../../flow.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { firstsBefore } from "./concurrency_keys.ts";
+import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
 
 /** A known job that is not paused, with what its limits allow. */
@@ -116,7 +116,7 @@ export function isBehindOtherJob(
   run: { concurrency_key: string | null; job: string; position: number },
   { live, own }: Precedence,
 ): boolean {
-  if (run.concurrency_key === null || [...live].every((job) => job === run.job)) return false;
+  if (run.concurrency_key === null || hasKept(run) || [...live].every((job) => job === run.job)) return false;
   return firstsBefore(db, run.concurrency_key, run.job, run.position)
     .some(({ job, isReady }) => live.has(job) && (!own.has(job) || !isReady));
 }
@@ -160,7 +160,7 @@ function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
   return db.all<ExaminedRow>(
     `SELECT o.concurrency_key, o.job, o.opens_at, (SELECT min(f.position) FROM holdfast_flow f
         WHERE f.concurrency_key = o.concurrency_key AND f.job = o.job AND f.queue_state IS NOT NULL) AS position
-     FROM holdfast_openings o WHERE o.job = ? ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
+     FROM holdfast_openings o WHERE o.job = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
     job,
   );
 }

@@ -7,7 +7,8 @@
 //
 // A holder of a key is a run that is executed, waits for a retry, or was cancelled under a lease (a ghost).
 // `holdfast_starts` has the first claims under a rate, numbered in each scope. `holdfast_openings` says when the rate of
-// a key opens for the first run of a job in its line, if nothing else is in its way.
+// a key opens for the first run of a job in its line, if nothing else is in its way. `is_open` is 1 once the run has
+// passed the rate: if the clock is set back, the rate is closed again.
 //
 // `holdfast_heads` has the first claimable run of each job and fairness key, and its turn. `next_turn` of a fairness key
 // is the first turn that it has not had. `turn` of `holdfast_serving` is the turn being served, `keyless` the next turn
@@ -85,10 +86,11 @@ CREATE TABLE holdfast_openings (
   job TEXT NOT NULL,
   opens_at INTEGER NOT NULL,
   period INTEGER NOT NULL,
+  is_open INTEGER NOT NULL,
   PRIMARY KEY (concurrency_key, job)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX holdfast_openings_by_time ON holdfast_openings (opens_at);
-CREATE INDEX holdfast_openings_by_job ON holdfast_openings (job, opens_at);
+CREATE INDEX holdfast_openings_by_time ON holdfast_openings (is_open, opens_at);
+CREATE INDEX holdfast_openings_by_job ON holdfast_openings (job, is_open, opens_at);
 
 CREATE TABLE holdfast_heads (
   job TEXT NOT NULL,

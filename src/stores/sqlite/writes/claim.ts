@@ -141,7 +141,8 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     failed: [...failed, ...late],
     cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
-    hasMore: hasMore || hasExpired(db, facts, request.jobs, now),
+    // A run that failed may have made one ready that was passed over.
+    hasMore: hasMore || late.length > 0 || hasExpired(db, facts, request.jobs, now),
   };
 }
 
@@ -209,13 +210,19 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
   }
 }
 
-/** Moves the queues of keys on whose rate has opened. */
+/** Moves the queues of keys on whose rate has opened, or is closed again. */
 function openKeys(db: SqliteDatabase, now: number): void {
   const open = db.all<{ concurrency_key: string }>(
-    `SELECT concurrency_key FROM holdfast_openings WHERE opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
+    `SELECT concurrency_key FROM holdfast_openings
+     WHERE is_open = 0 AND opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
     now,
   );
-  for (const { concurrency_key: key } of open) {
+  // All of them: a run that has passed the rate would be claimed too early.
+  const closed = db.all<{ concurrency_key: string }>(
+    "SELECT concurrency_key FROM holdfast_openings WHERE is_open = 1 AND opens_at > ?",
+    now,
+  );
+  for (const { concurrency_key: key } of [...open, ...closed]) {
     // An opening that was left over would be a timer that never stops.
     db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ?", key);
     updateQueue(db, key, now);
@@ -297,10 +304,7 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
     if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
-  if (key !== null) {
-    takeKey(db, key, run.id, run.lease_generation + 1, now);
-    candidates.rereadKey(key);
-  }
+  if (key !== null) takeKey(db, key, run.id, run.lease_generation + 1, now);
   rereadAfter(db, drawn, candidates, served);
 }
 
