@@ -28,8 +28,11 @@
  */
 
 export { createEngine } from "./src/engine/create_engine.ts";
+export type { BulkFilter, BulkOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
+export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
 export type {
   BatchItem,
+  BulkRetriggerOptions,
   CompletedRun,
   DeclaredSchedule,
   Engine,
@@ -113,6 +116,7 @@ export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredVal
 export type { Lease, SeenLease } from "./src/lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {
+  type BulkOperation,
   type ClientRun,
   type Coalesce,
   type Disposition,

@@ -143,7 +143,7 @@ async function approveAll(batches: readonly string[]): Promise<void> {
 /** The same answer may be sent again: it counts once. */
 async function approveTotal(waitId: string, by: string): Promise<void> {
   const { disposition } = await engine.signal(waitId, { signalId: `approval by ${by}`, payload: { by } });
-  say(`The approval by ${by} was ${disposition}`);
+  say(`The approval by ${by} was ${disposition === "accepted" ? "accepted" : "known already"}`);
 }
 
 /** Has the service read a document. A service that is busy says when to come again. */

@@ -174,6 +174,9 @@ export function isOneOf(value: string, allowed: string | readonly string[] | und
   return typeof allowed === "string" ? value === allowed : allowed.includes(value);
 }
 
+/** An operation on each of many runs. */
+export type BulkOperation = "cancel" | "retrigger" | "delete";
+
 /** A page of a list of runs, newest first. */
 export interface RunPage {
   /** The runs of this page. */

@@ -771,12 +771,23 @@ export interface RunQuery extends RunFilter {
    * runs.
    */
   scope?: { labels: readonly string[]; jobs: boolean };
+  /**
+   * Only runs with a smaller row number. The run of this number need not exist any more. Pages that continue after the
+   * last row number of the previous one neither repeat nor miss a run, whatever is added or removed meanwhile.
+   */
+  before?: number;
+  /** Only runs whose `retriggeredAs` is `null`. */
+  notRetried?: boolean;
+  /** `total` need not be counted: it is the number of runs up to the end of the page, and one more if `hasMore`. */
+  uncounted?: boolean;
 }
 
 /** The runs that match a filter. */
 export interface FoundRuns extends Omit<RunPage, "runs"> {
   /** The ids of the runs of this page. */
   ids: string[];
+  /** Their row numbers, by which {@linkcode RunQuery.before} continues. They grow with each trigger; none is reused. */
+  seqs: number[];
 }
 
 /** Which stored value to read. */

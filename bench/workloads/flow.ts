@@ -9,6 +9,7 @@ import type { Figure, Measure, Trial, Workload } from "../workload.ts";
 
 const RUNS = 4_000;
 const TOGETHER = 40;
+const IDLE_CLAIMS = 1_000;
 const LEASE_MS = 600_000;
 const AS_EMPTY = [{ atLeast: 0.8, of: "empty" }] as const;
 
@@ -57,11 +58,12 @@ function flowTrial(name: string, variant: Variant): Trial {
     { name: "trigger", unit: "µs", goals: [] },
     { name: "claim", unit: "µs", goals: AS_EMPTY },
     { name: "end", unit: "µs", goals: AS_EMPTY },
+    { name: "claim that finds nothing, each", unit: "µs", goals: AS_EMPTY },
   ];
   return {
     name,
     figures,
-    rounds: 3,
+    rounds: 7,
     contenders: {
       empty: storeCalls(variant, ({ folder }) => Promise.resolve(`${folder}/jobs.db`)),
       holdfast: storeCalls(variant, fullDatabase),
@@ -80,7 +82,7 @@ function fullDatabase(setting: Setting): Promise<string> {
   ]);
 }
 
-/** Microseconds for each run, in the calls that trigger, claim and end. */
+/** Microseconds for each run, in the calls that trigger, claim and end; then for a claim when no run is left. */
 function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) => Promise<string>): Measure {
   return async (setting) => {
     const count = setting.size(RUNS, 2 * TOGETHER);
@@ -122,9 +124,15 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
       claiming += endingAt - claimedAt;
       ending += performance.now() - endingAt;
       if (claims.length === 0) throw new Error(`Only ${ended} of ${count} runs could be claimed`);
+      if (claims.some(({ run }) => run.jobName !== jobName)) throw new Error("A run of the stock was claimed");
       ended += claims.length;
     }
-    return [triggering, claiming, ending].map((ms) => ms / count * 1_000);
+
+    const idle = setting.size(IDLE_CLAIMS, 10);
+    const idleAt = performance.now();
+    for (let n = 0; n < idle; n++) await claim();
+    const idling = performance.now() - idleAt;
+    return [triggering / count, claiming / count, ending / count, idling / idle].map((ms) => ms * 1_000);
   };
 }
 

@@ -14,13 +14,24 @@ import { systemHost } from "../host.ts";
 import type { Job, StepTriggerResult } from "../job.ts";
 import { decode } from "../json.ts";
 import type { LogEntry } from "../log.ts";
-import { isTerminal, type Labels, type Run, type RunFilter, type RunPage } from "../run.ts";
+import {
+  type BulkOperation,
+  isTerminal,
+  type Labels,
+  type RetriggerFrom,
+  type Run,
+  type RunFilter,
+  type RunPage,
+} from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Enqueued, NewRun, Store } from "../store.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
+import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
+import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
+  BulkRetriggerOptions,
   Engine,
   EngineOptions,
   IdleOptions,
@@ -31,6 +42,7 @@ import type {
   WaitOptions,
 } from "./engine.ts";
 import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
+import { derivedRunId } from "../execution/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
@@ -171,6 +183,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
       trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
+      performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
     };
     this.on = hub.on.bind(hub);
     // Each handle passes its arguments on, so it has the types of its job.
@@ -246,9 +259,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {
     checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
-    const { from = "start" } = options;
-    if (from !== "start" && from !== "failure") throw new ValidationError('from must be "start" or "failure"');
+    const from = checkFrom(options);
     await this.migrate();
+    const { request, old } = await this.#retryOf(runId, from);
+    return await this.#addRetry(request, old);
+  }
+
+  /** The request for the retry of a run that has ended, and that run. */
+  async #retryOf(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: Run }> {
     const state = await this.#store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     const old = state.run;
@@ -262,7 +280,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
-    const request = { ...run, concurrencyKey: old.concurrencyKey, schedule };
+    return { request: { ...run, concurrencyKey: old.concurrencyKey, schedule }, old };
+  }
+
+  async #addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
     const result = this.#publishTrigger(await this.#enqueue(request), request);
     if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
     return result;
@@ -303,6 +324,46 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
     }
     this.#deps.hub.publish(run, { type: "run:delete" });
+  }
+
+  cancelRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
+    return this.#performBulk("cancel", selection, options, null);
+  }
+
+  retriggerRuns(selection: BulkSelection, options: BulkRetriggerOptions = {}): Promise<BulkResult> {
+    return this.#performBulk("retrigger", selection, options, null);
+  }
+
+  deleteRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
+    return this.#performBulk("delete", selection, options, null);
+  }
+
+  async #performBulk(
+    operation: BulkOperation,
+    selection: BulkSelection,
+    options: BulkRetriggerOptions,
+    guard: BulkGuard | null,
+  ): Promise<BulkResult> {
+    const { from, ...others } = options;
+    const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
+    const checkedFrom = checkFrom({ from });
+    await this.migrate();
+    return await performBulk(operation, bulk, {
+      store: this.#store,
+      host: this.#deps.host,
+      guard,
+      prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
+    });
+  }
+
+  /** Prepares an operation on one of many runs. */
+  async #prepare(operation: BulkOperation, runId: string, from: RetriggerFrom): Promise<() => Promise<unknown>> {
+    if (operation === "cancel") return () => this.cancel(runId);
+    if (operation === "delete") return () => this.deleteRun(runId);
+    const { request, old } = await this.#retryOf(runId, from);
+    if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
+    // The same id each time: of calls at the same time, all find the one run that the first has made.
+    return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
   }
 
   async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
@@ -520,6 +581,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
     );
   }
+}
+
+function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
+  if (from === "start" || from === "failure") return from;
+  throw new ValidationError('from must be "start" or "failure"');
 }
 
 const MAX_REPEATS = 3;

@@ -9,6 +9,8 @@ import type { Retention, Store } from "../store.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
+import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
@@ -126,6 +128,9 @@ export interface RetriggerOptions {
   from?: RetriggerFrom;
 }
 
+/** Options of {@linkcode Engine.retriggerRuns}. */
+export interface BulkRetriggerOptions extends BulkOptions, RetriggerOptions {}
+
 /**
  * Triggers runs, executes them and publishes their events. {@linkcode createEngine} makes one.
  *
@@ -216,6 +221,25 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {ConflictError} The run has not ended.
    */
   deleteRun(runId: string): Promise<void>;
+  /**
+   * Cancels many runs: those with these ids, or all that match a filter and have not ended, the newest first. Each is
+   * cancelled, and published, as by {@linkcode Engine.cancel}.
+   *
+   * A call ends after `limit` runs or some 100 ms; `next` continues it. A repeated call changes nothing further.
+   *
+   * @throws {ValidationError} The filter is empty, or a field of the selection or an option is not valid.
+   * @throws {TypeError} The selection or the options have an unknown field.
+   * @throws {StoreError} The store could not answer. What was done stays done; the call can be repeated.
+   */
+  cancelRuns(selection: BulkSelection, options?: BulkOptions): Promise<BulkResult>;
+  /**
+   * Retriggers many runs that have ended, as {@linkcode Engine.cancelRuns} cancels them. Runs that were retriggered
+   * before (`retriggeredAs`) are passed over, and no call meets the runs that it, or a call before it with the same
+   * cursor, has made. Completed runs are retriggered, too, unless the filter excludes them.
+   */
+  retriggerRuns(selection: BulkSelection, options?: BulkRetriggerOptions): Promise<BulkResult>;
+  /** Deletes many runs that have ended, as {@linkcode Engine.cancelRuns} cancels them. */
+  deleteRuns(selection: BulkSelection, options?: BulkOptions): Promise<BulkResult>;
   /**
    * Waits until a run has completed, in any process.
    *

@@ -1,5 +1,9 @@
+import type { BulkOperation } from "../run.ts";
 import type { Store } from "../store.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
+import type { BulkSelection } from "./bulk/bulk_selection.ts";
+import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
+import type { BulkRetriggerOptions } from "./engine.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
@@ -14,6 +18,13 @@ export interface EngineInternals {
   onStop(listener: () => void): void;
   /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
+  /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */
+  performBulk(
+    operation: BulkOperation,
+    selection: BulkSelection,
+    options: BulkRetriggerOptions,
+    guard: BulkGuard,
+  ): Promise<BulkResult>;
 }
 
 /** The key of an engine's {@linkcode EngineInternals}: a symbol private to this package. */

@@ -1,7 +1,7 @@
 import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/flow.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { ClaimRequest, ClaimResult, NewPause, NewRun, Store } from "../../src/store.ts";
+import type { ClaimRequest, ClaimResult, FoundRuns, NewPause, NewRun, RunQuery, Store } from "../../src/store.ts";
 import type { Chance } from "../support/chance.ts";
 import type { Outcome } from "../support/compare_stores.ts";
 import { aFailure, aLine, unlimited } from "../support/fixtures.ts";
@@ -368,14 +368,18 @@ export class Script {
       ...this.#chance.pick([{}, { createdAfter: from, createdBefore: until }]),
       ...(this.#chance.happens(0.1) ? { parentRunId: this.#runId() } : {}),
     };
-    return operation("findRuns", [filter], (store) => store.findRuns(filter));
+    return operation("findRuns", [filter], async (store) => [
+      await findIds(store, filter),
+      await findIds(store, { ...filter, notRetried: true }),
+      await findIds(store, { ...filter, uncounted: true, limit: 3 }),
+    ]);
   }
 
   #read(): Operation {
     const [runId, maxLength] = [this.#runId(), this.#chance.pick([1, 500, 1_000, Infinity])];
     const after = this.#chance.pick([null, `step-${this.#stepNo - 2}`, this.#waitIds.at(-2) ?? null]);
     return operation("read", [runId, after, maxLength], async (store) => [
-      await store.findRuns({ jobName: "a", limit: 3 }),
+      await findIds(store, { jobName: "a", limit: 3 }),
       await store.readRuns(this.#runIds.slice(-5), maxLength),
       await store.readSteps(runId, after, maxLength),
       await store.readWaits(runId, after, maxLength),
@@ -415,4 +419,10 @@ export class Script {
 
 function operation(name: string, parameters: unknown[], call: (store: Store) => Promise<unknown>): Operation {
   return { text: `${name}(${parameters.map((parameter) => JSON.stringify(parameter)).join(", ")})`, call };
+}
+
+/** Finds runs, without their row numbers: each store numbers them in its own way. */
+async function findIds(store: Store, query: RunQuery): Promise<Omit<FoundRuns, "seqs">> {
+  const { seqs: _, ...found } = await store.findRuns(query);
+  return found;
 }

@@ -66,7 +66,7 @@ import {
   toWaitText,
 } from "./records.ts";
 import { MemoryRates } from "./rates.ts";
-import { matchesFilter } from "./run_filter.ts";
+import { matchesQuery } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
@@ -503,16 +503,18 @@ export class MemoryStore implements Store {
   findRuns(query: RunQuery): Promise<FoundRuns> {
     return this.#perform(() => {
       const { runs, ...page } = this.#find(query);
-      return { ids: runs.map(({ id }) => id), ...page };
+      return { ids: runs.map(({ id }) => id), seqs: runs.map(({ seq }) => seq), ...page };
     });
   }
 
-  #find({ limit = DEFAULT_RUN_LIMIT, offset = 0, ...filter }: RunFilter): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+  #find(query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+    const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
     const matching = this.#runs.all
-      .filter((run) => matchesFilter(run, filter))
+      .filter((run) => matchesQuery(run, query))
       .reverse();
     const runs = matching.slice(offset, offset + limit);
-    return { runs, total: matching.length, hasMore: offset + runs.length < matching.length };
+    const total = uncounted ? Math.min(matching.length, offset + limit + 1) : matching.length;
+    return { runs, total, hasMore: offset + runs.length < matching.length };
   }
 
   /** Reads runs without parsing their values, up to a number of characters. */

@@ -1,8 +1,15 @@
 import { isOneOf, matches, type RunFilter } from "../../run.ts";
+import type { RunQuery } from "../../store.ts";
 import type { KeptRun } from "./records.ts";
 
+/** Whether a run is one of those to find, on whatever page. */
+export function matchesQuery(run: KeptRun, query: RunQuery): boolean {
+  return (query.before === undefined || run.seq < query.before) &&
+    (query.notRetried !== true || run.retriggeredAs === null) && matchesFilter(run, query);
+}
+
 /** Whether a run matches a filter. */
-export function matchesFilter(run: KeptRun, filter: RunFilter): boolean {
+function matchesFilter(run: KeptRun, filter: RunFilter): boolean {
   return matches(run, filter) && isOneOf(run.status, filter.status) &&
     (filter.parentRunId === undefined || run.parent?.run.id === filter.parentRunId) &&
     (filter.failureKind === undefined || run.failure?.kind === filter.failureKind) &&

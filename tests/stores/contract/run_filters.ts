@@ -115,12 +115,68 @@ test("getRuns() counts what matches though it lists none", async ({ store }) => 
   assert.deepEqual([runs, total, hasMore], [[], 1, true]);
 });
 
+test("findRuns() continues before a row number, also after runs were added and removed", async ({ store }) => {
+  const ids = [];
+  for (let i = 0; i < 5; i++) ids.push((await addCompleted(store, { labels: { org: "acme" } })).id);
+  const [fifth, fourth, third, second, first] = ids.reverse();
+  for (const filter of [{}, { jobName: "import-csv" }, { status: "completed" }, { labels: { org: "acme" } }] as const) {
+    const page = await store.findRuns({ ...filter, limit: 2 });
+    assert.deepEqual(page.ids, [fifth, fourth], JSON.stringify(filter));
+  }
+  const { seqs } = await store.findRuns({ limit: 2 });
+  await store.delete(fourth!);
+  const { id: added } = await addCompleted(store, { labels: { org: "acme" } });
+
+  const filters = [{}, { jobName: "import-csv" }, { jobName: "import-csv", status: "completed" }, {
+    labels: { org: "acme" },
+  }] as const;
+  for (const filter of filters) {
+    const all = await store.findRuns(filter);
+    const next = await store.findRuns({ ...filter, before: seqs[1]!, limit: 2 });
+    const last = await store.findRuns({ ...filter, before: next.seqs[1]!, limit: 2 });
+    const none = await store.findRuns({ ...filter, before: last.seqs[0]!, limit: 2 });
+
+    assert.deepEqual(all.ids, [added, fifth, third, second, first]);
+    assert.deepEqual(all.seqs, all.seqs.toSorted((left, right) => right - left));
+    assert.deepEqual([next.ids, next.total, next.hasMore], [[third, second], 3, true]);
+    assert.deepEqual([last.ids, last.total, last.hasMore], [[first], 1, false]);
+    assert.deepEqual([none.ids, none.total, none.hasMore], [[], 0, false]);
+  }
+});
+
+test("findRuns() leaves out runs that were retriggered, if it is asked to", async ({ store }) => {
+  const first = await addCompleted(store);
+  const second = await addCompleted(store);
+  const { run: retry } = await add(store, { retriggerOf: { runId: first.id, from: "start" } });
+
+  const { ids, total } = await store.findRuns({ notRetried: true });
+  const completed = await store.findRuns({ notRetried: true, status: "completed", jobName: "import-csv" });
+
+  assert.deepEqual([ids, total], [[retry.id, second.id], 2]);
+  assert.deepEqual([completed.ids, completed.total], [[second.id], 1]);
+});
+
+test("findRuns() need not count: it says whether there are more", async ({ store }) => {
+  for (let i = 0; i < 4; i++) await add(store, { labels: { org: "acme" } });
+
+  for (const filter of [{}, { jobName: "import-csv" }, { status: "pending" }, { labels: { org: "acme" } }] as const) {
+    const answers = [];
+    for (const page of [{ limit: 2 }, { limit: 2, offset: 1 }, { limit: 2, offset: 2 }, { limit: 9 }, { limit: 0 }]) {
+      const { ids, total, hasMore } = await store.findRuns({ ...filter, ...page, uncounted: true });
+      answers.push([ids.length, total, hasMore]);
+    }
+
+    assert.deepEqual(answers, [[2, 3, true], [2, 4, true], [2, 4, false], [4, 4, false], [0, 1, true]]);
+  }
+});
+
 /** The runs that both `getRuns()` and `findRuns()` find. */
 async function find(store: Store, filter: RunFilter): Promise<string[]> {
   const { runs, total, hasMore } = await store.getRuns(filter);
   const ids = runs.map(({ id }) => id);
   assert.deepEqual([total, hasMore], [ids.length, false]);
-  assert.deepEqual(await store.findRuns(filter), { ids, total, hasMore });
+  const { seqs, ...found } = await store.findRuns(filter);
+  assert.deepEqual([found, seqs.length], [{ ids, total, hasMore }, ids.length]);
   return ids;
 }
 

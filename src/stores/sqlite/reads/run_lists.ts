@@ -27,6 +27,8 @@ interface Conditions {
   parentRunId: string | null;
   /** Conditions on further columns of a run `r`. */
   columns: readonly Sql[];
+  /** Only runs with a smaller row number. */
+  before: number;
 }
 
 type Label = readonly [key: string, value: string];
@@ -36,6 +38,10 @@ interface Page {
   limit: number;
   offset: number;
 }
+
+// As the known number of runs: a scan then ends with the page.
+const UNCOUNTED = Infinity;
+const NO_SEQ = Number.MAX_SAFE_INTEGER;
 
 /** A part of a statement, with its parameters. */
 interface Sql {
@@ -53,7 +59,7 @@ interface Found {
  * Lists runs, newest first. See `Store.getRuns()`. It yields during long scans, so that the event loop stays free.
  */
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
-  const { ids, ...page } = yield* findRuns(db, filter);
+  const { ids, seqs: _, ...page } = yield* findRuns(db, filter);
   // A run may have been deleted or changed since it was found.
   const runs = readRuns(db, ids, Infinity).filter((run) => run !== null)
     .filter((run) => isOneOf(run.status, filter.status));
@@ -69,23 +75,43 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     labels: Object.entries(query.labels ?? {}),
     parentRunId: query.parentRunId ?? null,
     columns: columnsOf(query),
+    before: query.before ?? NO_SEQ,
   };
   // A list that is always empty reads nothing, so its time reveals nothing.
   const isEmpty = conditions.jobs?.length === 0 || conditions.statuses?.length === 0;
-  if (isEmpty) return { ids: [], total: 0, hasMore: false };
-  const { total, seqs } = isByIndex(conditions)
+  if (isEmpty) return { ids: [], seqs: [], total: 0, hasMore: false };
+  const { total, seqs } = query.uncounted === true
+    ? yield* findUncounted(db, conditions, scope, { limit, offset })
+    : isByIndex(conditions)
     ? yield* findByIndex(db, conditions, scope, { limit, offset })
     : yield* scan(db, chooseScan(db, conditions, scope), { limit, offset }, null);
-  const rows = seqs.length === 0 ? [] : db.all<{ id: string }>(
-    "SELECT id FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
+  const rows = seqs.length === 0 ? [] : db.all<{ id: string; seq: number }>(
+    "SELECT id, seq FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
     JSON.stringify(seqs),
   );
-  return { ids: rows.map(({ id }) => id), total, hasMore: offset + seqs.length < total };
+  return {
+    ids: rows.map(({ id }) => id),
+    seqs: rows.map(({ seq }) => seq),
+    total,
+    hasMore: offset + seqs.length < total,
+  };
 }
 
 /** Whether the filter restricts only jobs and statuses, whose runs are counted. */
-function isByIndex({ labels, columns, parentRunId }: Conditions): boolean {
-  return labels.length + columns.length === 0 && parentRunId === null;
+function isByIndex({ labels, columns, parentRunId, before }: Conditions): boolean {
+  return labels.length + columns.length === 0 && parentRunId === null && before === NO_SEQ;
+}
+
+/** Finds a page and looks whether one more run follows. */
+function* findUncounted(
+  db: SqliteDatabase,
+  conditions: Conditions,
+  scope: RunQuery["scope"],
+  { limit, offset }: Page,
+): Generator<void, Found> {
+  const page = { limit: limit + 1, offset };
+  const { seqs } = yield* scan(db, chooseScan(db, conditions, scope), page, UNCOUNTED);
+  return { total: offset + seqs.length, seqs: seqs.slice(0, limit) };
 }
 
 function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
@@ -118,6 +144,7 @@ function columnsOf(query: RunQuery): readonly Sql[] {
     ...(query.failureKind === undefined
       ? []
       : [{ text: "r.failure ->> '$.kind' = ?", parameters: [query.failureKind] }]),
+    ...(query.notRetried === true ? [{ text: "r.retriggered_as IS NULL", parameters: [] }] : []),
   ];
 }
 
@@ -134,9 +161,9 @@ function* findByIndex(
   const { jobs, statuses } = conditions;
   const range = chooseRange(db, conditions, scope);
   if (jobs !== null && statuses !== null) {
-    return yield* scan(db, { range, rest: restOf(conditions, range, scope) }, { limit: wanted, offset }, total);
+    return yield* scan(db, scanOf(conditions, range, scope), { limit: wanted, offset }, total);
   }
-  let before = Number.MAX_SAFE_INTEGER;
+  let before = NO_SEQ;
   let skip = offset;
   const size = sliceSize(range, 0);
   for (; skip > size; skip -= size) {
@@ -209,6 +236,8 @@ interface Scan {
   /** `null`: all runs. */
   range: IndexRange | null;
   rest: Rest;
+  /** Only runs with a smaller row number. */
+  before: number;
 }
 
 /**
@@ -227,7 +256,11 @@ function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery[
     : conditions.labels.length > 0
     ? { by: "label", label: rarest(db, conditions.labels) }
     : chooseRange(db, conditions, scope);
-  return { range, rest: restOf(conditions, range, scope) };
+  return scanOf(conditions, range, scope);
+}
+
+function scanOf(conditions: Conditions, range: IndexRange | null, scope: RunQuery["scope"]): Scan {
+  return { range, rest: restOf(conditions, range, scope), before: conditions.before };
 }
 
 /** The label that the fewest runs have; of labels with 1,000 runs or more, any. */
@@ -285,7 +318,7 @@ function hasLabel([key, value]: Label): Sql {
  */
 function* scan(
   db: SqliteDatabase,
-  { range, rest: { join, terms } }: Scan,
+  { range, rest: { join, terms }, before: start }: Scan,
   { limit, offset }: Page,
   total: number | null,
 ): Generator<void, Found> {
@@ -294,7 +327,7 @@ function* scan(
   const wanted = terms.flatMap(({ parameters }) => parameters);
   const seqs: number[] = [];
   let found = 0;
-  for (let before = Number.MAX_SAFE_INTEGER;;) {
+  for (let before = start;;) {
     const slice = newestIn(range, before, size);
     const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>(
       `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches

@@ -1,0 +1,113 @@
+import { ValidationError } from "../../error.ts";
+import { kindOf } from "../../kind_of.ts";
+import { checkName } from "../../name.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import type { RunFilter } from "../../run.ts";
+import { checkRunFilter } from "../run_filter.ts";
+
+/** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
+export type BulkFilter = Omit<RunFilter, "limit" | "offset">;
+
+/** The runs of a bulk operation: some by their ids, 1,000 at most, or all that match a filter. */
+export type BulkSelection =
+  | { readonly runIds: readonly string[]; readonly filter?: undefined }
+  | { readonly filter: BulkFilter; readonly runIds?: undefined };
+
+/** Options of a bulk operation. */
+export interface BulkOptions {
+  /** Change nothing, and say how many runs are selected. Default `false`. */
+  dryRun?: boolean;
+  /** The maximum number of runs in this call, 1 to 1,000. Default 500. */
+  limit?: number;
+  /** Where to continue: the `next` of the previous call with the same selection. */
+  cursor?: string;
+}
+
+/** A selection that was checked, and where to continue in it. */
+export type CheckedSelection =
+  | { kind: "ids"; runIds: readonly string[]; from: number }
+  | { kind: "filter"; filter: RunFilter; before: number | null };
+
+/** What was checked of a bulk operation. */
+export interface CheckedBulk {
+  /** Which runs. */
+  selection: CheckedSelection;
+  /** The maximum number of runs in this call. */
+  limit: number;
+  /** Whether nothing is to change. */
+  dryRun: boolean;
+}
+
+/** The maximum number of ids of a selection. */
+export const MAX_BULK_IDS = 1_000;
+/** The maximum number of runs of a call. */
+export const MAX_BULK_LIMIT = 1_000;
+const DEFAULT_LIMIT = 500;
+
+const SELECTION = { runIds: true, filter: true } as const;
+const FILTER_FIELDS: Record<keyof BulkFilter, true> = {
+  jobName: true,
+  status: true,
+  labels: true,
+  parentRunId: true,
+  failureKind: true,
+  completedAfter: true,
+  completedBefore: true,
+  createdAfter: true,
+  createdBefore: true,
+};
+const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
+
+/**
+ * Checks a bulk operation.
+ *
+ * @param subject The call, for messages: `cancelRuns()`.
+ * @throws {TypeError} The selection, the filter or the options have an unknown field.
+ * @throws {ValidationError} A field is not valid, or the filter is empty.
+ */
+export function checkBulk(selection: BulkSelection, options: BulkOptions, subject: string): CheckedBulk {
+  checkOptionNames(selection, SELECTION, subject);
+  checkOptionNames(options, OPTIONS, subject);
+  const { dryRun = false, limit = DEFAULT_LIMIT, cursor } = options;
+  if (typeof dryRun !== "boolean") throw new ValidationError("dryRun must be true or false");
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_BULK_LIMIT) {
+    throw new ValidationError(`limit must be an integer from 1 to ${MAX_BULK_LIMIT}`);
+  }
+  if ((selection.runIds === undefined) === (selection.filter === undefined)) {
+    throw new ValidationError("A bulk operation takes either runIds or a filter");
+  }
+  const checked: CheckedSelection = selection.runIds !== undefined
+    ? { kind: "ids", runIds: checkIds(selection.runIds), from: readCursor(cursor, "i") ?? 0 }
+    : { kind: "filter", filter: checkFilter(selection.filter, subject), before: readCursor(cursor, "r") };
+  return { selection: checked, limit, dryRun };
+}
+
+/** Where to continue in a selection: a place in the list of ids, or before a row number. */
+export function cursorOf(kind: CheckedSelection["kind"], place: number): string {
+  return `${kind === "ids" ? "i" : "r"}${place}`;
+}
+
+function checkIds(runIds: readonly string[]): readonly string[] {
+  if (!Array.isArray(runIds)) throw new ValidationError(`runIds must be an array, not ${kindOf(runIds)}`);
+  if (runIds.length > MAX_BULK_IDS) {
+    throw new ValidationError(`runIds may have at most ${MAX_BULK_IDS} ids, not ${runIds.length}`);
+  }
+  for (const runId of runIds) checkName(runId, "A run id");
+  return [...new Set(runIds)];
+}
+
+/** An empty filter would select all runs: more often a mistake than meant. */
+function checkFilter(filter: BulkFilter, subject: string): RunFilter {
+  checkOptionNames(filter, FILTER_FIELDS, `The filter of ${subject}`);
+  const { labels, ...fields } = filter;
+  const isEmpty = Object.values(fields).every((value) => value === undefined) && Object.keys(labels ?? {}).length === 0;
+  if (isEmpty) throw new ValidationError("The filter of a bulk operation must not be empty: it would select all runs");
+  return checkRunFilter(filter);
+}
+
+function readCursor(cursor: string | undefined, prefix: "i" | "r"): number | null {
+  if (cursor === undefined) return null;
+  const place = typeof cursor === "string" && cursor.startsWith(prefix) ? cursor.slice(prefix.length) : "";
+  if (/^\d{1,15}$/.test(place)) return Number(place);
+  throw new ValidationError("cursor must be the next of a call with the same selection");
+}
