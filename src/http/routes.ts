@@ -1,9 +1,10 @@
 import { NotFoundError } from "../error.ts";
-import { toClientRun } from "../run.ts";
+import { type BulkOperation, toClientRun } from "../run.ts";
 import type { RouteCall } from "./route_call.ts";
 import { readResume } from "./streams/resume.ts";
 import { streamJson } from "./lists/json_stream.ts";
 import {
+  readBulk,
   readFrom,
   readListFilter,
   readRunFilter,
@@ -48,6 +49,12 @@ export interface RouteFunctions {
   readonly cancel: Respond;
   /** `DELETE /run?runId=`: deletes a run that has ended. */
   readonly delete: Respond;
+  /** `POST /runs/cancel`: cancels many runs. */
+  readonly runsCancel: Respond;
+  /** `POST /runs/retrigger`: retriggers many runs. */
+  readonly runsRetrigger: Respond;
+  /** `POST /runs/delete`: deletes many runs. */
+  readonly runsDelete: Respond;
   /** `GET /schedules`: lists the schedules, by name. */
   readonly schedules: Respond;
   /** `POST /schedules/pause?name=`: pauses a schedule, and shows it. */
@@ -84,6 +91,9 @@ export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   retry: { method: "POST", path: "/retry", answer: retrigger },
   cancel: { method: "POST", path: "/cancel", answer: cancel },
   delete: { method: "DELETE", path: "/run", answer: deleteRun },
+  runsCancel: { method: "POST", path: "/runs/cancel", answer: (call) => performBulk("cancel", call) },
+  runsRetrigger: { method: "POST", path: "/runs/retrigger", answer: (call) => performBulk("retrigger", call) },
+  runsDelete: { method: "POST", path: "/runs/delete", answer: (call) => performBulk("delete", call) },
   schedules: { method: "GET", path: "/schedules", answer: listSchedules },
   schedulesPause: { method: "POST", path: "/schedules/pause", answer: pauseSchedule },
   schedulesResume: { method: "POST", path: "/schedules/resume", answer: resumeSchedule },
@@ -165,6 +175,11 @@ async function cancel({ engine, query }: RouteCall): Promise<Response> {
 async function deleteRun({ engine, query }: RouteCall): Promise<Response> {
   await engine.deleteRun(readRunId(query));
   return jsonResponse({ success: true });
+}
+
+async function performBulk(operation: BulkOperation, call: RouteCall): Promise<Response> {
+  const { selection, options } = await readBulk(operation, call);
+  return jsonResponse(await call.engine.performBulk(operation, selection, options));
 }
 
 async function listSchedules({ engine }: RouteCall): Promise<Response> {

@@ -13,6 +13,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
     Object.keys(service.handler).sort(),
     [
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
+      ...["runsCancel", "runsRetrigger", "runsDelete"],
       ...["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
       ...["runsSubscribe", "retrigger", "retry", "cancel", "delete", "fetch", "handle", "closeStreams"],
     ].sort(),

@@ -664,7 +664,7 @@ forEachStore("DELETE /run refuses a run that has not ended", async (context) => 
 });
 
 const NEED_A_RUN = Object.entries(routes).filter(([name, { path }]) =>
-  !["trigger", "runs", "runsSubscribe"].includes(name) && !path.startsWith("/schedules")
+  name !== "trigger" && !path.startsWith("/runs") && !path.startsWith("/schedules")
 );
 const ODD_IDS = [
   UNKNOWN,

@@ -1,13 +1,17 @@
+import type { BulkFilter } from "../../engine/bulk/bulk_selection.ts";
 import type { Json } from "../../json.ts";
 import { propertyOf } from "../../property_of.ts";
-import type { Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { Signal, Wait } from "../../wait.ts";
 
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
 
-/** The operations that do not concern one run: `schedules` lists them, the others change or trigger one of them. */
-export type Operation = "schedules" | "pause" | "resume" | "trigger";
+/**
+ * The operations that do not concern one run: `schedules` lists them, `pause`, `resume` and `trigger` change or trigger
+ * one of them, and `bulk` cancels, retriggers or deletes many runs.
+ */
+export type Operation = "schedules" | "pause" | "resume" | "trigger" | "bulk";
 
 /** An operation that does not concern one run. */
 export interface RequestedOperation {
@@ -15,6 +19,10 @@ export interface RequestedOperation {
   readonly operation: Operation;
   /** The name of the schedule, as the client sent it; there may be no such schedule. */
   readonly scheduleName?: string;
+  /** With `bulk`: what is to be done with each run. */
+  readonly runOperation?: BulkOperation;
+  /** With `bulk`: the filter, as the client sent it; left out if the client names the runs. */
+  readonly filter?: Readonly<BulkFilter>;
 }
 
 /** A trigger, in the form that is about to be stored. */
@@ -87,8 +95,10 @@ export interface HandlerAuth<Context> {
     access: { readonly operation: RunOperation },
   ) => unknown;
   /**
-   * Called before an operation that does not concern one run: before schedules are listed, and before one of them is
-   * paused, resumed or triggered (`onTrigger` is not called then). Without it, all of these are refused.
+   * Called before an operation that does not concern one run: before schedules are listed, before one of them is
+   * paused, resumed or triggered (`onTrigger` is not called then), and before many runs are cancelled, retriggered or
+   * deleted (`scopeRuns` then restricts the filter, and `onRunAccess` is called for each run). Without it, all of these
+   * are refused.
    */
   readonly onOperate?: (context: NoInfer<Context>, access: RequestedOperation) => unknown;
   /** Called after `onRunAccess` before a signal is stored, unless it was accepted before. */

@@ -1,13 +1,16 @@
-import type { Engine, RetriggerOptions } from "../../engine/engine.ts";
+import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
+import type { BulkResult } from "../../engine/bulk/perform_bulk.ts";
+import type { BulkRetriggerOptions, Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/new_run.ts";
+import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
 import { SCHEDULE_KEYS } from "../../engine/schedules/schedule_options.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError } from "../../error.ts";
 import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
 import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
 import { isName, NAME_RULE } from "../../name.ts";
-import type { ListFilter, Run, RunFilter, RunText } from "../../run.ts";
+import type { BulkOperation, ListFilter, Run, RunFilter, RunText } from "../../run.ts";
 import type { NewRun, RunQuery } from "../../store.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
 import { type ClientSchedule, toClientSchedule } from "../client_schedule.ts";
@@ -155,6 +158,24 @@ export class AuthorizedEngine {
     });
   }
 
+  /** Performs an operation on many runs: as far as the caller may list them, and perform it on each of them. */
+  async performBulk(
+    operation: BulkOperation,
+    selection: BulkSelection,
+    options: BulkRetriggerOptions,
+  ): Promise<BulkResult> {
+    const filter = selection.filter === undefined ? undefined : copyFilter(selection.filter);
+    await this.#checkOperation({ operation: "bulk", runOperation: operation, ...withoutUndefined({ filter }) });
+    const isRestricted = this.#deps.auth?.onRunAccess !== undefined;
+    return await internalsOf(this.#deps.engine).performBulk(operation, selection, options, {
+      narrow: async (asked) => {
+        const scope = await this.#scope("scopeRuns", asked);
+        return scope === null ? asked : await this.#toQuery({ ...asked, limit: MAX_RUN_LIMIT }, scope);
+      },
+      mayChange: isRestricted ? (run) => this.#mayChange(run, operation) : null,
+    });
+  }
+
   /** All schedules. */
   async listSchedules(): Promise<ClientSchedule[]> {
     await this.#checkOperation({ operation: "schedules" });
@@ -183,9 +204,21 @@ export class AuthorizedEngine {
   async #checkOperation(access: RequestedOperation): Promise<void> {
     const { auth } = this.#deps;
     if (auth !== null && auth.onOperate === undefined) {
-      throw new HoldfastError("forbidden", "Schedules are not served: the handler has no onOperate hook");
+      const what = access.operation === "bulk" ? "Bulk operations" : "Schedules";
+      throw new HoldfastError("forbidden", `${what} are not served: the handler has no onOperate hook`);
     }
-    await this.#ask("onOperate", (hook) => hook(this.#context, Object.freeze(access)), nothing);
+    await this.#ask("onOperate", (hook) => hook(this.#context, deepFreeze(access)), nothing);
+  }
+
+  /** Whether the caller may perform an operation on a run. */
+  async #mayChange(run: Run, operation: BulkOperation): Promise<boolean> {
+    try {
+      await this.#checkAccess(() => deepFreeze(run), operation);
+      return true;
+    } catch (thrown) {
+      if (!isInstance(thrown, Response)) throw thrown;
+      return false;
+    }
   }
 
   /** The run, if it exists and the caller may perform the operation on it. */

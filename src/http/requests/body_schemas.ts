@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { ValidationError } from "../../error.ts";
+import { FAILURE_KINDS } from "../../failure.ts";
 import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
 import { INSTANT_RULE, isInstant } from "../../instant.ts";
 import type { Json } from "../../json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../name.ts";
-import { COALESCE_MODES, type Labels } from "../../run.ts";
+import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../run.ts";
 
 const name = z.custom<string>(isName, NAME_RULE);
 
@@ -58,6 +59,38 @@ export const signalBody = z.object({
   signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space"),
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
+
+const instant = z.custom<string>(isInstant, INSTANT_RULE);
+const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
+
+const bulkFields = {
+  runIds: z.array(name).optional(),
+  filter: z.strictObject({
+    jobName: listOf(name).optional(),
+    status: listOf(z.enum(RUN_STATUSES)).optional(),
+    labels: labels.optional(),
+    parentRunId: name.optional(),
+    failureKind: z.enum(FAILURE_KINDS).optional(),
+    completedAfter: instant.optional(),
+    completedBefore: instant.optional(),
+    createdAfter: instant.optional(),
+    createdBefore: instant.optional(),
+  }).optional(),
+  dryRun: z.boolean().optional(),
+  limit: z.number().optional(),
+  cursor: z.string().optional(),
+};
+
+const isOneSelection = ({ runIds, filter }: { runIds?: unknown; filter?: unknown }) =>
+  (runIds === undefined) !== (filter === undefined);
+const ONE_SELECTION = "must have either runIds or filter";
+
+/** The body of `POST /runs/cancel` and `/runs/delete`. The engine checks sizes and limits. */
+export const bulkBody = z.strictObject(bulkFields).refine(isOneSelection, ONE_SELECTION);
+
+/** The body of `POST /runs/retrigger`. */
+export const bulkRetriggerBody = z.strictObject({ ...bulkFields, from: z.enum(["start", "failure"]).optional() })
+  .refine(isOneSelection, ONE_SELECTION);
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,10 +1,11 @@
 import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
 import type { TriggerOptions } from "../../engine/new_run.ts";
-import type { RetriggerOptions } from "../../engine/engine.ts";
+import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
+import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
 import { ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../json.ts";
-import { type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { type BulkOperation, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
 import { parse, type Schema } from "../../schema.ts";
 import { tidyText } from "../../text.ts";
 import type { Signal } from "../../wait.ts";
@@ -19,6 +20,14 @@ export interface TriggerRequest extends TriggerOptions {
   jobName: string;
   /** The input: an object. */
   input: Json;
+}
+
+/** The parsed body of a bulk operation. */
+export interface BulkRequest {
+  /** Which runs. */
+  selection: BulkSelection;
+  /** How. */
+  options: BulkRetriggerOptions;
 }
 
 /**
@@ -114,6 +123,28 @@ export async function readSignal({ request, settings }: RouteCall): Promise<Sign
   const body = await readJson(request, settings);
   const { signalBody } = await import("./body_schemas.ts");
   return await check(body, signalBody, settings.host);
+}
+
+/**
+ * Reads the body of `POST /runs/cancel`, `/runs/retrigger` and `/runs/delete`.
+ *
+ * @throws {ValidationError} It is not valid, or has an unknown field: ignored, it could select too many runs.
+ */
+export async function readBulk(operation: BulkOperation, { request, settings }: RouteCall): Promise<BulkRequest> {
+  const body = await readJson(request, settings);
+  const { bulkBody, bulkRetriggerBody } = await import("./body_schemas.ts");
+  const schema = operation === "retrigger" ? bulkRetriggerBody : bulkBody;
+  const { runIds, filter, from, ...options } = withoutUndefined(await check<BulkBody>(body, schema, settings.host));
+  // The schema says that one of them is given.
+  const selection: BulkSelection = runIds === undefined ? { filter: withoutUndefined(filter!) } : { runIds };
+  checkBulk(selection, options, "The body");
+  return { selection, options: { ...options, ...withoutUndefined({ from }) } };
+}
+
+/** A parsed body: it has either `runIds` or `filter`. */
+interface BulkBody extends BulkRetriggerOptions {
+  runIds?: string[] | undefined;
+  filter?: BulkFilter | undefined;
 }
 
 /** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */

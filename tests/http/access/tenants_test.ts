@@ -28,7 +28,7 @@ type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate">;
 /** Which hook guards a route, and what it takes to be let do what the route does. */
 type RouteCase =
   | { hook: "onRunAccess"; operation: RunOperation; works: TenantStatus; body?: Record<string, unknown> }
-  | { hook: "onOperate"; query?: string; body?: undefined }
+  | { hook: "onOperate"; query?: string; body?: Record<string, unknown> }
   | { hook: "onTrigger" | "scopeRuns" | "scopeRunsSubscribe"; body?: Record<string, unknown> };
 
 const CASES: { readonly [Name in RouteName]: RouteCase } = {
@@ -46,6 +46,9 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   retry: { hook: "onRunAccess", operation: "retrigger", works: "failed" },
   cancel: { hook: "onRunAccess", operation: "cancel", works: "pending" },
   delete: { hook: "onRunAccess", operation: "delete", works: "cancelled" },
+  runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
+  runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
+  runsDelete: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   schedules: { hook: "onOperate" },
   schedulesPause: { hook: "onOperate", query: "?name=nightly" },
   schedulesResume: { hook: "onOperate", query: "?name=nightly" },
@@ -345,7 +348,7 @@ const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onRequest"]: r
   onRequest: NAMES,
   onTrigger: ["trigger"],
   onRunAccess: RUN_ROUTES.map(({ name }) => name),
-  onOperate: ["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
+  onOperate: NAMES.filter((name) => CASES[name].hook === "onOperate"),
   onSignal: ["signal"],
   scopeRuns: ["runs", "runsSubscribe"],
   scopeRunsSubscribe: ["runsSubscribe"],
