@@ -10,7 +10,7 @@ export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof
 
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) =>
-  !["trigger", "runs", "runsSubscribe"].includes(name) && !path.startsWith("/schedules")
+  name !== "trigger" && !path.startsWith("/runs") && !path.startsWith("/schedules")
 );
 
 /** What shows how the service is built: a stack, a path, a module, the database. */

@@ -444,6 +444,17 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
       assert.deepEqual(found.ids, expected.runs.map(({ id }) => id), JSON.stringify({ ...page, scope }));
       assert.deepEqual([found.total, found.hasMore], [expected.total, expected.hasMore]);
     }
+    const all = (await memory.findRuns({ ...filter, limit: 12_000 })).ids;
+    const seqs = (await sqlite.findRuns({ ...filter, limit: 12_000 })).seqs;
+    for (const [start, limit] of [[0, 500], [4_999, 3], [5_600, 1_000]]) {
+      const before = seqs[start!];
+      if (before === undefined) continue;
+      const page = await sqlite.findRuns({ ...filter, before, limit: limit!, uncounted: true });
+      const counted = await sqlite.findRuns({ ...filter, before, limit: limit! });
+      const ids = all.slice(start! + 1, start! + 1 + limit!);
+      assert.deepEqual([page.ids, counted.ids], [ids, ids], JSON.stringify([filter, start]));
+      assert.deepEqual([counted.total, page.hasMore], [all.length - start! - 1, counted.hasMore]);
+    }
   }
 });
 
