@@ -83,7 +83,7 @@ import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalRecei
  * it: the key stays held until that worker releases the lease, or until the lease would have expired, even if the run
  * is deleted meanwhile. The due runs of a key are its line, by position. Two rules follow every change:
  *
- * - K1: a run of a key can be claimed only while fewer other runs hold the key than the run's own
+ * - K1: a run that has not kept its key can be claimed only while fewer other runs hold the key than the run's own
  *   `flow.keyConcurrency`, and only if it is the first of its job in the line. So a run that wants the key for itself is
  *   not passed by others that share it.
  * - K2: while that is so, the first of each job can be claimed, except one behind the first of another job that a live
