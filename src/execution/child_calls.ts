@@ -146,17 +146,24 @@ export class ChildCalls {
   ): Promise<NewPause> {
     const execution = this.#execution;
     execution.order.noteNew();
-    let id = known?.id ?? execution.deps.host.newId();
-    for (let from = known?.childCount ?? 0;; from += SLICE) {
+    const first = known?.childCount ?? 0;
+    // All inputs are checked before the first child is made: a wrong one makes none.
+    const runs: NewRun[] = [];
+    for (let from = first; from < items.length; from += SLICE) {
       const slice = items.slice(from, from + SLICE);
-      const runs = await execution.begin(() =>
-        execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(job, input, options))))
+      runs.push(
+        ...await execution.begin(() =>
+          execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(job, input, options))))
+        ),
       );
+    }
+    let id = known?.id ?? execution.deps.host.newId();
+    for (let from = first;; from += SLICE) {
       const pause: NewPause = {
         id,
         kind: "children",
         name,
-        children: { total: items.length, from, runs },
+        children: { total: items.length, from, runs: runs.slice(from - first, from - first + SLICE) },
         deadline: null,
         metadata: null,
         prepared: false,

@@ -27,15 +27,20 @@ export interface Executed {
 /** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
 export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
   const deadline = startDeadline(execution);
+  execution.checkDeadline = deadline.check;
   // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
   // so that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
-  const outcome = await Promise.race([
+  const first = await Promise.race([
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
     deadline.exceeded.then(lateOutcome),
   ]);
+  deadline.check();
+  // A run that returned after its deadline is late, too.
+  const isLate = execution.state.isLate && (first.kind === "completed" || first.kind === "failed");
+  const outcome = isLate ? lateOutcome(await deadline.exceeded) : first;
   const bodyEnded = execution.bodyEnded();
   const settled = await settle(execution, outcome);
   deadline.cancel();

@@ -75,6 +75,8 @@ export class Execution {
   /** The steps that are being executed, by name. */
   readonly executing = new Map<string, () => ExecutingStep>();
   /** Whether the execution holds its lease, has released it, or was interrupted. */
+  /** Ends the run if it is past its deadline, though its timer has not fired yet. Set by `executeRun()`. */
+  checkDeadline: () => void = () => {};
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
@@ -229,6 +231,7 @@ export class Execution {
    * @param send Makes one attempt.
    */
   async write<T>(send: (reports: readonly Report[]) => Promise<T>): Promise<T> {
+    this.checkDeadline();
     if (this.state.isLate) throw this.abortSignal.reason;
     try {
       return await this.#send(send, this.abortSignal);

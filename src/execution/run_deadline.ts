@@ -7,6 +7,11 @@ import type { Execution } from "./execution.ts";
 export interface RunDeadline {
   /** Resolves with why the run fails, when it is late; never, if it has no deadline. */
   exceeded: Promise<Failure>;
+  /**
+   * Ends the run at once if it is late already: its timer can be late, after code that has blocked the event loop, or
+   * after the process was suspended.
+   */
+  check: () => void;
   /** Stops the countdown. */
   cancel: () => void;
 }
@@ -19,12 +24,13 @@ export interface RunDeadline {
 export function startDeadline({ claim, claimedAt, deps, state }: Execution): RunDeadline {
   const { finishInMs, startedAgoMs, finishWithin } = claim;
   const { promise: exceeded, resolve } = Promise.withResolvers<Failure>();
-  if (finishInMs === null) return { exceeded, cancel: () => {} };
+  if (finishInMs === null) return { exceeded, check: () => {}, cancel: () => {} };
   const failure = deadlineFailure("timeout", finishWithin ?? finishInMs + startedAgoMs);
   const lateAt = claimedAt + finishInMs;
   let isCancelled = false;
   let cancelTimer = () => {};
   const count = () => {
+    cancelTimer();
     const leftMs = lateAt - deps.host.monotonic();
     if (leftMs <= 0) return void end();
     cancelTimer = deps.host.schedule(Math.ceil(leftMs), count); // again, if a timer is early
@@ -37,6 +43,9 @@ export function startDeadline({ claim, claimedAt, deps, state }: Execution): Run
   count();
   return {
     exceeded,
+    check: () => {
+      if (deps.host.monotonic() >= lateAt) count();
+    },
     cancel: () => {
       isCancelled = true;
       cancelTimer();

@@ -174,6 +174,21 @@ forEachStore("invokeAll() returns how the children ended, in the order of the it
   ]);
 });
 
+forEachStore("invokeAll() makes no child if an input is wrong, however late in the list", async ({ store, host }) => {
+  const child = defineJob({ name: "child", input: z.number(), run: () => null });
+  const parent = aJob((step) => {
+    const items = Array.from({ length: 150 }, (_, at) => ({ input: at }));
+    return step.invokeAll("all", child, [...items, { input: "no number" as unknown as number }]);
+  });
+  await using engine = createEngine({ store, host, jobs: { parent, child } });
+  const { id } = await engine.trigger(parent, null);
+
+  await engine.runUntilIdle();
+
+  assert.match((await engine.getRun(id))!.error!, /input/i);
+  assert.equal((await engine.getRuns({ parentRunId: id })).total, 0);
+});
+
 forEachStore("invokeAll() of nothing returns nothing, and does not pause", async ({ store, host }) => {
   const parent = aJob((step) => step.invokeAll("all", echo, []));
   await using engine = createEngine({ store, host, jobs: { parent, echo } });

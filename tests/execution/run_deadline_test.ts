@@ -34,6 +34,35 @@ function anEngine(run: (step: StepContext) => unknown, wrap: (store: Store) => S
   return { host, memory, engine, events: recordEvents(engine) };
 }
 
+for (const [how, isStep] of [["code between steps", false], ["the function of a step", true]] as const) {
+  Deno.test(`a run is late although ${how} has blocked the timer of its deadline`, async () => {
+    const clock = { host: null as FakeHost | null };
+    const block = () => {
+      const { host } = clock;
+      const monotonic = host!.monotonic.bind(host);
+      host!.monotonic = () => monotonic() + LIMIT + 1; // no timer fires meanwhile
+    };
+    const { host, engine } = anEngine(async (step) => {
+      if (isStep) await step.run("blocks", block);
+      else block();
+      if (isStep) await step.run("next", () => "never");
+      return "late";
+    });
+    clock.host = host;
+    const { id } = await engine.trigger("job", null);
+    await engine.start();
+    await host.settle();
+    await host.settle();
+
+    const run = await engine.getRun(id);
+    const steps = await engine.getSteps(id);
+
+    assert.partialDeepStrictEqual(run, { status: "failed", error: MESSAGE, failureKind: "timeout" });
+    assert.deepEqual(steps, []);
+    await stopHard(engine, host);
+  });
+}
+
 Deno.test("a run whose step hangs fails at its deadline, not before, and its abortSignal fires", async () => {
   const gate = aGate();
   let abortSignal!: AbortSignal;
