@@ -16,7 +16,13 @@ import { isoTime } from "./iso_time.ts";
  */
 export type Fact =
   // `startAt`: when it is due; `null` if that is at once. What follows the last value that is not `null` is left out.
-  | readonly [run: number, kind: "triggered", startAt?: number | null, parentRunId?: string | null]
+  | readonly [
+    run: number,
+    kind: "triggered",
+    startAt?: number | null,
+    parentRunId?: string | null,
+    schedule?: { name: string; slotAt: string | null },
+  ]
   | readonly [run: number, kind: "retried", newRunId: string]
   | readonly [run: number, kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
   | readonly [
@@ -84,8 +90,19 @@ export interface FactValue {
   failedStepName: string | null;
 }
 
-/** The fact that a run was added: `startAt` is the instant before which it is not claimed. */
-export function triggeredFact(run: number, startAt: number | null, parentRunId: string | null = null): Fact {
+/**
+ * The fact that a run was added, as short as possible.
+ *
+ * @param startAt The instant before which it is not claimed.
+ * @param schedule The schedule that made it, and the slot: ISO 8601 in UTC.
+ */
+export function triggeredFact(
+  run: number,
+  startAt: number | null,
+  parentRunId: string | null = null,
+  schedule: { name: string; slotAt: string | null } | null = null,
+): Fact {
+  if (schedule !== null) return [run, "triggered", startAt, parentRunId, schedule];
   if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
   return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
 }
@@ -197,8 +214,8 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
         input: parseValue(value?.json ?? null),
         startAt: isoTime(fact[2] ?? null),
         parentRunId: fact[3] ?? null,
-        scheduleName: null,
-        slotAt: null,
+        scheduleName: fact[4]?.name ?? null,
+        slotAt: fact[4]?.slotAt ?? null,
       }];
     case "retried":
       return [{ type: "run:retry", newRunId: fact[2] }];

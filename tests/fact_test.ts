@@ -19,6 +19,16 @@ Deno.test("a run:trigger event says when the run starts; null: at once", () => {
   assert.deepEqual(eventOf(triggeredFact(1, FAKE_START)), { ...rest, startAt: new Date(FAKE_START).toISOString() });
 });
 
+Deno.test("a run:trigger event says which parent or schedule made the run", () => {
+  const slotAt = new Date(FAKE_START).toISOString();
+
+  const child = eventOf(triggeredFact(1, null, "parent"));
+  const scheduled = eventOf(triggeredFact(1, null, null, { name: "nightly", slotAt }));
+
+  assert.partialDeepStrictEqual(child, { parentRunId: "parent", scheduleName: null, slotAt: null });
+  assert.partialDeepStrictEqual(scheduled, { parentRunId: null, scheduleName: "nightly", slotAt });
+});
+
 Deno.test("a run:fail event says why the run failed", () => {
   for (const failureKind of ["error", "timeout", "expired", "abandoned"] as const) {
     const event = eventOf(failedFact(1, failureKind), "broken");

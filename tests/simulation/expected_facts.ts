@@ -48,7 +48,7 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
         return coalescedFacts(0, run, requests[at]!).map((fact) => made(run.id, tail(fact)));
       }
       const startAt = run.startAt === null ? null : Date.parse(run.startAt);
-      const triggered = made(id, tail(triggeredFact(0, startAt)), { json: payload });
+      const triggered = made(id, tail(triggeredFact(0, startAt, null, requests[at]!.schedule)), { json: payload });
       return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
     });
   },

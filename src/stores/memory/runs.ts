@@ -107,7 +107,7 @@ export class MemoryRuns {
     this.#open.set(run.id, run);
     if (run.flow.fairnessKey !== null) this.#fairCount += 1;
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
-    this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id));
+    this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id, request.schedule));
     if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
     this.touch(run, now);
     return run;

@@ -248,6 +248,15 @@ test("claim() tells the slot of a run, and every read shows its schedule", async
   for (const { scheduleName, slotAt } of reads) assert.deepEqual([scheduleName, slotAt], ["nightly", isoTime(SLOT)]);
 });
 
+test("fireSchedule() notes with the fact of the trigger which schedule made the run", async ({ store }) => {
+  await store.fireSchedule(aFiring(await addSchedule(store)));
+
+  const { rows } = (await store.readJournal(0, 1_000))!;
+
+  const [fact] = rows.flatMap(({ facts }) => facts);
+  assert.deepEqual(fact!.slice(1), ["triggered", null, null, { name: "nightly", slotAt: isoTime(SLOT) }]);
+});
+
 test("a run that no schedule has made has neither schedule nor slot", async ({ store }) => {
   const { run } = await add(store);
 

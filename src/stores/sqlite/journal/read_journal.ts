@@ -1,3 +1,4 @@
+import { isoTime } from "../../../iso_time.ts";
 import { type Fact, triggeredFact } from "../../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
 import type { JsonText } from "../../../json.ts";
@@ -78,18 +79,25 @@ function readFacts(db: SqliteDatabase, after: number, last: number): JournalRow[
 }
 
 function readTriggers(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all<Cursor & { start_at: number | null; parent_id: string | null }>(
+  interface TriggerRow extends Cursor {
+    start_at: number | null;
+    parent_id: string | null;
+    schedule_name: string | null;
+    slot_at: number | null;
+  }
+  const rows = db.all<TriggerRow>(
     `SELECT r.seq AS position, r.created_at AS at,
        iif(r.flow = 1, (SELECT f.start_at FROM holdfast_flow f WHERE f.run_seq = r.seq), NULL) AS start_at,
-       iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id
-     FROM holdfast_runs r WHERE r.seq > ? AND r.seq <= ?`,
+       iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id,
+       s.schedule_name, s.slot_at
+     FROM holdfast_runs r LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq WHERE r.seq > ? AND r.seq <= ?`,
     after,
     last,
   );
-  return rows.map((row) => ({
-    ...toCursor(row),
-    facts: [triggeredFact(row.position, row.start_at, row.parent_id)],
-  }));
+  return rows.map((row) => {
+    const schedule = row.schedule_name === null ? null : { name: row.schedule_name, slotAt: isoTime(row.slot_at) };
+    return { ...toCursor(row), facts: [triggeredFact(row.position, row.start_at, row.parent_id, schedule)] };
+  });
 }
 
 function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {
