@@ -57,8 +57,9 @@ import type { ChildResult, Deadline, PauseKind, PauseRecord, Signal, SignalRecei
  * commit: `finish`, `cancel` or `claim`. A child that is retried changes nothing in its parent. When a run ends, its
  * open pauses are closed. From that commit on none of their children is claimed any more; the following claims cancel
  * those that have not ended, 40 in a claim, and their children in turn; until then they keep their places in the lines
- * of their keys. The result of a child stays with its run. If a child is deleted, its result is kept for the parents
- * that have not ended, and lost for the others.
+ * of their keys and among the runs of their fairness keys, but do not count as runs that pass all gates. The result of
+ * a child stays with its run. If a child is deleted, its result is kept for the parents that have not ended, and lost
+ * for the others.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
-import { PLAIN_FLOW } from "../../../src/flow.ts";
+import { type Flow, PLAIN_FLOW } from "../../../src/flow.ts";
 import { uuidV7 } from "../../../src/host.ts";
 import { isoTime } from "../../../src/iso_time.ts";
 import type { Lease } from "../../../src/lease.ts";
@@ -17,7 +17,19 @@ import {
   aStep,
   type ClaimOverrides,
 } from "../../support/fixtures.ts";
-import { add, claimOne, complete, inOrder, look, NO_PAUSE, park, prepare, startRun } from "./arrange.ts";
+import {
+  add,
+  addIds,
+  claimedIds,
+  claimOne,
+  complete,
+  inOrder,
+  look,
+  NO_PAUSE,
+  park,
+  prepare,
+  startRun,
+} from "./arrange.ts";
 import { newCases } from "./case.ts";
 
 const { cases, test } = newCases();
@@ -474,6 +486,50 @@ test("a child of a run that has ended keeps its place in the line of its key unt
   assert.deepEqual([second.claims.map(({ run }) => run.id), second.cancelled.length], [[run.id], 1]);
 });
 
+test("a child of a run that has ended has no turn, and lets others have none, until it is cancelled", async ({ store }) => {
+  const { lease } = await startParent(store);
+  const [first, second] = await addIds(store, { jobName: CHILD }, { jobName: CHILD });
+  const children = Array.from({ length: 41 }, () => aChild(inTurn("a")));
+  await prepare(store, lease, onChildren(children));
+  await complete(store, lease);
+
+  assert.deepEqual(await claimedIds(store, { jobNames: [CHILD], limit: 1 }), [first]);
+  const [third] = await addIds(store, { jobName: CHILD, ...inTurn("b") });
+
+  assert.deepEqual(await claimedIds(store, { jobNames: [CHILD] }), [second, third]);
+});
+
+test("a child of a run that has ended is passed by runs of its fairness key that precede it", async ({ store }) => {
+  await complete(store, (await startRun(store, inTurn("b"))).lease);
+  const { lease } = await startParent(store);
+  await prepare(store, lease, onChildren(Array.from({ length: 41 }, () => aChild(inTurn("a")))));
+  await complete(store, lease);
+  const shared = { jobName: CHILD, concurrencyKey: "k" };
+  const [late, next] = await addIds(
+    store,
+    { ...shared, ...inTurn("b", { priority: 1, keyConcurrency: 2 }) },
+    { ...shared, ...inTurn("a", { priority: 1, keyConcurrency: 2 }) },
+  );
+
+  assert.deepEqual(await claimedIds(store, { jobNames: [CHILD] }), [late, next]);
+});
+
+test("claim() that fails a parent for its deadline claims none of its children", async ({ store, host }) => {
+  const flow = { ...PLAIN_FLOW, finishWithin: 500 };
+  await addIds(store, ...Array.from({ length: 41 }, () => ({ jobName: PARENT, flow })));
+  const parents = (await claimAll(store, { jobNames: [PARENT], limit: 41 })).claims;
+  const children = [aChild(), aChild(inTurn("a"))];
+  await prepare(store, parents.at(-1)!.lease, onChildren(children));
+  for (const { lease } of parents) await store.release(lease, []);
+  host.advance(500);
+
+  const { claims, failed, hasMore } = await claimAll(store, { jobNames: [PARENT, CHILD] });
+
+  assert.deepEqual([claims, failed.length, hasMore], [[], 41, true]);
+  const { cancelled } = await claimAll(store);
+  assert.deepEqual(cancelled.map(({ id }) => id), children.map(({ id }) => id));
+});
+
 test("claim() cancels children that run, wait or are delayed, too", async ({ store }) => {
   const { lease } = await startParent(store);
   await prepare(store, lease, onChildren([aChild(), aChild({ concurrencyKey: "k" }), aChild({ flow: DELAYED })]));
@@ -840,6 +896,11 @@ async function addFailedParent(store: Store): Promise<{ runId: string; children:
 
 function aChild(overrides: Partial<NewRun> = {}): NewRun {
   return aRun({ jobName: CHILD, ...overrides });
+}
+
+/** The flow of a run with a fairness key. */
+function inTurn(fairnessKey: string, flow: Partial<Flow> = {}): Pick<NewRun, "flow"> {
+  return { flow: { ...PLAIN_FLOW, fairnessKey, ...flow } };
 }
 
 /** A pause on these children, on no others unless it says so. */

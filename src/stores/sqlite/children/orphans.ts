@@ -32,8 +32,47 @@ function findOrphans(db: SqliteDatabase, limit: number): string[] {
   return orphans.sort((one, other) => one.seq - other.seq).map(({ id }) => id);
 }
 
+// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
+const MAX_PASSED_OVER = 256;
+
+/** The children of ended runs that a claim finds in the queues: it passes them over. */
+export class PassedOrphans {
+  readonly #db: SqliteDatabase;
+  readonly #found = new Set<number>();
+  #hasOrphans: boolean;
+
+  constructor(db: SqliteDatabase, hasOrphans: boolean) {
+    this.#db = db;
+    this.#hasOrphans = hasOrphans;
+  }
+
+  /** How many it has found. */
+  get count(): number {
+    return this.#found.size;
+  }
+
+  /** Whether it has found so many that the claim is to end. */
+  get isFull(): boolean {
+    return this.#found.size >= MAX_PASSED_OVER;
+  }
+
+  /** Notes that a run has ended: there may be children of it. */
+  expect(): void {
+    this.#hasOrphans = true;
+  }
+
+  /** Whether a run is one of them. */
+  has(seq: number): boolean {
+    if (!this.#hasOrphans) return false;
+    if (this.#found.has(seq)) return true;
+    const isFound = isOrphan(this.#db, seq);
+    if (isFound) this.#found.add(seq);
+    return isFound;
+  }
+}
+
 /** Whether the run that waited for a run has ended: it is not claimed any more. */
-export function isOrphan(db: SqliteDatabase, seq: number): boolean {
+function isOrphan(db: SqliteDatabase, seq: number): boolean {
   return db.get(
     `SELECT 1 FROM holdfast_child_runs c JOIN holdfast_orphans o ON o.parent_seq = c.parent_seq
      WHERE c.run_seq = ? AND c.is_open = 1`,

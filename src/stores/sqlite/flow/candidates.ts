@@ -1,4 +1,5 @@
 import type { RunStatus } from "../../../run.ts";
+import type { PassedOrphans } from "../children/orphans.ts";
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type JobGate, readyOf } from "./job_gates.ts";
@@ -40,6 +41,8 @@ export interface CandidateOptions {
   pageSize: number;
   /** Whether a run of another job comes first in the queue of the key. It is asked for runs with a fairness key. */
   isBehind(run: Candidate): boolean;
+  /** Runs that are not claimed. With a fairness key they are not drawn, so that they give no turn to other runs. */
+  orphans: PassedOrphans;
 }
 
 /** Draws candidates one after another: those without a fairness key by position, and all of them by turn. */
@@ -51,12 +54,12 @@ export class Candidates {
   constructor(db: SqliteDatabase, gates: readonly JobGate[], options: CandidateOptions) {
     this.#db = db;
     const open = gates.filter(({ room }) => room > 0);
-    const { hasFlow, pageSize, isBehind } = options;
+    const { hasFlow, pageSize } = options;
     // Without runs with flow, no claim makes another run ready.
     const ready = hasFlow || open.length < 2 ? open : readyOf(db, open);
     this.#lanes = ready.map((gate) => new Lane(db, gate, "plain", pageSize));
     if (hasFlow) this.#lanes.push(...open.map((gate) => new Lane(db, gate, "flow", pageSize)));
-    this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate, isBehind)) : [];
+    this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate, options)) : [];
   }
 
   /** The next candidate, or `null`. It is not drawn again. */
@@ -97,8 +100,8 @@ export class Candidates {
   }
 
   /**
-   * Notes that a run with a concurrency key was claimed or has failed: heads of other jobs may have been behind it, or
-   * be behind the run that is now the first.
+   * Notes that a run with a concurrency key was claimed, or that a run has failed: heads of other jobs may have been
+   * behind it, or be behind the run that is now the first, or be its children.
    */
   rereadAllHeads(): void {
     for (const heads of this.#heads) heads.reread();
@@ -217,16 +220,16 @@ interface CandidateHead extends Head {
 class JobHeads {
   readonly gate: JobGate;
   readonly #db: SqliteDatabase;
-  readonly #isBehind: CandidateOptions["isBehind"];
+  readonly #options: Pick<CandidateOptions, "isBehind" | "orphans">;
   /** The fairness keys of which a run was drawn. */
   readonly #skipped = new Set<string>();
   #first: CandidateHead | null | undefined;
   #isBegunOnly = false;
 
-  constructor(db: SqliteDatabase, gate: JobGate, isBehind: CandidateOptions["isBehind"]) {
+  constructor(db: SqliteDatabase, gate: JobGate, options: Pick<CandidateOptions, "isBehind" | "orphans">) {
     this.#db = db;
     this.gate = gate;
-    this.#isBehind = isBehind;
+    this.#options = options;
   }
 
   first(): CandidateHead | null {
@@ -243,18 +246,21 @@ class JobHeads {
   }
 
   #findReady(): CandidateHead | null {
-    for (let limit = rowLimit(1 + this.#skipped.size);; limit *= 4) {
+    const { orphans } = this.#options;
+    for (let limit = rowLimit(1 + this.#skipped.size + orphans.count);; limit *= 4) {
       const heads = readHeads(this.#db, this.gate.job.name, limit);
       const found = this.#find(heads);
-      if (found !== null || heads.length < limit) return found;
+      if (found !== null || heads.length < limit || orphans.isFull) return found;
     }
   }
 
   #find(heads: readonly Head[]): CandidateHead | null {
+    const { isBehind, orphans } = this.#options;
     for (const head of heads) {
-      if (this.#skipped.has(head.fairness_key)) continue;
+      if (orphans.isFull) return null; // the claim ends
+      if (this.#skipped.has(head.fairness_key) || orphans.has(head.run_seq)) continue;
       const run = readCandidate(this.#db, head.run_seq);
-      if (!this.#isBehind(run)) return { ...head, run };
+      if (!isBehind(run)) return { ...head, run };
     }
     return null;
   }

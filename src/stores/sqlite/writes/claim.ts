@@ -4,7 +4,7 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
-import { cancelOrphans, isOrphan } from "../children/orphans.ts";
+import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
@@ -31,8 +31,6 @@ import { revokeExpiredLeases } from "./revoked_leases.ts";
 // How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
 // transactions.
 const MAX_TIMERS = 40;
-// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
-const MAX_PASSED_OVER = 256;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
@@ -246,21 +244,18 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const precedence = precedenceOf(db, request, paused, now);
   const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
   const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);
-  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, isBehind });
+  const orphans = new PassedOrphans(db, facts.hasOrphans);
+  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, isBehind, orphans });
   const taken: Candidate[] = [];
   const takenKeys = new Set<string>();
   const late: ClaimResult["failed"] = [];
   let hasMore = false;
-  let passedOver = 0;
   db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
     const { run, gate } = drawn;
     const key = run.concurrency_key;
-    if (facts.hasOrphans && isOrphan(db, run.seq)) {
-      hasMore = ++passedOver === MAX_PASSED_OVER;
-      if (hasMore) break;
-      continue;
-    }
+    if (orphans.isFull) break;
+    if (orphans.has(run.seq)) continue;
     if (key !== null) {
       if (!hasFlow && takenKeys.has(key)) continue; // by a run of another job in this claim
       if (drawn.head === null && isBehind(run)) continue;
@@ -270,6 +265,8 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
     if (run.flow === 1 && missedDeadline(run, now) !== null) {
       late.push(failLateRun(db, run.seq, now));
       rereadAfter(db, drawn, candidates, []);
+      orphans.expect(); // its children are claimed no more
+      candidates.rereadAllHeads();
       continue;
     }
     taken.push(run);
@@ -282,7 +279,8 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
     if (hasFlow) takeAtOnce(db, drawn, candidates, now);
   }
   writeStarts(db, gates, now);
-  return { rows: claimRows(db, taken, { ...request, areKeysTaken: hasFlow }, now), late, gates, hasMore };
+  const rows = claimRows(db, taken, { ...request, areKeysTaken: hasFlow }, now);
+  return { rows, late, gates, hasMore: hasMore || orphans.isFull };
 }
 
 /** Takes a run out of its queue, and moves the queues on: the next run depends on it. */
