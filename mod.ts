@@ -123,6 +123,7 @@ export {
   type Labels,
   type ListFilter,
   type Progress,
+  type Retention,
   type RetriggerFrom,
   type Run,
   type RunFilter,
@@ -147,6 +148,13 @@ export {
   toClientStep,
 } from "./src/step.ts";
 export type * from "./src/store.ts";
+export type * from "./src/store/claim.ts";
+export type * from "./src/store/job_pause.ts";
+export type * from "./src/store/new_run.ts";
+export type * from "./src/store/pause_request.ts";
+export type * from "./src/store/run_query.ts";
+export type * from "./src/store/run_state.ts";
+export type * from "./src/store/schedule_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
@@ -156,6 +164,7 @@ export type {
   PauseKind,
   PauseRecord,
   Signal,
+  SignalOutcome,
   SignalReceipt,
   Wait,
   WaitResult,

@@ -303,3 +303,6 @@ function withoutNull<T extends object>(fields: T): { [K in keyof T]?: NonNullabl
   const known = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
   return Object.fromEntries(known) as { [K in keyof T]?: NonNullable<T[K]> }; // the same names and values
 }
+
+/** How long runs are kept after they ended, in milliseconds; those left out are kept permanently. */
+export type Retention = { readonly [status in TerminalStatus]?: number };

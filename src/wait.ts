@@ -151,3 +151,9 @@ export interface PauseRecord {
     | { outcome: "children"; recordedNo: number }
     | null;
 }
+
+/** A receipt, with the run of the wait. */
+export interface SignalOutcome extends SignalReceipt {
+  /** The run of the wait. */
+  run: RunIdentity;
+}

@@ -5,7 +5,7 @@ import { isLabelKey } from "../name.ts";
 import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
-import type { Retention } from "../store.ts";
+import type { Retention } from "../run.ts";
 import type { EngineOptions, Jobs } from "./engine.ts";
 import { type CheckedSchedule, checkSchedule } from "./schedules/schedule_options.ts";
 

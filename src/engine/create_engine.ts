@@ -25,7 +25,8 @@ import {
 } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
-import type { Enqueued, NewRun, Store } from "../store.ts";
+import type { Store } from "../store.ts";
+import type { Enqueued, NewRun } from "../store/new_run.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";

@@ -4,7 +4,8 @@ import type { Rate } from "../flow.ts";
 import type { Job } from "../job.ts";
 import { checkName } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
-import type { JobPause, Store } from "../store.ts";
+import type { Store } from "../store.ts";
+import type { JobPause } from "../store/job_pause.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 
 /** Who pauses a job, and why. */

@@ -7,7 +7,7 @@ import type { WorkerSettings } from "../execution/worker_settings.ts";
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
 import { checkOptionNames } from "../option_names.ts";
-import type { Retention } from "../store.ts";
+import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";

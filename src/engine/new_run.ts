@@ -8,7 +8,7 @@ import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
 import type { Job } from "../job.ts";
-import type { NewRun } from "../store.ts";
+import type { NewRun } from "../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 
 /** Options of a trigger. */

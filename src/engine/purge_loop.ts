@@ -1,8 +1,8 @@
 import { checkDuration } from "../check_duration.ts";
 import { pause } from "../host.ts";
 import { checkOptionNames } from "../option_names.ts";
-import type { TerminalStatus } from "../run.ts";
-import type { Retention, Store } from "../store.ts";
+import type { Retention, TerminalStatus } from "../run.ts";
+import type { Store } from "../store.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 
 const LONGEST_INTERVAL_MS = 60_000;

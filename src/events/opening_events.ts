@@ -1,6 +1,6 @@
 import type { RunEvent, RunHappening } from "../event.ts";
 import type { Run } from "../run.ts";
-import type { RunState } from "../store.ts";
+import type { RunState } from "../store/run_state.ts";
 
 /**
  * The events with which the stream of a run begins. They show its state:

@@ -1,4 +1,4 @@
-import type { Renewal } from "../store.ts";
+import type { Renewal } from "../store/claim.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
 import { RerunOnChange } from "../events/rerun_on_change.ts";

@@ -1,4 +1,4 @@
-import type { NewPause, PauseResult } from "../store.ts";
+import type { NewPause, PauseResult } from "../store/pause_request.ts";
 import type { Report } from "../execution_report.ts";
 import { type JsonText, parseValue } from "../json.ts";
 import { isoTime } from "../iso_time.ts";

@@ -5,7 +5,7 @@ import { decode } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { parse, type Schema } from "../schema.ts";
 import { isoTime } from "../iso_time.ts";
-import type { NewPause } from "../store.ts";
+import type { NewPause } from "../store/pause_request.ts";
 import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";

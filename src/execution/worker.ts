@@ -1,7 +1,7 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
 import type { Job } from "../job.ts";
-import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store.ts";
+import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../iso_time.ts";
 import { executeRun } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";

@@ -1,5 +1,5 @@
 import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
-import type { Part } from "../store.ts";
+import type { Part } from "../store/run_query.ts";
 
 /** A value with more bytes of JSON is not read with its record. */
 export const LARGE_VALUE_BYTES = 32_768;

@@ -6,7 +6,7 @@ import { retryFlow, triggerFlow } from "../../src/engine/trigger_flow.ts";
 import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../src/flow.ts";
 import { defineJob } from "../../src/job.ts";
 import type { Run } from "../../src/run.ts";
-import type { NewRun } from "../../src/store.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything } from "../support/for_each_store.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { RequestedTrigger } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { createHandler } from "../../src/http/handler.ts";
-import type { NewRun } from "../../src/store.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { aService, askFunction } from "../support/http.ts";

@@ -2,20 +2,12 @@ import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error
 import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
-import type {
-  CancelledExecution,
-  Ending,
-  Enqueued,
-  NewRun,
-  PauseRequest,
-  PauseResult,
-  Renewal,
-  Retention,
-  SignalOutcome,
-} from "../../src/store.ts";
-import { isTerminal, type Run, type RunIdentity } from "../../src/run.ts";
+import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/run.ts";
+import type { CancelledExecution, Ending, Renewal } from "../../src/store/claim.ts";
+import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
+import type { Signal, SignalOutcome } from "../../src/wait.ts";
 import type { NewLogEntry } from "../../src/log.ts";
-import type { Signal } from "../../src/wait.ts";
 import { checkClaim } from "./check_claim.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";

@@ -1,4 +1,4 @@
-import type { Claim, ClaimRequest, ClaimResult } from "../../src/store.ts";
+import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 import type { Invariant } from "./invariants.ts";

@@ -1,7 +1,9 @@
 import { type Failure, failureText } from "../../src/failure.ts";
 import { isoTime } from "../../src/iso_time.ts";
 import { isTerminal } from "../../src/run.ts";
-import type { Ending, RunState, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { Ending } from "../../src/store/claim.ts";
+import type { RunState } from "../../src/store/run_state.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
 import type { Facts, RunFacts, WaitFacts } from "./facts.ts";

@@ -1,21 +1,12 @@
-import type { Fact, FactValue } from "../../src/fact.ts";
-import { coalescedFacts, failedFact, toFact, triggeredFact } from "../../src/fact.ts";
+import { coalescedFacts, type Fact, type FactValue, failedFact, toFact, triggeredFact } from "../../src/fact.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
-import type {
-  CancelledExecution,
-  ClaimRequest,
-  ClaimResult,
-  Ending,
-  Enqueued,
-  NewRun,
-  PauseRequest,
-  PauseResult,
-  Renewal,
-} from "../../src/store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
+import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 

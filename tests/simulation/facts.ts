@@ -1,5 +1,7 @@
 import { isTerminal } from "../../src/run.ts";
-import type { Ending, NewRun, RunState } from "../../src/store.ts";
+import type { Ending } from "../../src/store/claim.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
+import type { RunState } from "../../src/store/run_state.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";

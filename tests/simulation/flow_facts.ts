@@ -1,5 +1,5 @@
 import type { Rate } from "../../src/flow.ts";
-import type { ClaimRequest } from "../../src/store.ts";
+import type { ClaimRequest } from "../../src/store/claim.ts";
 import { FairnessWindows } from "./fairness_windows.ts";
 
 // A store may forget a start that has not counted for an hour: it counts again only if the clock is set back that far.

@@ -1,5 +1,5 @@
 import type { Fact } from "../../src/fact.ts";
-import type { AwaitedPause, RunState } from "../../src/store.ts";
+import type { AwaitedPause, RunState } from "../../src/store/run_state.ts";
 import type { Step, StepStatus } from "../../src/step.ts";
 import { isoTime } from "../../src/iso_time.ts";
 import type { RunStatus } from "../../src/run.ts";

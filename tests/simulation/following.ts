@@ -2,7 +2,7 @@ import { isLastEvent, type RunEvent } from "../../src/event.ts";
 import { isOfRun, toEvents } from "../../src/fact.ts";
 import { openingEvents } from "../../src/events/opening_events.ts";
 import type { Cursor } from "../../src/journal.ts";
-import type { RunState } from "../../src/store.ts";
+import type { RunState } from "../../src/store/run_state.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 import type { Entry, History } from "./history.ts";
 import type { Incarnation } from "./incarnation.ts";

@@ -1,6 +1,6 @@
 import type { Fact, FactValue } from "../../src/fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../src/journal.ts";
-import type { RunState } from "../../src/store.ts";
+import type { RunState } from "../../src/store/run_state.ts";
 import type { Call } from "./check_calls.ts";
 import { type ExpectedFact, factsOf } from "./expected_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";

@@ -2,17 +2,10 @@ import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import type { Fact } from "../../src/fact.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
-import type {
-  CancelledExecution,
-  ClaimRequest,
-  ClaimResult,
-  Ending,
-  Enqueued,
-  NewRun,
-  PauseRequest,
-  PauseResult,
-  RunState,
-} from "../../src/store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending } from "../../src/store/claim.ts";
+import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
+import type { RunState } from "../../src/store/run_state.ts";
 import type { Cursor, JournalPage } from "../../src/journal.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";

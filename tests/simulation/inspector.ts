@@ -1,6 +1,6 @@
 import { HoldfastError } from "../../src/error.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { ClaimResult } from "../../src/store.ts";
+import type { ClaimResult } from "../../src/store/claim.ts";
 import { type Call, checkCall } from "./check_calls.ts";
 import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
 import type { Facts } from "./facts.ts";

@@ -1,7 +1,6 @@
-import { COALESCE_MODES } from "../../src/run.ts";
+import { COALESCE_MODES, type Retention } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
-import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
 import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";

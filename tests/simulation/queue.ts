@@ -1,4 +1,4 @@
-import type { ClaimRequest } from "../../src/store.ts";
+import type { ClaimRequest } from "../../src/store/claim.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 
 // The numbers of triggers that a priority of one is worth, and the head start of a run that has kept its key.

@@ -1,6 +1,7 @@
 import { StoreError } from "../../src/error.ts";
 import { PLAIN_FLOW } from "../../src/flow.ts";
-import type { NewRun, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
 import { Chance } from "../support/chance.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts } from "./facts.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
-import type { ClaimResult, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { ClaimResult } from "../../src/store/claim.ts";
 import { dump, outcomeOf } from "../support/compare_stores.ts";
 
 const OF_ONE = new Set([

@@ -1,7 +1,11 @@
 import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/flow.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { ClaimRequest, ClaimResult, FoundRuns, NewPause, NewRun, RunQuery, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
+import type { NewPause } from "../../src/store/pause_request.ts";
+import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Chance } from "../support/chance.ts";
 import type { Outcome } from "../support/compare_stores.ts";
 import { aFailure, aLine, unlimited } from "../support/fixtures.ts";

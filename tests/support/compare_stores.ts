@@ -1,6 +1,7 @@
 import { HoldfastError } from "../../src/error.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { Claim, ClaimResult, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { Claim, ClaimResult } from "../../src/store/claim.ts";
 
 /** What a call to a store came to, in a form that can be compared. */
 export type Outcome = { value: unknown } | { refusal: string };

@@ -5,7 +5,9 @@ import type { NewLogEntry } from "../../src/log.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
-import type { ClaimRequest, NewPause, NewRun } from "../../src/store.ts";
+import type { ClaimRequest } from "../../src/store/claim.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
+import type { NewPause } from "../../src/store/pause_request.ts";
 import { FAKE_START } from "./fake_host.ts";
 
 /** The job of every fixture that names no other. */

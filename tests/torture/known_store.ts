@@ -1,6 +1,7 @@
 import { LeaseLostError } from "../../src/error.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { Claim, ClaimResult, Store } from "../../src/store.ts";
+import type { Store } from "../../src/store.ts";
+import type { Claim, ClaimResult } from "../../src/store/claim.ts";
 
 /**
  * The same store, but each body is told the generation of the lease under which it was called, as a field `generation`

@@ -9,7 +9,8 @@ import {
   type RunFilter,
   type RunStatus,
 } from "../../run.ts";
-import type { RunQuery, Store } from "../../store.ts";
+import type { Store } from "../../store.ts";
+import type { RunQuery } from "../../store/run_query.ts";
 import { type CheckedBulk, type CheckedSelection, cursorOf } from "./bulk_selection.ts";
 
 /** A run that a bulk operation has not changed. */

@@ -1,7 +1,7 @@
 import { isoTime } from "../../iso_time.ts";
 import type { Json } from "../../json.ts";
 import type { Labels } from "../../run.ts";
-import type { ScheduleRecord } from "../../store.ts";
+import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { Calendar } from "./calendar.ts";
 import { readOptions, type ScheduledTriggerOptions, type ScheduleTiming } from "./schedule_options.ts";
 

@@ -3,7 +3,8 @@ import type { JsonText, StoredValue } from "../../json.ts";
 import type { LogText } from "../../log.ts";
 import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
 import { type StepText, toClientStep } from "../../step.ts";
-import type { FoundRuns, Part, Store, ValuePart, ValuePlace } from "../../store.ts";
+import type { Store } from "../../store.ts";
+import type { FoundRuns, Part, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { WaitText } from "../../wait.ts";
 import { noSuchRun } from "../response.ts";
 

@@ -2,7 +2,8 @@ import type { Host } from "../../host.ts";
 import type { Fact } from "../../fact.ts";
 import { type Cursor, parseCursor } from "../../journal.ts";
 import { isTerminal } from "../../run.ts";
-import type { RunState, Store } from "../../store.ts";
+import type { Store } from "../../store.ts";
+import type { RunState } from "../../store/run_state.ts";
 
 /** How the client of an event stream resumes. */
 export interface Resume {

@@ -1,6 +1,8 @@
 import { isoTime } from "../../iso_time.ts";
 import { isTerminal } from "../../run.ts";
-import type { CreatedChild, NewChildren, NewRun, Part } from "../../store.ts";
+import type { NewRun } from "../../store/new_run.ts";
+import type { CreatedChild, NewChildren } from "../../store/pause_request.ts";
+import type { Part } from "../../store/run_query.ts";
 import type { ChildResult } from "../../wait.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { commitDeadlines, resolvePause } from "./pauses.ts";

@@ -1,4 +1,5 @@
-import type { Claim, ClaimRequest, ClaimResult, JobPause } from "../../store.ts";
+import type { Claim, ClaimRequest, ClaimResult } from "../../store/claim.ts";
+import type { JobPause } from "../../store/job_pause.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline } from "./deadlines.ts";
 import { orderByPosition, orderByTurn } from "./due_order.ts";

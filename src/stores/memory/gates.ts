@@ -1,5 +1,6 @@
 import type { KnownJob } from "../../flow.ts";
-import type { ClaimRequest, JobPause } from "../../store.ts";
+import type { ClaimRequest } from "../../store/claim.ts";
+import type { JobPause } from "../../store/job_pause.ts";
 import { isOrphan } from "./children.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";

@@ -1,4 +1,13 @@
-import type { ChildResult } from "../../wait.ts";
+import {
+  type ChildResult,
+  nextDeadlineInMs,
+  parseWait,
+  type Signal,
+  type SignalOutcome,
+  type Wait,
+  WAIT_VALUES,
+  type WaitText,
+} from "../../wait.ts";
 import { isoTime } from "../../iso_time.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
@@ -13,6 +22,7 @@ import type { Report } from "../../execution_report.ts";
 import {
   DEFAULT_RUN_LIMIT,
   isTerminal,
+  type Retention,
   type Run,
   RUN_VALUES,
   type RunFilter,
@@ -21,32 +31,14 @@ import {
   type RunText,
 } from "../../run.ts";
 import { parseStep, type SavedStep, type Step, STEP_VALUES, type StepText, type StepWrite } from "../../step.ts";
-import type {
-  CancelledExecution,
-  ClaimRequest,
-  ClaimResult,
-  Ending,
-  Enqueued,
-  Firing,
-  FoundRuns,
-  JobPause,
-  NewPause,
-  NewRun,
-  Part,
-  PauseRequest,
-  PauseResult,
-  Renewal,
-  Retention,
-  RunQuery,
-  RunState,
-  ScheduleList,
-  ScheduleRecord,
-  SignalOutcome,
-  Store,
-  ValuePart,
-  ValuePlace,
-} from "../../store.ts";
-import { nextDeadlineInMs, parseWait, type Signal, type Wait, WAIT_VALUES, type WaitText } from "../../wait.ts";
+import type { Store } from "../../store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { RunState } from "../../store/run_state.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobNames, type KnownWorker, updateTurns } from "./claim.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";

@@ -4,7 +4,9 @@ import { decode, type JsonText } from "../../json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
 import { isTerminal, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
-import type { AwaitedPause, Claim, NewRun, RunState } from "../../store.ts";
+import type { Claim } from "../../store/claim.ts";
+import type { NewRun } from "../../store/new_run.ts";
+import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 

@@ -1,5 +1,5 @@
 import { isOneOf, matches, type RunFilter } from "../../run.ts";
-import type { RunQuery } from "../../store.ts";
+import type { RunQuery } from "../../store/run_query.ts";
 import type { KeptRun } from "./records.ts";
 
 /** Whether a run is one of those to find, on whatever page. */

@@ -1,4 +1,5 @@
-import type { Enqueued, Firing, NewRun, ScheduleRecord } from "../../store.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { MemoryRuns } from "./runs.ts";
 import { toRun } from "./records.ts";
 

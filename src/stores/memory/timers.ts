@@ -1,6 +1,6 @@
 import type { Failure } from "../../failure.ts";
 import type { RunIdentity } from "../../run.ts";
-import type { ClaimRequest, ClaimResult } from "../../store.ts";
+import type { ClaimRequest, ClaimResult } from "../../store/claim.ts";
 import { abandonedFailure } from "../abandoned_failure.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline, nextDeadline } from "./deadlines.ts";

@@ -3,7 +3,7 @@ import type { JsonText } from "../../json.ts";
 import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
-import type { AwaitedPause } from "../../store.ts";
+import type { AwaitedPause } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import {
   type ChildResult,

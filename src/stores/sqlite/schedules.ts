@@ -1,6 +1,7 @@
 import type { Host } from "../../host.ts";
 import type { JsonText } from "../../json.ts";
-import type { Enqueued, Firing, NewRun, ScheduleRecord } from "../../store.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type RunRow, SELECT_RUN, toRun } from "./rows.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";

@@ -1,4 +1,4 @@
-import type { ChildResult } from "../../wait.ts";
+import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
 import { type Host, pause, systemHost } from "../../host.ts";
 import type { FactValue, FactValueRef } from "../../fact.ts";
@@ -6,34 +6,17 @@ import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { checkOptionNames } from "../../option_names.ts";
-import type { Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import type {
-  CancelledExecution,
-  ClaimRequest,
-  ClaimResult,
-  Ending,
-  Enqueued,
-  Firing,
-  FoundRuns,
-  JobPause,
-  NewRun,
-  Part,
-  PauseRequest,
-  PauseResult,
-  Renewal,
-  Retention,
-  RunQuery,
-  RunState,
-  ScheduleList,
-  ScheduleRecord,
-  SignalOutcome,
-  Store,
-  ValuePart,
-  ValuePlace,
-} from "../../store.ts";
-import { parseWait, type Signal, type Wait, type WaitText } from "../../wait.ts";
+import type { Store } from "../../store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { RunState } from "../../store/run_state.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { StoreError } from "../../../src/error.ts";
-import type { RunState, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { RunState } from "../../../src/store/run_state.ts";
 import { withCalls } from "../../support/with_calls.ts";
 import { claimOne, forEachStore, pass, recordEvents } from "../../support/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http.ts";

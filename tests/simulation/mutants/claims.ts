@@ -1,4 +1,5 @@
-import type { Claim, NewPause } from "../../../src/store.ts";
+import type { Claim } from "../../../src/store/claim.ts";
+import type { NewPause } from "../../../src/store/pause_request.ts";
 import { unlimited } from "../../support/fixtures.ts";
 import { JOB_NAMES } from "../plan.ts";
 import { double, over, overClient } from "./doubles.ts";

@@ -1,6 +1,7 @@
 import type { FlowDefinition } from "../../../src/flow.ts";
 import type { Run } from "../../../src/run.ts";
-import type { ClaimRequest, ClaimResult, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { ClaimRequest, ClaimResult } from "../../../src/store/claim.ts";
 import { MemoryKeys } from "../../../src/stores/memory/concurrency_keys.ts";
 import { DueRuns } from "../../../src/stores/memory/due_runs.ts";
 import { Gates } from "../../../src/stores/memory/gates.ts";

@@ -1,6 +1,7 @@
 import { ConflictError, WaitExpiredError } from "../../../src/error.ts";
 import { pause as passTime } from "../../../src/host.ts";
-import type { NewPause, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { NewPause } from "../../../src/store/pause_request.ts";
 import type { PauseKind, PauseRecord } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";

@@ -1,4 +1,4 @@
-import type { Ending } from "../../../src/store.ts";
+import type { Ending } from "../../../src/store/claim.ts";
 import type { Wait } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";

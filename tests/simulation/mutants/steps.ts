@@ -1,5 +1,5 @@
 import { HoldfastError, LeaseLostError, StoreError } from "../../../src/error.ts";
-import type { Claim } from "../../../src/store.ts";
+import type { Claim } from "../../../src/store/claim.ts";
 import { Chance } from "../../support/chance.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";

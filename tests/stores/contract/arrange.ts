@@ -3,7 +3,10 @@ import type { Lease } from "../../../src/lease.ts";
 import type { LogEntry } from "../../../src/log.ts";
 import type { Run } from "../../../src/run.ts";
 import type { Step, StepWrite } from "../../../src/step.ts";
-import type { Claim, Enqueued, NewPause, NewRun, PauseRequest, PauseResult, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { Claim } from "../../../src/store/claim.ts";
+import type { Enqueued, NewRun } from "../../../src/store/new_run.ts";
+import type { NewPause, PauseRequest, PauseResult } from "../../../src/store/pause_request.ts";
 import type { Wait } from "../../../src/wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "../../support/fixtures.ts";
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { NewRun, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aPause, aRun } from "../../support/fixtures.ts";
 import { add, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";

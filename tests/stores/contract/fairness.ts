@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Flow } from "../../../src/flow.ts";
-import type { NewRun, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../src/error.ts";
 import { uuidV7 } from "../../../src/host.ts";
-import type { Ending } from "../../../src/store.ts";
+import type { Ending } from "../../../src/store/claim.ts";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress } from "../../support/fixtures.ts";

@@ -3,7 +3,10 @@ import { ConflictError, NotFoundError, WaitExpiredError } from "../../../src/err
 import { uuidV7 } from "../../../src/host.ts";
 import type { Run } from "../../../src/run.ts";
 import { stepId } from "../../../src/step.ts";
-import type { Claim, NewPause, NewRun, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { Claim } from "../../../src/store/claim.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
+import type { NewPause } from "../../../src/store/pause_request.ts";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START, type FakeHost } from "../../support/fake_host.ts";
 import { aFailure, aPause, aRun, aStep } from "../../support/fixtures.ts";

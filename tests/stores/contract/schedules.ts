@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { isoTime } from "../../../src/iso_time.ts";
-import type { Firing, NewRun, ScheduleRecord, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
+import type { Firing, ScheduleRecord } from "../../../src/store/schedule_record.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aPause, aRun } from "../../support/fixtures.ts";
 import { add, claimOne, complete, park } from "./arrange.ts";

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/flow.ts";
-import type { ClaimRequest, NewRun, Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store.ts";
+import type { ClaimRequest } from "../../../src/store/claim.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
 import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";

@@ -1,6 +1,6 @@
 import type { JsonText } from "../../../json.ts";
 import type { RunStatus } from "../../../run.ts";
-import type { Part } from "../../../store.ts";
+import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import { type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity } from "../rows.ts";

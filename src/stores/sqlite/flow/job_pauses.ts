@@ -1,5 +1,5 @@
 import { isoTime } from "../../../iso_time.ts";
-import type { JobPause } from "../../../store.ts";
+import type { JobPause } from "../../../store/job_pause.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 interface JobPauseRow {

@@ -1,5 +1,5 @@
 import { positionOf } from "../../../flow.ts";
-import type { NewRun } from "../../../store.ts";
+import type { NewRun } from "../../../store/new_run.ts";
 import { deadlineAt } from "../../../wait.ts";
 import type { FlowColumn, RunRow } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,7 +1,7 @@
 import { droppedLines, type LogText, MAX_LOG_LINES } from "../../../log.ts";
 import { RUN_VALUES, type RunText } from "../../../run.ts";
 import { STEP_VALUES, type StepText } from "../../../step.ts";
-import type { Part, ValuePart, ValuePlace } from "../../../store.ts";
+import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,6 +1,6 @@
 import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
-import type { Claim } from "../../../store.ts";
+import type { Claim } from "../../../store/claim.ts";
 import type { PauseRecord } from "../../../wait.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

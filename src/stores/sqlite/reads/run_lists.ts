@@ -7,7 +7,7 @@ import {
   type RunFilter,
   type RunPage,
 } from "../../../run.ts";
-import type { FoundRuns, RunQuery } from "../../../store.ts";
+import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { readRuns } from "./bounded_reads.ts";

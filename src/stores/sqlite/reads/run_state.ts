@@ -1,4 +1,4 @@
-import type { RunState } from "../../../store.ts";
+import type { RunState } from "../../../store/run_state.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/read_journal.ts";

@@ -1,7 +1,7 @@
 import type { Fact } from "../../../fact.ts";
 import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../json.ts";
-import type { ClaimRequest, ClaimResult } from "../../../store.ts";
+import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";

@@ -2,7 +2,7 @@ import { ConflictError, NotFoundError } from "../../../error.ts";
 import { coalescedFacts } from "../../../fact.ts";
 import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
-import type { Enqueued, NewRun } from "../../../store.ts";
+import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";

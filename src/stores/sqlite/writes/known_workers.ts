@@ -1,5 +1,5 @@
 import type { JsonText } from "../../../json.ts";
-import type { ClaimRequest } from "../../../store.ts";
+import type { ClaimRequest } from "../../../store/claim.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The last claim of a worker. */

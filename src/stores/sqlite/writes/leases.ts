@@ -1,6 +1,6 @@
 import type { Lease, SeenLease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
-import type { Renewal } from "../../../store.ts";
+import type { Renewal } from "../../../store/claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";

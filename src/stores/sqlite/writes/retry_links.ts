@@ -1,6 +1,6 @@
 import type { Host } from "../../../host.ts";
 import type { RetriggerFrom } from "../../../run.ts";
-import type { Enqueued } from "../../../store.ts";
+import type { Enqueued } from "../../../store/new_run.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";

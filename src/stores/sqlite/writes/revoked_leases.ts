@@ -1,5 +1,5 @@
 import { failedFact } from "../../../fact.ts";
-import type { ClaimResult } from "../../../store.ts";
+import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure } from "../../abandoned_failure.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";

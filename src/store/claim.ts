@@ -1,0 +1,109 @@
+import type { Report } from "../execution_report.ts";
+import type { Failure, FailureKind } from "../failure.ts";
+import type { KnownJob } from "../flow.ts";
+import type { JsonText } from "../json.ts";
+import type { Lease } from "../lease.ts";
+import type { RunIdentity } from "../run.ts";
+import type { ExecutingStep, StepRecord } from "../step.ts";
+import type { PauseRecord } from "../wait.ts";
+
+/** A worker's request for runs. */
+export interface ClaimRequest {
+  /** The id of the worker; never reused. */
+  workerId: string;
+  /** Identifies a repeated call: unique among the claims of the worker. */
+  claimId: string;
+  /** The jobs that the worker knows. */
+  jobs: readonly KnownJob[];
+  /**
+   * The leases that the worker holds. Those that expired while it was blocked are extended instead of being revoked.
+   */
+  holding: readonly Lease[];
+  /** The maximum number of runs. With 0 only the timers are processed. */
+  limit: number;
+  /** How long the leases last unless renewed, in milliseconds. */
+  leaseMs: number;
+  /** A run fails if its lease expires or is revoked this many times in a row with nothing recorded in between. */
+  maxAbandonments: number;
+}
+
+/** The result of a claim. */
+export interface ClaimResult {
+  /** The claimed runs, in the order in which they were claimed. */
+  claims: Claim[];
+  /** Runs that failed: they were abandoned too often, or a deadline passed. */
+  failed: { run: RunIdentity; error: string; failureKind: FailureKind }[];
+  /** Child runs that were cancelled because the run that waited for them has ended. */
+  cancelled: RunIdentity[];
+  /**
+   * When the next timer expires, by the store's clock; `null` if there is none. Timers are all leases, the deadlines
+   * and retries that waiting runs wait for, the starts of delayed runs, the deadlines of runs (`startBy`, `finishBy`),
+   * the keys that cancelled runs hold, their places under limits of this worker, and the openings of rates that hold up
+   * a run that this worker could claim otherwise, if it can claim no other at once.
+   */
+  nextTimerAt: number | null;
+  /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */
+  hasMore: boolean;
+  /** The current instant of the store's clock. */
+  now: number;
+}
+
+/** A claimed run, with its history for the replay. */
+export interface Claim {
+  /** Its identity. */
+  run: RunIdentity;
+  /** The right to write to it. */
+  lease: Lease;
+  /** When the lease expires unless it is renewed, by the store's clock. */
+  leaseExpiresAt: number;
+  /** The input that the job's function receives. */
+  input: JsonText | null;
+  /** 1 for the first execution, one more after each interruption. Parking is no interruption. */
+  execution: number;
+  /** How long ago its function was first called, in milliseconds. */
+  startedAgoMs: number;
+  /** Its priority, which its children inherit. */
+  priority: number;
+  /** Its fairness key, which its children inherit. */
+  fairnessKey: string | null;
+  /** How many parents it has above it: 0 for a run that is no child. */
+  depth: number;
+  /** The slot of its schedule; `null`: no schedule has made it. ISO 8601 in UTC. */
+  slotAt: string | null;
+  /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
+  finishInMs: number | null;
+  /**
+   * The `finishWithin` of the run, for its failure. Left out: it follows from `startedAgoMs` and `finishInMs`, which is
+   * right unless the clock was set back since the start, or the claim was repeated after the deadline.
+   */
+  finishWithin?: number | null;
+  /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
+  originId: string;
+  /** The recorded steps, in any order. */
+  steps: StepRecord[];
+  /** All its waits and sleeps, in the order in which they were prepared. */
+  pauses: PauseRecord[];
+}
+
+/** A lease to extend. */
+export interface Renewal {
+  /** The lease. */
+  lease: Lease;
+  /** The reports of the execution since the last acknowledged write. */
+  reports: readonly Report[];
+}
+
+/** An execution that a cancel ends. */
+export interface CancelledExecution {
+  /** The generation of its lease: if that is lost, nothing of the execution is stored. */
+  generation: number;
+  /** The steps that are being executed. */
+  steps: readonly ExecutingStep[];
+  /** Its reports since the last acknowledged write. */
+  reports: readonly Report[];
+}
+
+/** How a run ends, other than by a cancel. */
+export type Ending =
+  | { status: "completed"; output: JsonText | null; durationMs: number }
+  | { status: "failed"; failure: Failure; failedStepName: string | null };

@@ -1,0 +1,45 @@
+import type { Flow } from "../flow.ts";
+import type { JsonText } from "../json.ts";
+import type { Coalesce, Disposition, Labels, RetriggerFrom, Run } from "../run.ts";
+
+/** A run to add. */
+export interface NewRun {
+  /** A UUIDv7. */
+  id: string;
+  /** The name of its job. */
+  jobName: string;
+  /** The input that was given to the trigger. */
+  payload: JsonText | null;
+  /** The input as parsed by the schema: what the job's function receives. */
+  input: JsonText | null;
+  /** Its labels. */
+  labels: Labels;
+  /** If a run of the same job has this key, that run is returned instead; `null`: it has no key. */
+  idempotencyKey: string | null;
+  /** Runs with this key, of all jobs, are executed one after another; `null`: it has no key. */
+  concurrencyKey: string | null;
+  /** What to do if the concurrency key has runs of this job already; `null`: add another. */
+  coalesce: Coalesce | null;
+  /**
+   * The id of the only run that it may join by coalescing. Another one is returned as `coalesced`, but nothing is
+   * written. Left out: any.
+   */
+  joinOnly?: string;
+  /** The run that has ended of which this one is a retry; `null` if it is none. */
+  retriggerOf: { runId: string; from: RetriggerFrom } | null;
+  /** When, in which order and under which limits it is executed. */
+  flow: Flow;
+  /**
+   * The schedule that makes it, and the slot: ISO 8601 in UTC, `null` if the schedule was triggered without one. `null`:
+   * it is made by a trigger, or by a parent.
+   */
+  schedule: { name: string; slotAt: string | null } | null;
+}
+
+/** The result of a request to add a run. */
+export interface Enqueued {
+  /** The new run, or the existing one. */
+  run: Run;
+  /** Whether the run is new, and if not, why it was returned. */
+  disposition: Disposition;
+}

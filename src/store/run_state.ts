@@ -1,0 +1,32 @@
+import type { Cursor } from "../journal.ts";
+import type { JsonText } from "../json.ts";
+import type { Run } from "../run.ts";
+
+/** A run and its position in the journal, read at one moment. */
+export interface RunState {
+  /** The run. */
+  run: Run;
+  /** Its row number, by which facts name it. */
+  seq: number;
+  /** The end of the journal at that moment: later commits are not in this state. */
+  place: Cursor;
+  /** The input of the trigger; `null` for `undefined`, which the run itself does not distinguish from a JSON `null`. */
+  payload: JsonText | null;
+  /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */
+  execution: number;
+  /** What it has parked on, ended or not, in the order of preparation. */
+  pauses: AwaitedPause[];
+}
+
+/**
+ * Something that a run waits for: a wait, a sleep, or another attempt at a step. `Instant` is the type of its
+ * instants.
+ */
+export interface AwaitedPause<Instant = string> {
+  /** The id of the wait; `null` for a sleep or a step. */
+  waitId: string | null;
+  /** The name of the wait, the sleep or the step. */
+  name: string;
+  /** When it ends without a signal: ISO 8601 in UTC. */
+  deadlineAt: Instant | null;
+}
