@@ -1,32 +1,14 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { checkDuration } from "../check_duration.ts";
-import {
-  ConflictError,
-  NotFoundError,
-  RunCancelledError,
-  RunFailedError,
-  StoreError,
-  TimeoutError,
-  ValidationError,
-} from "../error.ts";
+import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import { systemHost } from "../host.ts";
-import type { Job, StepTriggerResult } from "../job.ts";
-import { decode } from "../json.ts";
+import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import {
-  type BulkOperation,
-  isTerminal,
-  type Labels,
-  type RetriggerFrom,
-  type Run,
-  type RunFilter,
-  type RunPage,
-} from "../run.ts";
+import type { BulkOperation, Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
-import type { Enqueued, NewRun } from "../store/new_run.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
@@ -54,19 +36,12 @@ import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
-import {
-  newRun,
-  parseLabels,
-  type RetryParts,
-  type SchemaLabels,
-  type TriggerGuard,
-  type TriggerOptions,
-  type TriggerResult,
-} from "./new_run.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
-import { retryFlow } from "./trigger_flow.ts";
-import { UnknownJobError } from "./unknown_job_error.ts";
+import { checkFrom, Triggers } from "./triggers.ts";
+import { untilKnown } from "./until_known.ts";
+import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
@@ -83,20 +58,7 @@ export function createEngine<const J extends Jobs, L = Labels>(options: EngineOp
   return new JobEngine(options);
 }
 
-const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
-  idempotencyKey: true,
-  concurrencyKey: true,
-  coalesce: true,
-  labels: true,
-  startAt: true,
-  delay: true,
-  priority: true,
-  fairnessKey: true,
-  startWithin: true,
-  finishWithin: true,
-};
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
-const WAIT_OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 const FILTER_FIELDS: Record<keyof RunFilter, true> = {
   jobName: true,
   status: true,
@@ -116,9 +78,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly schedules: Schedules<L>;
   readonly on: Hub["on"];
   readonly #store: Store;
-  readonly #jobs: ReadonlyMap<string, Job>;
-  readonly #labels: Schema<unknown, SchemaLabels> | undefined;
-  readonly #fairnessLabel: string | null;
+  readonly #triggers: Triggers;
   readonly #pauses: JobPauses;
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
@@ -132,44 +92,54 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     this.#store = options.store;
-    this.#jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
-    this.#labels = options.labels as Schema<unknown, SchemaLabels> | undefined; // receives unchecked labels
-    this.#fairnessLabel = options.fairnessLabel ?? null;
+    const jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
+    const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
+    const triggers = new Triggers({
+      store: options.store,
+      hub,
+      host,
+      migrate: () => this.migrate(),
+      jobs,
+      labels: options.labels as Schema<unknown, SchemaLabels> | undefined, // receives unchecked labels
+      fairnessLabel: options.fairnessLabel ?? null,
+      maxValueBytes,
+    });
+    this.#triggers = triggers;
     const settings = workerSettings(options.worker);
     this.#deps = {
       store: options.store,
       hub,
       host,
       currentStep: new AsyncLocalStorage(),
-      maxValueBytes: options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES,
+      maxValueBytes,
       runs: {
         // Inherited labels were checked by the first trigger.
-        create: (job, input, options) => this.#newRun(this.#findJob(job), input, options),
-        add: (run) => this.#addTriggered(run),
+        create: (job, input, options) => triggers.requestChecked(triggers.findJob(job), input, options),
+        add: (run) => triggers.addFromStep(run),
       },
     };
-    const declared = checkSchedules(options.schedules ?? {}, this.#jobs, this.#deps.maxValueBytes);
+    const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
       ...this.#deps,
-      jobs: this.#jobs,
+      jobs,
       declared: new Set(declared.map(({ name }) => name)),
-      requestRun: (job, input, options) => this.#requestedRun(job, input, options),
-      publishTrigger: (enqueued, asked) => void this.#publishTrigger(enqueued, asked),
+      requestRun: (job, input, options) => triggers.request(job, input, options),
+      publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
     });
     const schedules = new ScheduleRegistry<L>({
       store: options.store,
       host,
       migrate: () => this.migrate(),
       declared,
-      maxValueBytes: this.#deps.maxValueBytes,
-      findJob: (name) => this.#findJob(name),
-      requestRun: (job, input, options) => this.#requestedRun(job, input, options),
-      addRun: async (run) => this.#publishTrigger(await this.#enqueue(run), run),
+      maxValueBytes,
+      findJob: (name) => triggers.findJob(name),
+      requestRun: (job, input, options) => triggers.request(job, input, options),
+      addRun: (run) => triggers.add(run),
       onChange: () => scheduler.wake(),
     });
     this.schedules = schedules;
     const lifecycle = new Lifecycle({
-      jobs: this.#jobs,
+      jobs,
       settings,
       retention: options.retention ?? {},
       declareSchedules: () => schedules.declare(),
@@ -177,13 +147,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
-    this.#pauses = new JobPauses({ jobs: this.#jobs, store: options.store, hub, onResume });
+    this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => options.store),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
-      trigger: (jobName, input, options, guard) => this.#trigger(jobName, input, options, guard),
+      trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
     };
     this.on = hub.on.bind(hub);
@@ -210,7 +180,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
-    return this.#trigger(job, input, options, null);
+    return this.#triggers.trigger(job, input, options, null);
   }
 
   async getRun(runId: string): Promise<Run | null> {
@@ -241,7 +211,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await surely(() => this.#store.signal(waitId, checked))
+    const { run, ...receipt } = await untilKnown(() => this.#store.signal(waitId, checked))
       .catch((error) => this.#explainUnknownWait(waitId, error));
     this.#lifecycle.worker.nudge(run.id);
     this.#lifecycle.worker.wake();
@@ -262,39 +232,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
     const from = checkFrom(options);
     await this.migrate();
-    const { request, old } = await this.#retryOf(runId, from);
-    return await this.#addRetry(request, old);
-  }
-
-  /** The request for the retry of a run that has ended, and that run. */
-  async #retryOf(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: Run }> {
-    const state = await this.#store.getRunState(runId);
-    if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
-    const old = state.run;
-    if (!isTerminal(old.status)) {
-      throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
-    }
-    const job = this.#findJob(old.jobName);
-    const run = await this.#newRun(job, decode(state.payload), { labels: old.labels }, {
-      retriggerOf: { runId, from },
-      flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
-    });
-    // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
-    const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
-    return { request: { ...run, concurrencyKey: old.concurrencyKey, schedule }, old };
-  }
-
-  async #addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
-    const result = this.#publishTrigger(await this.#enqueue(request), request);
-    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
-    return result;
+    const { request, old } = await this.#triggers.requestRetry(runId, from);
+    return await this.#triggers.addRetry(request, old);
   }
 
   async cancel(runId: string): Promise<Run> {
     await this.migrate();
     const execution = this.#lifecycle.worker.executionOf(runId);
     const requestId = this.#deps.host.newId();
-    const run = await surely(() => this.#store.cancel(runId, requestId, execution));
+    const run = await untilKnown(() => this.#store.cancel(runId, requestId, execution));
     if (run === null) {
       const { status } = await this.#runOf(runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
@@ -361,47 +307,19 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async #prepare(operation: BulkOperation, runId: string, from: RetriggerFrom): Promise<() => Promise<unknown>> {
     if (operation === "cancel") return () => this.cancel(runId);
     if (operation === "delete") return () => this.deleteRun(runId);
-    const { request, old } = await this.#retryOf(runId, from);
+    const { request, old } = await this.#triggers.requestRetry(runId, from);
     if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
     // The same id each time: of calls at the same time, all find the one run that the first has made.
-    return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+    return () => this.#triggers.addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
   }
 
   async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
     this.#checkOutsideStep("waitForRun()");
-    checkOptionNames(options, WAIT_OPTIONS, "waitForRun()");
-    const { timeout } = options;
-    if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
-    const { hub, host } = this.#deps;
-    let look: () => void = () => {};
-    const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
-    const stops = [
-      hub.onRun(runId, () => look()),
-      this.#lifecycle.changes.onThrottled(() => look()),
-    ];
-    if (limit !== null) {
-      stops.push(host.schedule(limit.ms, () => {
-        limit.isOver = true;
-        look();
-      }));
-    }
-    try {
-      while (true) {
-        // Subscribe before reading the run: an event between the two would otherwise be missed.
-        const changed = new Promise<void>((resolve) => look = resolve);
-        const run = await this.#runOf(runId);
-        if (run.status === "completed") return run;
-        if (run.status === "failed") {
-          const { jobName, failedStepName: stepName, failure } = run;
-          throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
-        }
-        if (run.status === "cancelled") throw new RunCancelledError(runId);
-        if (limit?.isOver) throw new TimeoutError(await this.#explainTimeout(run, limit.ms));
-        await changed;
-      }
-    } finally {
-      for (const stop of stops) stop();
-    }
+    return await waitForRun(runId, options, {
+      ...this.#deps,
+      changes: this.#lifecycle.changes,
+      readRun: (runId) => this.#runOf(runId),
+    });
   }
 
   /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */
@@ -411,13 +329,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     throw new TypeError(
       `${call} cannot wait for a run inside the function of step "${step}": call step.invoke() outside of it`,
     );
-  }
-
-  /** Explains why a run has not completed in time; often no worker can execute it. */
-  async #explainTimeout({ id, jobName, status }: Run, timeout: number): Promise<string> {
-    const hasWorker = await this.#store.hasWorker(jobName);
-    return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
-      (hasWorker ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
@@ -464,104 +375,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
-      batchTrigger: async (items) =>
-        await this.#enqueueAll(
-          await Promise.all(items.map(({ input, ...options }) => this.#requestedRun(job, input, options))),
-        ),
+      batchTrigger: (items) => this.#triggers.triggerBatch(job, items),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
         return run?.jobName === job.name ? run : null;
       },
       getRuns: (filter) => this.getRuns({ ...filter, jobName: job.name }),
     };
-  }
-
-  #findJob(job: string | Job): Job {
-    const name = typeof job === "string" ? job : job.name;
-    const found = this.#jobs.get(name);
-    if (found === undefined) throw new UnknownJobError(name, this.#jobs.keys());
-    return found;
-  }
-
-  /**
-   * The run that a trigger asks for. Stored labels, as those of a retrigger, are not checked again.
-   */
-  async #requestedRun(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
-    checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
-    const { labels = {}, ...rest } = options;
-    const schema = this.#labels;
-    // Without a schema, newRun() checks them.
-    const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, this.#deps.host);
-    return await this.#newRun(job, input, { ...rest, labels: checked });
-  }
-
-  async #newRun(
-    job: Job,
-    input: unknown,
-    options: TriggerOptions,
-    retry?: RetryParts,
-  ): Promise<NewRun> {
-    const { host, maxValueBytes } = this.#deps;
-    return await newRun(job, input, options, { host, maxValueBytes, fairnessLabel: this.#fairnessLabel, retry });
-  }
-
-  async #trigger(
-    job: string | Job,
-    input: unknown,
-    options: TriggerOptions<unknown>,
-    guard: TriggerGuard | null,
-  ): Promise<TriggerResult> {
-    const checked = await this.#requestedRun(this.#findJob(job), input, options);
-    const asked = await guard?.beforeAdding(checked) ?? checked;
-    await this.migrate();
-    const check = guard?.beforeJoining ?? null;
-    if (check === null) return this.#publishTrigger(await this.#enqueue(asked), asked);
-    for (let joinOnly = "";;) { // none, until one was checked
-      const enqueued = await this.#enqueue({ ...asked, joinOnly });
-      const { run, disposition } = enqueued;
-      if (disposition === "created" || run.id === joinOnly) return this.#publishTrigger(enqueued, asked);
-      await check(run);
-      joinOnly = run.id; // joins this run if it still exists
-    }
-  }
-
-  async #enqueue(run: NewRun): Promise<Enqueued> {
-    const [enqueued] = await surely(() => this.#store.enqueue([run]));
-    return enqueued!; // one for each request
-  }
-
-  /** Adds the run that a step triggers. */
-  async #addTriggered(run: NewRun): Promise<StepTriggerResult> {
-    try {
-      const { id: runId, disposition } = this.#publishTrigger(await this.#enqueue(run), run);
-      return { runId, disposition };
-    } catch (error) {
-      if (!(error instanceof ConflictError)) throw error;
-      return { runId: run.id, disposition: "created" }; // by an earlier attempt, and deleted since
-    }
-  }
-
-  async #enqueueAll(runs: readonly NewRun[]): Promise<TriggerResult[]> {
-    await this.migrate();
-    const enqueued = await surely(() => this.#store.enqueue(runs));
-    return enqueued.map((one, position) => this.#publishTrigger(one, runs[position]!)); // one for each request
-  }
-
-  #publishTrigger({ run, disposition }: Enqueued, asked: NewRun): TriggerResult {
-    const input = decode(asked.payload) ?? null;
-    if (disposition === "created") {
-      const { startAt, parentRunId, scheduleName, slotAt } = run;
-      this.#deps.hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName, slotAt });
-    }
-    if (disposition === "coalesced") {
-      this.#deps.hub.publish(run, {
-        type: "run:coalesced",
-        status: run.status,
-        skippedInput: input,
-        skippedLabels: asked.labels,
-      });
-    }
-    return { ...run, disposition };
   }
 
   /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
@@ -581,23 +401,5 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         ? `There is no run "${runId}"`
         : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
     );
-  }
-}
-
-function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
-  if (from === "start" || from === "failure") return from;
-  throw new ValidationError('from must be "start" or "failure"');
-}
-
-const MAX_REPEATS = 3;
-
-/** Repeats a call whose outcome is unknown: the store recognises the repetition and does not report a conflict. */
-async function surely<T>(call: () => Promise<T>): Promise<T> {
-  for (let repeats = 0;; repeats++) {
-    try {
-      return await call();
-    } catch (error) {
-      if (!(error instanceof StoreError && error.outcomeUnknown) || repeats === MAX_REPEATS) throw error;
-    }
   }
 }

@@ -1,0 +1,70 @@
+import { checkDuration } from "../check_duration.ts";
+import { RunCancelledError, RunFailedError, TimeoutError } from "../error.ts";
+import type { ChangePoller } from "../events/change_poller.ts";
+import type { Hub } from "../events/hub.ts";
+import type { Host } from "../host.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { Run } from "../run.ts";
+import type { Store } from "../store.ts";
+import type { WaitOptions } from "./engine.ts";
+
+/** The dependencies of {@linkcode waitForRun}. */
+export interface WaitForRunDeps {
+  /** Publishes the events of this process. */
+  hub: Hub;
+  /** Time. */
+  host: Host;
+  /** Notices writes of other processes. */
+  changes: ChangePoller;
+  /** Tells whether a job has a worker. */
+  store: Pick<Store, "hasWorker">;
+  /** Reads a run; throws a {@linkcode NotFoundError} if there is none. */
+  readRun: (runId: string) => Promise<Run>;
+}
+
+const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
+
+/** Does `Engine.waitForRun()`. */
+export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
+  checkOptionNames(options, OPTIONS, "waitForRun()");
+  const { timeout } = options;
+  if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
+  const { hub, host, changes, readRun } = deps;
+  let look: () => void = () => {};
+  const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
+  const stops = [
+    hub.onRun(runId, () => look()),
+    changes.onThrottled(() => look()),
+  ];
+  if (limit !== null) {
+    stops.push(host.schedule(limit.ms, () => {
+      limit.isOver = true;
+      look();
+    }));
+  }
+  try {
+    while (true) {
+      // Subscribe before reading the run: an event between the two would otherwise be missed.
+      const changed = new Promise<void>((resolve) => look = resolve);
+      const run = await readRun(runId);
+      if (run.status === "completed") return run;
+      if (run.status === "failed") {
+        const { jobName, failedStepName: stepName, failure } = run;
+        throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
+      }
+      if (run.status === "cancelled") throw new RunCancelledError(runId);
+      if (limit?.isOver) throw new TimeoutError(await explainTimeout(run, limit.ms, deps.store));
+      await changed;
+    }
+  } finally {
+    for (const stop of stops) stop();
+  }
+}
+
+/** Explains why a run has not completed in time; often no worker can execute it. */
+async function explainTimeout(run: Run, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
+  const { id, jobName, status } = run;
+  const hasWorker = await store.hasWorker(jobName);
+  return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
+    (hasWorker ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
+}
