@@ -113,6 +113,7 @@ export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
 export type { Report } from "./src/execution_report.ts";
 export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
+export type { Held, HoldCode, HoldDetails, OnDivergence, RecordName } from "./src/hold.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {
@@ -149,6 +150,7 @@ export {
 } from "./src/step.ts";
 export type * from "./src/store.ts";
 export type * from "./src/store/claim.ts";
+export type * from "./src/store/hold_record.ts";
 export type * from "./src/store/job_pause.ts";
 export type * from "./src/store/new_run.ts";
 export type * from "./src/store/pause_request.ts";

@@ -1,4 +1,5 @@
 import type { FailureKind } from "./failure.ts";
+import type { HoldCode, RecordName } from "./hold.ts";
 import type { Json } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
@@ -22,6 +23,9 @@ export type RunHappening =
   | { type: "run:lease-renewed"; leaseOwner: string; leaseExpiresAt: string }
   | { type: "run:start"; execution: number }
   | { type: "run:waiting"; waitId: string | null; waitName: string; deadlineAt: string | null }
+  | { type: "run:hold"; code: HoldCode; message: string }
+  | { type: "run:resume" }
+  | { type: "run:diverged"; isNew: readonly RecordName[]; unasked: readonly RecordName[] }
   | { type: "run:progress"; progress: Progress }
   | { type: "run:complete"; output: Json; duration: number }
   | { type: "run:fail"; error: string; failedStepName: string | null; failureKind: FailureKind; thrown?: unknown }

@@ -1,6 +1,7 @@
 import type { Report } from "./execution_report.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
+import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
@@ -8,6 +9,7 @@ import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
 import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./store/hold_record.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
@@ -53,6 +55,22 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * of their keys and among the runs of their fairness keys, but do not count as runs that pass all gates. The result of
  * a child stays with its run. If a child is deleted, its result is kept for the parents that have not ended, and lost
  * for the others.
+ *
+ * **Versions.** Each run has the version of the job that triggered it. A worker names the versions that it knows, and
+ * claims no others: a version that it does not know is to a claim like another job. Where this page speaks of the runs
+ * of a job in the line of a key, among the runs of a fairness key, or that a worker knows, the runs of each version are
+ * a job of their own. Limits, rates, pauses, idempotency keys and coalescing are by the name of the job, whatever the
+ * version. Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`).
+ *
+ * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no line, holds
+ * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`
+ * applies; its `startBy` does not, since it has started. A claim with `offersHeld` makes up to 20 held runs due that it
+ * may take: those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not
+ * tried them since they last recorded something. From then on such a run is due for the workers with this print and
+ * version alone, and for others it is like a run of a job of its own. It is held until it is claimed. Then it is not
+ * held, and, after an interruption, due for all workers that know its version. If the workers with the print are gone,
+ * a claim of another print that may take it makes it due for that one instead. `resumeHeld` makes a run due for all
+ * workers that know its version.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
@@ -146,8 +164,8 @@ export interface Store extends AsyncDisposable {
    *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
-   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits
-   * and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on children is
+   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
+   * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on children is
    * not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied, so the retry
    * prepares it again. The run's own records are numbered on from those of
    * the old run.
@@ -211,6 +229,52 @@ export interface Store extends AsyncDisposable {
    * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
    */
   release(lease: Lease, reports: readonly Report[]): Promise<void>;
+
+  /**
+   * Holds a run, and releases its lease and its concurrency key. The run becomes pending; that counts neither as
+   * interrupted nor as abandoned. If the run has recorded nothing since its last hold, the prints of that hold stay, and
+   * this one is added, unless it is among them; otherwise the list begins anew.
+   *
+   * A repeated call finds the run held under the same generation, and does nothing.
+   *
+   * @param reports Reports that no write has stored yet.
+   */
+  hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void>;
+
+  /**
+   * Makes a held run due for all workers that know its version. It is not held any more; the prints that have tried it
+   * are forgotten.
+   *
+   * @param continues Whether the run is never held again: what is new goes on beside what it has recorded.
+   * @returns The run; `null` if it is not held, or there is none. A repeated call returns `null`, too.
+   */
+  resumeHeld(runId: string, continues: boolean): Promise<Run | null>;
+
+  /** The hold of a run; `null` if it is not held, or there is none. */
+  getHold(runId: string): Promise<HoldRecord | null>;
+
+  /** Finds held runs, in the order of their row numbers. */
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }>;
+
+  /**
+   * The input of a run as parsed by the schema with this print, if it was stored by `saveInput`: JSON in an object, since
+   * it may be `undefined` (`null`). `null`: it was not stored.
+   */
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null>;
+
+  /**
+   * Stores the input of a run as parsed by a schema with another print than that of its trigger. An input that is stored
+   * for this print already stays.
+   *
+   * @returns The stored input.
+   */
+  saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null>;
+
+  /** All that a replay of a run needs; `null` if there is none. */
+  getHistory(runId: string): Promise<RunHistory | null>;
+
+  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  getStrandedJobs(): Promise<StrandedJob[]>;
 
   /** All current leases, and those under which cancelled runs still hold a key, in any order. */
   getLeases(): Promise<SeenLease[]>;

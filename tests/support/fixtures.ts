@@ -18,6 +18,9 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
   return {
     id: uuidV7(FAKE_START),
     jobName: A_JOB,
+    version: 1,
+    aliases: [],
+    schemaPrint: null,
     payload: '{"path":"a.csv"}',
     input: '{"path":"a.csv","encoding":"utf-8"}',
     labels: {},
@@ -100,12 +103,12 @@ export function aPause(overrides: Partial<NewPause> = {}): NewPause {
 
 /** Jobs without limits, as a worker knows them. */
 export function unlimited(jobNames: readonly string[]): KnownJob[] {
-  return jobNames.map((name) => ({ name, concurrency: null, rate: null }));
+  return jobNames.map((name) => aKnownJob({ name }));
 }
 
 /** A job as a worker knows it, without limits. */
 export function aKnownJob(overrides: Partial<KnownJob> = {}): KnownJob {
-  return { name: A_JOB, concurrency: null, rate: null, ...overrides };
+  return { name: A_JOB, version: 1, print: "print-1", concurrency: null, rate: null, ...overrides };
 }
 
 /** What a test says about a claim; `jobNames` are those of jobs without limits. */
@@ -119,6 +122,7 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     jobs: unlimited(jobNames),
     holding: [],
     limit: 10,
+    offersHeld: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
     ...overrides,
