@@ -3,6 +3,7 @@ import type { HoldCode, RecordName } from "./hold.ts";
 import type { Json } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
+import type { StrandedJob } from "./store/hold_record.ts";
 
 /**
  * What happened to a run. An event about a write is published after the write is committed, never before.
@@ -113,8 +114,20 @@ export type JobEvent = JobHappening & {
   sequence: number;
 };
 
+/** Open runs have a job or version that no live worker knows. Published in this process only, once a minute. */
+export interface WorkerStrandedEvent {
+  /** The event's name. */
+  type: "worker:stranded";
+  /** The jobs and versions. */
+  jobs: readonly StrandedJob[];
+  /** When they were found: ISO 8601 in UTC. */
+  timestamp: string;
+  /** Increases from one event of the engine to the next. */
+  sequence: number;
+}
+
 /** Any event that an engine publishes. */
-export type EngineEvent = RunEvent | JobEvent | ScheduleSkipEvent | WorkerErrorEvent;
+export type EngineEvent = RunEvent | WorkerStrandedEvent | JobEvent | ScheduleSkipEvent | WorkerErrorEvent;
 
 /** The name of any event. */
 export type EventType = EngineEvent["type"];

@@ -1,4 +1,5 @@
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
+import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job_changes.ts";
 import type { Json, Jsonify } from "./json.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
@@ -208,6 +209,11 @@ export interface StepContext {
    * nothing while a replay repeats earlier code.
    */
   progress(current: number, total?: number, message?: string): void;
+  /**
+   * Whether code that was added to the job is executed in this run: `true` if the run had not been further than this
+   * place when it first came here, else `false`. The answer is recorded, so it never changes.
+   */
+  patch(name: string): Promise<boolean>;
   /** Writes log lines. They write nothing while a replay repeats earlier code. */
   readonly log: StepLog;
 }
@@ -226,6 +232,10 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly retry: RetryPolicy;
   /** When, in which order and under which limits its runs are executed. */
   readonly flow: JobFlow;
+  /** What it says about changes of its code. */
+  readonly changes: JobChanges;
+  /** The definitions of earlier versions. */
+  readonly previous: readonly Job[];
   /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
   /** Used only for type inference: it is never set. */
@@ -233,7 +243,7 @@ export interface Job<Input = unknown, Output = unknown> {
 }
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output> extends FlowDefinition {
+export interface JobDefinition<S extends Schema, Output> extends FlowDefinition, ChangeDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: string;
   /**
@@ -278,12 +288,15 @@ export function defineJob<const S extends Schema, Output>(
   checkDefinition(definition);
   const { retry = {} } = definition;
   checkRetryPolicy(retry);
+  const subject = `job "${definition.name}"`;
   return {
     name: definition.name,
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     retry: { ...retry },
-    flow: readJobFlow(definition, `job "${definition.name}"`),
+    flow: readJobFlow(definition, subject),
+    changes: readJobChanges(definition, subject),
+    previous: readPrevious(definition),
     // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
   };
@@ -298,8 +311,25 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   startWithin: true,
   finishWithin: true,
   limits: true,
+  aliases: true,
+  version: true,
+  continues: true,
+  previous: true,
+  changes: true,
+  onDivergence: true,
+  upgradeInput: true,
+  recheckInput: true,
   run: true,
 };
+
+/** The definitions of earlier versions: of the same name, and each of another version. */
+function readPrevious({ name, previous = [] }: ChangeDefinition & { name: string }): readonly Job[] {
+  for (const job of previous) {
+    if (job.name === name) continue;
+    throw new TypeError(`previous of job "${name}" has a definition of job "${job.name}": it must have the same name`);
+  }
+  return Object.freeze([...previous]) as readonly Job[]; // the type of the option only names what is checked here
+}
 
 function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {
   const { name, input, output, run } = definition;

@@ -1,7 +1,8 @@
 import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../kind_of.ts";
-import { isLabelKey } from "../name.ts";
+import { checkName, isLabelKey } from "../name.ts";
+import { checkOnDivergence } from "../job_changes.ts";
 import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
@@ -19,6 +20,8 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   schedules: true,
   fairnessLabel: true,
   maxValueBytes: true,
+  onDivergence: true,
+  build: true,
   logger: true,
   host: true,
 };
@@ -38,6 +41,8 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkFairnessLabel(options.fairnessLabel);
   checkMaxValueBytes(options.maxValueBytes);
+  if (options.onDivergence !== undefined) checkOnDivergence(options.onDivergence, "createEngine()");
+  if (options.build !== undefined) checkName(options.build, "build of createEngine()");
 }
 
 /**

@@ -4,11 +4,13 @@ import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
+import { JobCatalog } from "../job_catalog.ts";
 import type { LogEntry } from "../log.ts";
 import type { BulkOperation, Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
 import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
@@ -21,6 +23,8 @@ import type {
   JobHandle,
   JobHandles,
   Jobs,
+  ResumeAllOptions,
+  ResumeOptions,
   RetriggerOptions,
   WaitOptions,
 } from "./engine.ts";
@@ -29,6 +33,7 @@ import { derivedRunId } from "../execution/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
+import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { toLogger } from "../logger.ts";
@@ -39,6 +44,7 @@ import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
+import { watchStrandedJobs } from "./stranded_jobs.ts";
 import { checkFrom, Triggers } from "./triggers.ts";
 import { untilKnown } from "./until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
@@ -80,6 +86,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #store: Store;
   readonly #triggers: Triggers;
   readonly #pauses: JobPauses;
+  readonly #heldRuns: HeldRuns;
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
@@ -92,7 +99,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     this.#store = options.store;
-    const jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
+    const jobs = new JobCatalog(Object.values(options.jobs), options.build);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
     const triggers = new Triggers({
       store: options.store,
@@ -114,14 +121,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       maxValueBytes,
       runs: {
         // Inherited labels were checked by the first trigger.
-        create: (job, input, options) => triggers.requestChecked(triggers.findJob(job), input, options),
+        create: (job, input, options) => triggers.requestChecked(job, input, options),
         add: (run) => triggers.addFromStep(run),
       },
+      onDivergence: options.onDivergence ?? "hold",
+      warn: (message) => logger.warn(message),
     };
-    const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
+    const declared = checkSchedules(options.schedules ?? {}, jobs.newest, maxValueBytes);
     const scheduler = new Scheduler({
       ...this.#deps,
-      jobs,
+      jobs: jobs.newest,
       declared: new Set(declared.map(({ name }) => name)),
       requestRun: (job, input, options) => triggers.request(job, input, options),
       publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
@@ -144,10 +153,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       retention: options.retention ?? {},
       declareSchedules: () => schedules.declare(),
       scheduler,
+      watchStranded: (abortSignal) => watchStrandedJobs({ ...this.#deps, logger }, abortSignal),
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
-    this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
+    this.#pauses = new JobPauses({ jobs: jobs.newest, store: options.store, hub, onResume });
+    this.#heldRuns = new HeldRuns({ store: options.store, hub, readRun: (runId) => this.#runOf(runId), onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => options.store),
@@ -360,6 +371,21 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#pauses.resume(jobName);
   }
 
+  async resume(runId: string, options: ResumeOptions = {}): Promise<Run> {
+    await this.migrate();
+    return await this.#heldRuns.resume(runId, options);
+  }
+
+  async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
+    await this.migrate();
+    return await this.#heldRuns.resumeAll(options);
+  }
+
+  async stranded(): Promise<StrandedJob[]> {
+    await this.migrate();
+    return await this.#store.getStrandedJobs();
+  }
+
   async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
     const { retention, limit } = checkPurge(options);
     await this.migrate();
@@ -367,6 +393,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   #handle(job: Job): JobHandle<unknown, unknown, unknown> {
+    const names = [job.name, ...job.changes.aliases];
     return {
       trigger: (input, options) => this.trigger(job, input, options),
       triggerAndWait: async (input, { timeout, ...options } = {}) => {
@@ -378,9 +405,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       batchTrigger: (items) => this.#triggers.triggerBatch(job, items),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
-        return run?.jobName === job.name ? run : null;
+        return run !== null && names.includes(run.jobName) ? run : null;
       },
-      getRuns: (filter) => this.getRuns({ ...filter, jobName: job.name }),
+      getRuns: (filter) => this.getRuns({ ...filter, jobName: names }),
     };
   }
 

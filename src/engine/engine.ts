@@ -1,11 +1,13 @@
 import type { RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { HoldCode, OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
 import type { Labels, Retention, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
@@ -54,6 +56,17 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
+  /**
+   * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
+   * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
+   * fails.
+   */
+  onDivergence?: OnDivergence;
+  /**
+   * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
+   * another one. Default: the text of each job's function tells.
+   */
+  build?: string;
   /**
    * Receives the failures of runs in this process, with their stack, errors of listeners and plugins, and
    * `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
@@ -126,6 +139,20 @@ export interface RetriggerOptions {
    * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
    */
   from?: RetriggerFrom;
+}
+
+/** How a held run is resumed. */
+export interface ResumeOptions {
+  /** `continue`: what is new is executed in this run, now and later. Default: it is held again if it diverges again. */
+  onDivergence?: "continue";
+}
+
+/** Which held runs are resumed, and how. */
+export interface ResumeAllOptions extends ResumeOptions {
+  /** Those of this job, or of any of these. Default: of all jobs. */
+  jobName?: string | readonly string[];
+  /** Those that are held for this reason. Default: for any. */
+  code?: HoldCode;
 }
 
 /** Options of {@linkcode Engine.retriggerRuns}. */
@@ -285,6 +312,21 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * not paused.
    */
   resumeJob(jobName: string): Promise<JobInfo>;
+  /**
+   * Lets a held run be tried again, by any worker that knows its job and version.
+   *
+   * @param options `onDivergence: "continue"`: what is new is executed in this run, now and later.
+   * @throws {ConflictError} The run is not held.
+   */
+  resume(runId: string, options?: ResumeOptions): Promise<Run>;
+  /**
+   * Resumes all held runs, or those of a job or with a code, in slices.
+   *
+   * @returns `resumed`: how many runs it has resumed.
+   */
+  resumeAll(options?: ResumeAllOptions): Promise<{ resumed: number }>;
+  /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
+  stranded(): Promise<StrandedJob[]>;
   /**
    * Deletes runs that ended at least `olderThan` milliseconds ago, of any job, the oldest first. It works in small
    * slices, as `retention` does, and publishes `run:delete` for each of them.

@@ -2,6 +2,7 @@ import { ConflictError, NotFoundError, ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Host } from "../host.ts";
 import type { Job, StepTriggerResult } from "../job.ts";
+import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import { decode } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../run.ts";
@@ -32,8 +33,8 @@ export interface TriggersDeps {
   host: Host;
   /** Creates the tables of the store, once. */
   migrate: () => Promise<void>;
-  /** The jobs of the engine, by name. */
-  jobs: ReadonlyMap<string, Job>;
+  /** The jobs of the engine. */
+  jobs: JobCatalog;
   /** Checks the labels of each trigger; `undefined`: any labels. It receives unchecked labels. */
   labels: Schema<unknown, SchemaLabels> | undefined;
   /** The label whose value is the default fairness key; `null`: none. */
@@ -70,7 +71,7 @@ export class Triggers {
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const checked = await this.request(this.findJob(job), input, options);
+    const checked = await this.request(job, input, options);
     const request = await guard?.beforeAdding(checked) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
@@ -96,7 +97,7 @@ export class Triggers {
   }
 
   /** The request for a run that has the checked options of a trigger. */
-  async request(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+  async request(job: string | Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
@@ -106,9 +107,14 @@ export class Triggers {
   }
 
   /** The request for a run with labels that were checked before: those of another run. */
-  async requestChecked(job: Job, input: unknown, options: TriggerOptions, retry?: RetryParts): Promise<NewRun> {
+  async requestChecked(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions,
+    retry?: RetryParts,
+  ): Promise<NewRun> {
     const { host, maxValueBytes, fairnessLabel } = this.#deps;
-    return await newRun(job, input, options, { host, maxValueBytes, fairnessLabel, retry });
+    return await newRun(this.#find(job), input, options, { host, maxValueBytes, fairnessLabel, retry });
   }
 
   /** The request for the retry of a run that has ended, and that run. */
@@ -119,8 +125,8 @@ export class Triggers {
     if (!isTerminal(old.status)) {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
-    const job = this.findJob(old.jobName);
-    const run = await this.requestChecked(job, decode(state.payload), { labels: old.labels }, {
+    const { job } = this.#find(old.jobName);
+    const run = await this.requestChecked(old.jobName, decode(state.payload), { labels: old.labels }, {
       retriggerOf: { runId, from },
       flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
@@ -171,15 +177,18 @@ export class Triggers {
   }
 
   /**
-   * The job of a name or of a definition.
+   * The newest version of a job.
    *
    * @throws {UnknownJobError} The engine does not have it.
    */
-  findJob(job: string | Job): Job {
-    const name = typeof job === "string" ? job : job.name;
+  findJob(name: string): Job {
+    return this.#find(name).job;
+  }
+
+  #find(job: string | Job): CatalogJob {
     const { jobs } = this.#deps;
-    const found = jobs.get(name);
-    if (found === undefined) throw new UnknownJobError(name, jobs.keys());
+    const found = jobs.find(job);
+    if (found === undefined) throw new UnknownJobError(typeof job === "string" ? job : job.name, jobs.newest.keys());
     return found;
   }
 

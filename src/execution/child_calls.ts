@@ -11,6 +11,8 @@ import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
+import type { RecordedHistory } from "./recorded_history.ts";
+import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
@@ -48,13 +50,17 @@ export class ChildCalls {
   readonly #parking: Parking;
   readonly #pauses: PauseCalls;
   readonly #steps: StepCalls;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
   readonly #names = new StepNameNumbers("child run");
 
-  constructor(execution: Execution, parking: Parking, pauses: PauseCalls, steps: StepCalls) {
+  constructor(execution: Execution, parking: Parking, calls: { pauses: PauseCalls; steps: StepCalls }, replay: Replay) {
     this.#execution = execution;
     this.#parking = parking;
-    this.#pauses = pauses;
-    this.#steps = steps;
+    this.#pauses = calls.pauses;
+    this.#steps = calls.steps;
+    this.#history = replay.history;
+    this.#guard = replay.guard;
   }
 
   /** See `StepContext.invoke()`. */
@@ -117,7 +123,9 @@ export class ChildCalls {
     }
     const name = this.#names.begin(givenName);
     try {
-      const known = claim.pauses.find((pause) => pause.kind === "children" && pause.name === name);
+      const known = this.#history.pause("children", name);
+      const isNew = { kind: "children", name } as const;
+      if (known === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       if (known === undefined && claim.depth >= MAX_DEPTH) {
         throw new RangeError(
           `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
@@ -125,7 +133,7 @@ export class ChildCalls {
       }
       const asked = known !== undefined && (isOver(known) || known.childCount === items.length)
         ? known
-        : await this.#addAll(name, job, items, known);
+        : await this.#addAll(known?.name ?? name, job, items, known);
       const over = await this.#pauses.over(asked);
       if (over.childCount !== items.length) {
         throw new TypeError(

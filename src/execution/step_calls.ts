@@ -12,6 +12,8 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
+import type { RecordedHistory } from "./recorded_history.ts";
+import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
 const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
@@ -62,14 +64,16 @@ export class StepCalls {
   readonly #execution: Execution;
   readonly #parking: Parking;
   readonly #names = new StepNameNumbers("step");
-  readonly #recorded: Map<string, StepRecord>;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
   #nextIndex: number;
 
-  constructor(execution: Execution, parking: Parking) {
+  constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
     const { steps } = execution.claim;
     this.#execution = execution;
     this.#parking = parking;
-    this.#recorded = new Map(steps.map((step) => [step.name, step]));
+    this.#history = history;
+    this.#guard = guard;
     this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
   }
 
@@ -80,17 +84,20 @@ export class StepCalls {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
     checkOptionNames(options, STEP_OPTIONS, "step.run()");
-    const { retry = this.#execution.retry, timeout } = options;
+    const { retry = this.#execution.definition.job.retry, timeout } = options;
     checkRetryPolicy(retry);
     checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
     try {
-      const recorded = this.#recorded.get(name);
+      const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
         return await this.#answer(recorded);
       }
+      const isNew = { kind: "step", name } as const;
+      if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       const index = recorded?.index ?? this.#nextIndex++;
-      return await this.#execute({ name, index, work, retry, timeout }, recorded);
+      // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
+      return await this.#execute({ name: recorded?.name ?? name, index, work, retry, timeout }, recorded);
     } finally {
       this.#names.end(givenName);
     }

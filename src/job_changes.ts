@@ -1,0 +1,158 @@
+import { ON_DIVERGENCE, type OnDivergence } from "./hold.ts";
+import { isInstance } from "./is_instance.ts";
+import type { Json } from "./json.ts";
+import { kindOf } from "./kind_of.ts";
+import { checkName } from "./name.ts";
+import { checkOptionNames } from "./option_names.ts";
+
+/** What a change of a job means for runs that have recorded something. Names are given without an occurrence. */
+export interface Changes {
+  /** New names, by their old ones: what is recorded under the old name answers the new one. */
+  renamed?: { readonly [old: string]: string };
+  /** Names that the job does not ask for any more. */
+  removed?: readonly string[];
+  /** Names that may begin in runs that have been further already. */
+  added?: readonly string[];
+}
+
+/** What {@linkcode ChangeDefinition.upgradeInput} receives beside the stored input. */
+export interface StoredInput {
+  /** The input as given to the trigger. */
+  payload: Json;
+  /** The version of the job that triggered the run. */
+  version: number;
+}
+
+/** What the definition of a job can say about changes of its code. */
+export interface ChangeDefinition {
+  /** Other names under which runs are taken, idempotency keys match and triggers arrive: former names of the job. */
+  aliases?: readonly string[];
+  /**
+   * The version of the job, an integer from 1 (default). A run keeps the version that triggered it. Compatible changes
+   * need no new version.
+   */
+  version?: number;
+  /** Earlier versions whose runs this code goes on with, too. */
+  continues?: readonly number[];
+  /** Definitions of earlier versions: each goes on with its own runs. */
+  previous?: readonly { readonly name: string; readonly changes: JobChanges }[];
+  /** What changed for runs that have recorded something. */
+  changes?: Changes;
+  /**
+   * What is done with a run whose job does not ask for what the run has recorded. `hold` (default): no worker executes
+   * it until one has code that fits. `continue`: what is new is executed. `fail`: the run fails.
+   */
+  onDivergence?: OnDivergence;
+  /**
+   * Makes the input for this code from a stored one, when the schema of the input has changed since the trigger. Default:
+   * the given input is parsed again, and fields that only the new result has are added.
+   */
+  upgradeInput?: (stored: Json, about: StoredInput) => unknown;
+  /** Whether a stored input is looked at again when the schema has changed (default `true`). */
+  recheckInput?: boolean;
+}
+
+/** What a job says about changes of its code, complete. */
+export interface JobChanges {
+  /** Other names of the job. */
+  readonly aliases: readonly string[];
+  /** Its version. */
+  readonly version: number;
+  /** Earlier versions whose runs it goes on with. */
+  readonly continues: readonly number[];
+  /** Old names, by the new ones. */
+  readonly oldNames: ReadonlyMap<string, string>;
+  /** Names that it does not ask for any more. */
+  readonly removed: ReadonlySet<string>;
+  /** Names that may begin in runs that have been further. */
+  readonly added: ReadonlySet<string>;
+  /** What is done with a run that diverges; `null`: the engine decides. */
+  readonly onDivergence: OnDivergence | null;
+  /** Makes the input for this code from a stored one; `null`: the given input is parsed again. */
+  readonly upgradeInput: ChangeDefinition["upgradeInput"] | null;
+  /** Whether a stored input is looked at again when the schema has changed. */
+  readonly recheckInput: boolean;
+}
+
+const CHANGES: Record<keyof Changes, true> = { renamed: true, removed: true, added: true };
+
+/**
+ * Checks and copies what the definition of a job says about changes.
+ *
+ * @param job The job, for messages: `job "checkout"`.
+ * @throws {TypeError} An option is unknown, has the wrong type, or contradicts another one.
+ * @throws {RangeError} A version is not an integer from 1.
+ * @throws {ValidationError} A name is not valid.
+ */
+export function readJobChanges(definition: ChangeDefinition & { name: string }, job: string): JobChanges {
+  const { aliases = [], version = 1, continues = [], changes = {}, onDivergence, upgradeInput } = definition;
+  checkOptionNames(changes, CHANGES, `changes of ${job}`);
+  const { renamed = {}, removed = [], added = [] } = changes;
+  checkVersion(version, `The version of ${job}`);
+  checkList(continues, `continues of ${job}`);
+  for (const other of continues) {
+    checkVersion(other, `A version in continues of ${job}`);
+    if (other === version) throw new TypeError(`continues of ${job} has its own version, ${version}`);
+  }
+  for (
+    const [names, where] of [[aliases, "aliases"], [removed, "changes.removed"], [added, "changes.added"]] as const
+  ) {
+    checkList(names, `${where} of ${job}`);
+    for (const name of names) checkName(name, `A name in ${where} of ${job}`);
+  }
+  if (onDivergence !== undefined) checkOnDivergence(onDivergence, job);
+  if (upgradeInput !== undefined && typeof upgradeInput !== "function") {
+    throw new TypeError(`upgradeInput of ${job} must be a function, not ${kindOf(upgradeInput)}`);
+  }
+  return Object.freeze({
+    aliases: Object.freeze([...new Set(aliases)].filter((alias) => alias !== definition.name)),
+    version,
+    continues: Object.freeze([...new Set(continues)]),
+    ...readNames(renamed, removed, added, job),
+    onDivergence: onDivergence ?? null,
+    upgradeInput: upgradeInput ?? null,
+    recheckInput: definition.recheckInput ?? true,
+  });
+}
+
+/**
+ * Checks what is done with runs that diverge.
+ *
+ * @param subject Whose option it is, for messages: `job "checkout"`.
+ * @throws {TypeError} It is none of the three values.
+ */
+export function checkOnDivergence(value: unknown, subject: string): void {
+  if (ON_DIVERGENCE.some((one) => one === value)) return;
+  throw new TypeError(`onDivergence of ${subject} must be "hold", "continue" or "fail", not ${JSON.stringify(value)}`);
+}
+
+function readNames(
+  renamed: { readonly [old: string]: string },
+  removed: readonly string[],
+  added: readonly string[],
+  job: string,
+): Pick<JobChanges, "oldNames" | "removed" | "added"> {
+  const oldNames = new Map<string, string>();
+  for (const [old, name] of Object.entries(renamed)) {
+    checkName(old, `A name in changes.renamed of ${job}`);
+    checkName(name, `A name in changes.renamed of ${job}`);
+    if (oldNames.has(name)) throw new TypeError(`Two names of ${job} are renamed to "${name}"`);
+    if (removed.includes(old)) throw new TypeError(`"${old}" of ${job} is both renamed and removed`);
+    oldNames.set(name, old);
+  }
+  for (const name of removed) {
+    if (added.includes(name)) throw new TypeError(`"${name}" of ${job} is both removed and added`);
+  }
+  return { oldNames, removed: new Set(removed), added: new Set(added) };
+}
+
+function checkVersion(version: unknown, subject: string): void {
+  if (typeof version !== "number") throw new TypeError(`${subject} must be an integer from 1, not ${kindOf(version)}`);
+  if (!Number.isSafeInteger(version) || version < 1) {
+    throw new RangeError(`${subject} must be an integer from 1, not ${version}`);
+  }
+}
+
+function checkList(list: unknown, subject: string): void {
+  if (!isInstance(list, Array)) throw new TypeError(`${subject} must be an array, not ${kindOf(list)}`);
+}
