@@ -359,7 +359,8 @@ export interface Store extends AsyncDisposable {
    * A pause that the run has already (same kind and name) keeps its id, deadline and metadata. A new one gets its
    * deadline as an instant (`deadlineAt`), which never changes. Then all deadlines of the run that have passed are
    * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
-   * the request and `retryAt` make the parked run due.
+   * the request and `retryAt` make the parked run due. A patch is only prepared: the run never waits for it, and no ending
+   * closes it.
    *
    * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
    * with some of them, in the order of their numbers. Each child gets the position of a run that is triggered now. What
