@@ -1,5 +1,4 @@
 import type { Issue } from "./error.ts";
-import type { PauseKind } from "./wait.ts";
 
 /**
  * Why a run is held:
@@ -32,7 +31,7 @@ export interface Held {
 /** A name in the history of a run, with its occurrence. */
 export interface RecordName {
   /** What has the name. */
-  kind: "step" | Exclude<PauseKind, "patch">;
+  kind: "step" | "wait" | "sleep" | "children";
   /** The name: `charge`, `charge#2`. */
   name: string;
 }

@@ -30,7 +30,8 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * recognizes the repetition by what the call names: the id of a run, a claim or a log line, the attempt at a step, the
  * generation of a lease, the id of a signal or a request. The second call has no second effect, and answers with the
  * state of that moment. The exceptions are named at the methods. A call under a lease that was lost meanwhile is
- * refused as the first would be then, except `finish` and `pause`: these end the lease, and recognize that they did.
+ * refused as the first would be then, except `finish`, `pause` and `hold`: these end the lease, and recognize that they
+ * did.
  *
  * **Errors.** A {@linkcode StoreError} says that the store could not answer; it says nothing about the run. The store
  * sets `outcomeUnknown` if the write may have been committed despite the error, and leaves it `false` if certainly
@@ -38,7 +39,7 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * `signal` after the deadline.
  *
  * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation is
- * that of the run. Claim, release and revocation each raise the generation by one. A run that parks or ends keeps its
+ * that of the run. Claim, release, hold and revocation each raise the generation by one. A run that parks or ends keeps its
  * generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
  * then its worker can write under it and renew it. A write under a lease that is not current throws a
  * {@linkcode LeaseLostError}; the store never compares owners.
@@ -60,17 +61,18 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * claims no others: a version that it does not know is to a claim like another job. Where this page speaks of the runs
  * of a job in the line of a key, among the runs of a fairness key, or that a worker knows, the runs of each version are
  * a job of their own. Limits, rates, pauses, idempotency keys and coalescing are by the name of the job, whatever the
- * version. Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`).
+ * version. Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`): an idempotency key is
+ * looked up under the name, then under each alias in their order.
  *
  * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no line, holds
  * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`
  * applies; its `startBy` does not, since it has started. A claim with `offersHeld` makes up to 20 held runs due that it
  * may take: those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not
- * tried them since they last recorded something. From then on such a run is due for the workers with this print and
- * version alone, and for others it is like a run of a job of its own. It is held until it is claimed. Then it is not
- * held, and, after an interruption, due for all workers that know its version. If the workers with the print are gone,
- * a claim of another print that may take it makes it due for that one instead. `resumeHeld` makes a run due for all
- * workers that know its version.
+ * tried them since they last recorded something (a signal counts). From then on such a run is due for the workers with
+ * this print and version alone, and for others it is like a run of a job of its own. It is held until it is claimed.
+ * Then it is not held, and, after an interruption, due for all workers that know its version. If no live worker has the
+ * print and version any more, a claim of another print that may take the run makes it due for that one instead.
+ * `resumeHeld` makes a run due for all workers that know its version.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
@@ -253,7 +255,7 @@ export interface Store extends AsyncDisposable {
   /** The hold of a run; `null` if it is not held, or there is none. */
   getHold(runId: string): Promise<HoldRecord | null>;
 
-  /** Finds held runs, in the order of their row numbers. */
+  /** Finds held runs, in the order of their row numbers: also those that a claim has made due. */
   findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }>;
 
   /**
@@ -273,7 +275,7 @@ export interface Store extends AsyncDisposable {
   /** All that a replay of a run needs; `null` if there is none. */
   getHistory(runId: string): Promise<RunHistory | null>;
 
-  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  /** The jobs and versions of runs that have not ended and that no live worker knows, by name and version. */
   getStrandedJobs(): Promise<StrandedJob[]>;
 
   /** All current leases, and those under which cancelled runs still hold a key, in any order. */
@@ -357,7 +359,8 @@ export interface Store extends AsyncDisposable {
    * A pause that the run has already (same kind and name) keeps its id, deadline and metadata. A new one gets its
    * deadline as an instant (`deadlineAt`), which never changes. Then all deadlines of the run that have passed are
    * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
-   * the request and `retryAt` make the parked run due.
+   * the request and `retryAt` make the parked run due. A patch is only prepared: the run never waits for it, and no ending
+   * closes it.
    *
    * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
    * with some of them, in the order of their numbers. Each child gets the position of a run that is triggered now. What
@@ -517,12 +520,14 @@ export interface Store extends AsyncDisposable {
    *
    * - `enqueue`: `triggered` for each new run, `retried` for the run that it retries, `coalesced` for a run that is
    *   joined (`coalescedFacts`).
-   * - `claim`: `claimed` for each claimed run, `failed` for each that failed, `cancelled` for each that was cancelled.
+   * - `claim`: `claimed` for each claimed run, after `resumed` if it was held, `failed` for each that failed, `cancelled`
+   *   for each that was cancelled.
    * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
    * - `pause`: `triggered` for each new child, the reports, `retried` for each run that a new child retries; if the run
    *   parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
+   * - `hold`: the reports, then `held`. `resumeHeld`: `resumed`.
    * - `delete` and `purge`: `deleted`.
    * - `renew` and `release`: the reports (`toFact`). All other calls: nothing.
    *

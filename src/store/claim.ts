@@ -22,7 +22,7 @@ export interface ClaimRequest {
   holding: readonly Lease[];
   /** The maximum number of runs. With 0 only the timers are processed. */
   limit: number;
-  /** Whether held runs are offered to this worker: up to 20 by this call. */
+  /** Whether held runs are offered to this worker: up to 20 by this call, none with a `limit` of 0. */
   offersHeld: boolean;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;

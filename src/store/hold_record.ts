@@ -44,7 +44,7 @@ export interface StrandedJob {
   version: number;
   /** How many there are. */
   runs: number;
-  /** When the oldest was triggered: ISO 8601 in UTC. */
+  /** When the first of them was triggered, in the order of the triggers: ISO 8601 in UTC. */
   oldestAt: string;
 }
 
@@ -69,8 +69,9 @@ export interface CopiedHistory {
   /** Records up to this position are copies. */
   upTo: number;
   /**
-   * What the earlier runs of the chain had begun and not completed: failed and cancelled steps, steps between two
-   * attempts, open waits and sleeps, the wait that timed out last, children that did not all complete.
+   * What the earlier runs of the chain had begun and not completed, in any order, each once: failed and cancelled steps,
+   * steps between two attempts, open waits and sleeps, the wait that timed out last, children that did not all complete.
+   * What a later run of the chain has completed stays.
    */
   unfinished: readonly RecordName[];
 }

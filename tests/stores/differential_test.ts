@@ -29,6 +29,9 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations with ch
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs and flow", () =>
   compareWithSeeds({ flow: true, children: true }));
 
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with versions, held runs, children and flow", () =>
+  compareWithSeeds({ flow: true, children: true, evolution: true }));
+
 async function compareWithSeeds(options: ScriptOptions): Promise<void> {
   const seeds = Array.from({ length: SEEDS }, (_, index) => index + 1);
   for (const seed of options.flow ? [...seeds, ...KEPT_SEEDS] : seeds) {

@@ -6,6 +6,7 @@ import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest } from "../../src/store/claim.ts";
+import type { NewHold } from "../../src/store/hold_record.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";
 import { FAKE_START } from "./fake_host.ts";
@@ -125,6 +126,17 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     offersHeld: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
+    ...overrides,
+  };
+}
+
+/** A request to hold a run, by code with the print of {@linkcode aKnownJob}. */
+export function aHold(overrides: Partial<NewHold> = {}): NewHold {
+  return {
+    code: "diverged",
+    message: 'step "charge card" is new',
+    details: { isNew: { kind: "step", name: "charge card" }, unasked: [{ kind: "step", name: "charge" }], issues: [] },
+    print: "print-1",
     ...overrides,
   };
 }
