@@ -263,6 +263,7 @@ export class Worker {
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
+    if (claim.isResumed) execution.publish({ type: "run:resume" });
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
     const running = this.#executeRun(execution).finally(() => this.#running.delete(running));

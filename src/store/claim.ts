@@ -84,6 +84,8 @@ export interface Claim {
   version: number;
   /** The print of the schema that parsed its input; `null`: the schema had none. */
   schemaPrint: string | null;
+  /** Whether it was held until this claim. */
+  isResumed: boolean;
   /** Whether somebody has resumed the run with `onDivergence: "continue"`: then it is never held again. */
   continues: boolean;
   /** What it has as copies; `null`: it is no retry from the failure. */

@@ -31,8 +31,11 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   failedStepName: string | null;
   /** The latest stored progress. */
   progress: JsonText | null;
-  /** The lease, with the number of the last report under it; set exactly while the run is running. */
-  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number } | null;
+  /**
+   * The lease, with the number of the last report under it, and whether the run was held before; set exactly while the
+   * run is running.
+   */
+  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
   /** The number of the newest lease. */
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */
@@ -325,6 +328,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     finishInMs: finishAt === null ? null : Math.max(0, finishAt - now),
     version: run.version,
     schemaPrint: run.schemaPrint,
+    isResumed: run.lease!.isResumed,
     continues: run.continues,
     copied: structuredClone(run.copied),
     originId: run.originId,

@@ -137,12 +137,13 @@ export class MemoryRuns {
   take(run: KeptRun, worker: { workerId: string; claimId: string; leaseMs: number }, now: number): void {
     commitDeadlines(run, now);
     noteResumption(run, now);
-    if (run.hold !== null) this.#endHold(run);
+    const isResumed = run.hold !== null;
+    if (isResumed) this.#endHold(run);
     run.status = "running";
     run.parking = null;
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
-    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0 };
+    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
