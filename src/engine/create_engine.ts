@@ -36,7 +36,7 @@ import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
-import { toLogger } from "../logger.ts";
+import { type Logger, toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter } from "./run_filter.ts";
@@ -125,7 +125,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         add: (run) => triggers.addFromStep(run),
       },
       onDivergence: options.onDivergence ?? "hold",
-      warn: (message) => logger.warn(message),
+      warn: warnOnce(logger),
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs.newest, maxValueBytes);
     const scheduler = new Scheduler({
@@ -429,4 +429,17 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
     );
   }
+}
+
+// How many different warnings an engine gives at most.
+const MAX_WARNINGS = 1_000;
+
+/** Logs each warning once. */
+function warnOnce(logger: Logger): (message: string) => void {
+  const given = new Set<string>();
+  return (message) => {
+    if (given.has(message) || given.size >= MAX_WARNINGS) return;
+    given.add(message);
+    logger.warn(message);
+  };
 }

@@ -67,6 +67,8 @@ export class StepCalls {
   readonly #history: RecordedHistory;
   readonly #guard: ReplayGuard;
   #nextIndex: number;
+  /** The text of the first function of each name. */
+  readonly #functions = new Map<string, string>();
 
   constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
     const { steps } = execution.claim;
@@ -88,6 +90,7 @@ export class StepCalls {
     checkRetryPolicy(retry);
     checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
+    this.#checkFunction(givenName, work);
     try {
       const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
@@ -100,6 +103,19 @@ export class StepCalls {
       return await this.#execute({ name: recorded?.name ?? name, index, work, retry, timeout }, recorded);
     } finally {
       this.#names.end(givenName);
+    }
+  }
+
+  /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
+  #checkFunction(name: string, work: Work): void {
+    const text = work.toString();
+    const first = this.#functions.get(name);
+    if (first === undefined) this.#functions.set(name, text);
+    else if (first !== text) {
+      this.#execution.deps.warn(
+        `Job "${this.#execution.claim.run.jobName}" uses the name "${name}" for steps with different functions. ` +
+          "If one is added before another, it takes the recorded result of that one: give each a name of its own",
+      );
     }
   }
 
