@@ -124,6 +124,14 @@ test("hold() is harmless when it is repeated", async ({ store, host }) => {
   assert.deepEqual(facts, []);
 });
 
+test("hold() refuses a worker whose lease was lost though the run is held under a later one", async ({ store }) => {
+  const { lease: stale } = await startRun(store);
+  await store.release(stale, []);
+  await store.hold((await claimOne(store)).lease, aHold(), []);
+
+  await assert.rejects(store.hold(stale, aHold(), []), LeaseLostError);
+});
+
 test("hold() is refused when it is repeated after the run was resumed", async ({ store }) => {
   const { lease } = await startRun(store);
   await store.hold(lease, aHold(), []);
@@ -281,6 +289,16 @@ test("resumeHeld() keeps that the run is never held again", async ({ store }) =>
   await store.release(first.lease, []);
   const second = await claimOne(store);
   assert.deepEqual([first.continues, second.continues], [true, true]);
+});
+
+test("resumeHeld() does not take back that the run is never held again", async ({ store }) => {
+  const runId = await addHeld(store);
+  await store.resumeHeld(runId, true);
+  await store.hold((await claimOne(store)).lease, aHold(), []);
+
+  await store.resumeHeld(runId, false);
+
+  assert.equal((await claimOne(store)).continues, true);
 });
 
 test("resumeHeld() forgets which prints have tried the run", async ({ store }) => {

@@ -114,6 +114,16 @@ test("claim() counts the starts of all versions under the rate of a job", async 
   assert.deepEqual(await claimedIds(store, { jobs }), [two]);
 });
 
+test("claim() applies the limits that the worker has for the version of a run", async ({ store }) => {
+  const jobs: KnownJob[] = [{ ...V1, rate: { limit: 1, period: 1_000 } }, { ...V2, concurrency: 2 }];
+  const [one, two] = await addIds(store, { version: 2 }, {}, {}, { version: 2 });
+
+  const taken = await claimedIds(store, { jobs });
+
+  // The start of version 2 is under no rate. The third run is; the fourth is one more than its version allows.
+  assert.deepEqual(taken, [one, two]);
+});
+
 test("pauseJob() pauses all versions of a job", async ({ store }) => {
   await addIds(store, { version: 1 }, { version: 2 });
 
