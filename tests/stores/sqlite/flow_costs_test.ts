@@ -7,7 +7,7 @@ import type { NewRun } from "../../../src/store/new_run.ts";
 import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
+import { aClaimRequest, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
 
 /** A database that counts what is executed on it, and how many rows are read and changed. */
 class CountingDriver implements SqliteDriver {
@@ -66,10 +66,10 @@ function flow(overrides: Partial<Flow>): Flow {
 
 const RATE = { limit: 1, period: 1_000 };
 const LIMITED: KnownJob[] = [
-  { name: "full", concurrency: 1, rate: null },
-  { name: "rated", concurrency: null, rate: RATE },
-  { name: "keyed", concurrency: null, rate: null },
-  { name: "paused", concurrency: null, rate: null },
+  aKnownJob({ name: "full", concurrency: 1 }),
+  aKnownJob({ name: "rated", rate: RATE }),
+  aKnownJob({ name: "keyed" }),
+  aKnownJob({ name: "paused" }),
 ];
 
 let claimNo = 0;
