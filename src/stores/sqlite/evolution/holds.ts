@@ -84,9 +84,18 @@ function writeHold(
   );
 }
 
-/** Notes that a run is held no more: it is claimed, or it ends. */
-export function endHold(db: SqliteDatabase, runSeq: number): void {
-  db.run("UPDATE holdfast_holds SET since = NULL, offered_in = '' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
+/**
+ * Notes that a run is held no more: it is claimed, or it ends.
+ *
+ * @param generation That of the lease which the claim gives.
+ */
+export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
+  db.run(
+    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
+     WHERE run_seq = ? AND since IS NOT NULL`,
+    generation,
+    runSeq,
+  );
 }
 
 /** Forgets which prints have tried a held run: it has recorded something. */

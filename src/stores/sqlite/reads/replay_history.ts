@@ -96,6 +96,7 @@ function toClaim(
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),
     schemaPrint: row.schema_print,
+    isResumed: row.is_resumed === 1,
     continues: row.continues === 1,
     copied: toCopied(row),
     originId: row.origin_id ?? row.id,

@@ -43,6 +43,7 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
   (SELECT continues FROM holdfast_holds WHERE run_seq = seq) AS continues,
+  (SELECT generation = lease_generation FROM holdfast_holds WHERE run_seq = seq) AS is_resumed,
   iif(origin_id IS NULL, NULL, (SELECT copied_up_to FROM holdfast_copies WHERE run_seq = seq)) AS copied_up_to,
   iif(origin_id IS NULL, NULL, (SELECT unfinished FROM holdfast_copies WHERE run_seq = seq)) AS unfinished,
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
@@ -64,6 +65,7 @@ export interface ClaimedRow extends IdentityRow, HeldRow, CopiesRow {
   schema_print: string | null;
   /** NULL: it was never held. */
   continues: number | null;
+  is_resumed: number | null;
   finish_by: number | null;
   priority: number | null;
   fairness_key: string | null;
@@ -366,7 +368,8 @@ function claimRows(
     const candidate = candidates[order.get(row.seq)!]!; // its candidate
     moveRun(db, row.job, candidate.status, "running");
     if (isOfPrint(candidate.job)) {
-      endHold(db, row.seq);
+      endHold(db, row.seq, row.lease_generation);
+      row.is_resumed = 1;
       db.facts.note([row.seq, "resumed"]);
     }
     db.facts.note(claimedFact(row, request.workerId));
