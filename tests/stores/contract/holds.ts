@@ -364,6 +364,21 @@ test("claim() offers a held run to code that has not tried it, and takes it at o
   assert.deepEqual([run!.status, run!.held, await store.getHold(runId)], ["running", null, null]);
 });
 
+test("claim() says which runs were held before, and says it again when it is repeated", async ({ store }) => {
+  await addHeld(store);
+  await store.enqueue([aRun()]);
+  const request = offering("print-2");
+
+  const first = await store.claim(request);
+  const repeated = await store.claim(request);
+
+  assert.deepEqual(first.claims.map(({ isResumed }) => isResumed), [true, false]);
+  assert.deepEqual(repeated.claims.map(({ isResumed }) => isResumed), [true, false]);
+  await store.release(first.claims[0]!.lease, []);
+  const { claims } = await store.claim(offering("print-3"));
+  assert.deepEqual(claims.map(({ isResumed }) => isResumed), [false]);
+});
+
 test("claim() notes of an offered run that it resumes, then that it is claimed", async ({ store }) => {
   const runId = await addHeld(store);
 
