@@ -18,7 +18,8 @@ import type { NewLogEntry } from "../../src/log.ts";
 import type { Signal } from "../../src/wait.ts";
 import { checkClaim } from "./check_claim.ts";
 import { checkPauses } from "./check_pauses.ts";
-import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
+import { type AskedRun, attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 
 /** A call that a store has carried out or refused. */
 export interface Call {
@@ -256,6 +257,8 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
     `attempt ${attempts} at ${name} of ${run.request.id} came to ${JSON.stringify(attempt)}, recorded is ${
       JSON.stringify(result)
     }`;
+  const asked = run.calls.get(name);
+  if (asked !== undefined) return checkTriggered(facts, run, asked[0]!, result, tell);
   if (attempt === undefined) return facts.violate("I1", tell());
   const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs, delayMs } = attempt;
   facts.expect(result.status !== "retrying" || result.delayMs === delayMs, "I5", tell);
@@ -273,6 +276,23 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
   facts.expect(isSame && (result.status === "failed") === (attempts >= maxAttempts), "I1", tell);
 }
 
+/** A step that triggers a run is recorded with one that was asked for. */
+function checkTriggered(
+  facts: Facts,
+  { request: { labels } }: RunFacts,
+  { jobName, payload, options }: AskedRun,
+  result: StepWrite["result"],
+  tell: () => string,
+): void {
+  if (result.status !== "completed") return facts.violate("I11", tell());
+  const { runId } = JSON.parse(result.output ?? "null") as { runId: string };
+  const made = facts.runs.get(runId)?.request;
+  const isAsked = made?.jobName === jobName && made.payload === payload &&
+    JSON.stringify(made.labels) === JSON.stringify({ ...labels, ...options.labels });
+  facts.notice("a run triggered another one");
+  facts.expect(isAsked, "I12", tell);
+}
+
 function checkPause(
   facts: Facts,
   [lease, request]: [Lease, PauseRequest],
@@ -281,10 +301,14 @@ function checkPause(
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, "a pause");
-  const { parked, pauses } = outcome.value;
+  const { parked, pauses, created } = outcome.value;
+  const changed = request.pauses.flatMap(({ name, children }) =>
+    children === null ? [] : noteChildren(facts, run, name, children, created, wallNow)
+  );
   checkPauses(facts, run, pauses, wallNow);
   request.pauses.forEach(({ deadline, kind }, at) => {
     const { createdAt, deadlineAt, name } = pauses[at]!;
+    if (kind === "children") return;
     const askedMs = run.asked.get(`${kind} ${name}`);
     const isAsked = deadline === null ? askedMs === null : "at" in deadline || askedMs === deadline.afterMs;
     facts.expect(
@@ -310,7 +334,7 @@ function checkPause(
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
     if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");
   } else if (request.park) facts.notice("a pause was over when the run was to park");
-  return [lease.runId];
+  return [lease.runId, ...changed.map(({ request: { id } }) => id)];
 }
 
 function checkFinish(
@@ -331,10 +355,17 @@ function checkFinish(
     checkLate(facts, run, lease, now);
   } else checkReturned(facts, run, lease, ending);
   run.ending = ending;
-  run.hasEnded = true;
   run.leaseEndsAt = null;
   run.heldUnder = null;
-  return [lease.runId];
+  return [lease.runId, ...noteEnd(facts, run)];
+}
+
+/** Takes note that a run has ended. Answers who else has changed. */
+function noteEnd(facts: Facts, run: RunFacts): string[] {
+  if (run.hasEnded) return [];
+  run.hasEnded = true;
+  const parent = noteChildEnd(facts, run);
+  return parent === null ? [] : [parent.request.id];
 }
 
 /** A worker fails a run that is late, and never earlier. */
@@ -441,9 +472,8 @@ function checkCancel(
   }
   if (!run.isCancelled) run.isGhost = run.heldUnder !== null && (run.leaseEndsAt ?? 0) > wallNow;
   run.isCancelled = true;
-  run.hasEnded = true;
   run.heldUnder = null;
-  return [runId];
+  return [runId, ...noteEnd(facts, run)];
 }
 
 function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
@@ -452,6 +482,7 @@ function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdenti
   facts.expect(run.permitted.has("delete"), "I8", () => `${runId} was deleted, and nobody has asked for that who may`);
   facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
   run.isDeleted = true;
+  noteChildDeletion(facts, run);
   facts.notice("a run was deleted");
   return [runId];
 }
@@ -474,6 +505,7 @@ function checkPurge(
       () => `${id}, which is ${status} since ${completedAt}, was purged by ${JSON.stringify(retention)}`,
     );
     run.isDeleted = true;
+    noteChildDeletion(facts, run);
     facts.notice("a run was purged");
   }
   return outcome.value.map(({ id }) => id);

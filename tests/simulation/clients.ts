@@ -1,10 +1,11 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
+import { endingOf } from "./child_facts.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
-import type { Request } from "./plan.ts";
+import type { Relation, Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
 import { HttpClients, type HttpManner } from "./http_clients.ts";
 
@@ -270,6 +271,11 @@ export class Clients {
     const { facts } = this.#deps;
     if (!("which" in request)) return undefined;
     const { ask, which } = request;
+    const of = "of" in request ? request.of : undefined;
+    if (of !== undefined) {
+      const hasEnded = ask !== "cancel";
+      return pickAt(facts.existing().filter((run) => run.hasEnded === hasEnded && isOne(run, of, ask)), which);
+    }
     if (ask === "cancel") return pickAt(facts.open(), which);
     // Several clients follow the same run.
     if (ask === "watch" && which < 0.5) return pickAt(facts.open().slice(-2), 2 * which);
@@ -308,6 +314,12 @@ function handleOf(engine: Engine, jobName: string): NonNullable<Engine["jobs"][s
   const handle = engine.jobs[jobName];
   if (handle === undefined) throw new NotFoundError(`There is no job "${jobName}"`);
   return handle;
+}
+
+/** Whether a run has started others, or was started by one; what is retriggered has not completed. */
+function isOne(run: RunFacts, of: Relation, ask: Request["ask"]): boolean {
+  const isRelated = of === "parents" ? run.childPauses.size > 0 : run.parent !== null;
+  return isRelated && (ask !== "retrigger" || endingOf(run).status !== "completed");
 }
 
 function unlessRefused(error: unknown): void {

@@ -52,9 +52,10 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
       return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
     });
   },
-  claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed }: ClaimResult) => {
+  claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed, cancelled }: ClaimResult) => {
     const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
     return [
+      ...cancelled.map(({ id }) => made(id, ["cancelled"])),
       ...failed.map(({ run, error, failureKind }) => made(run.id, tail(failedFact(0, failureKind)), { error })),
       ...claims.filter(({ lease }) => isNew(lease)).map(({ lease: { runId, generation }, leaseExpiresAt, execution }) =>
         made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution])
@@ -91,16 +92,31 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     const what: Tail<Fact> = ["step_failed", name, index, attempts, startedAt, error, retry?.at ?? null];
     return [...said, made(run.request.id, what, error === null ? { error: message } : null)];
   },
-  pause: (facts, [lease, { reports }]: [Lease, PauseRequest], { parked, pauses }: PauseResult) => {
+  pause: (
+    facts,
+    [lease, { reports, pauses }]: [Lease, PauseRequest],
+    { parked, pauses: stored, created }: PauseResult,
+  ) => {
     const run = facts.run(lease.runId);
     if (parked && run.heldUnder !== lease.generation) return []; // it has parked before
-    const said = reportFacts(run, lease.generation, reports);
+    const payloads = new Map(
+      pauses.flatMap(({ children }) => children?.runs ?? []).map(({ id, payload }) => [id, payload]),
+    );
+    const added = created.filter(({ run }) => !facts.runs.has(run.id));
+    const triggered = added.map(({ run: { id }, startAt }) => {
+      const at = startAt === null ? null : Date.parse(startAt);
+      return made(id, tail(triggeredFact(0, at, run.request.id)), { json: payloads.get(id) ?? null });
+    });
+    const retried = added.flatMap(({ run: { id }, retryOf }) =>
+      retryOf === null ? [] : [made(retryOf.id, ["retried", id])]
+    );
+    const said = [...triggered, ...reportFacts(run, lease.generation, reports), ...retried];
     if (!parked) return said;
     const retries = [...run.steps].filter(([, { isOver }]) => !isOver)
       .sort(([, left], [, right]) => left.index - right.index);
     return [
       ...said,
-      ...pauses.map(({ id, kind, name, deadlineAt }) =>
+      ...stored.map(({ id, kind, name, deadlineAt }) =>
         made(run.request.id, ["waiting", kind === "wait" ? id : null, name, deadlineAt])
       ),
       ...retries.map(([name, step]) => made(run.request.id, ["waiting", null, name, step.retryAt])),

@@ -1,6 +1,8 @@
+import type { InvokeOptions } from "../../src/job.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, NewRun, RunState } from "../../src/store.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
+import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
@@ -75,6 +77,13 @@ export interface AttemptFacts {
   wasInterrupted: boolean;
 }
 
+/** A run that a program has asked for. */
+export interface AskedRun {
+  jobName: string;
+  payload: string;
+  options: InvokeOptions;
+}
+
 /** What a run waits for. */
 export interface Parking {
   pauses: PauseFacts[];
@@ -86,6 +95,12 @@ export interface RunFacts {
   request: NewRun;
   /** The run of whose failure it goes on. */
   source: RunFacts | null;
+  /** The run that waits for it, and the call; `null`: it is no child. */
+  parent: { run: RunFacts; pause: ChildPauseFacts } | null;
+  /** Its children, by the name of the call. */
+  childPauses: Map<string, ChildPauseFacts>;
+  /** What its program asked to be started, by the name of the call. */
+  calls: Map<string, AskedRun[]>;
   /** The first run of its chain of retries from the failure. */
   originId: string;
   /** Its newest retry. */
@@ -201,6 +216,8 @@ export class Facts {
   readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */
   readonly #asked = new Map<string | null, number>();
+  /** The steps that have triggered a run. */
+  readonly #triggers = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
   /** The claims that were carried out. */
@@ -237,6 +254,13 @@ export class Facts {
   /** A client is about to ask for a run with a payload. */
   noteAsked(payload: string | null): void {
     this.#asked.set(payload, (this.#asked.get(payload) ?? 0) + 1);
+  }
+
+  /** A step is about to trigger a run with a payload: one, however often it is executed. */
+  noteTrigger(step: string, payload: string): void {
+    if (this.#triggers.has(step)) return;
+    this.#triggers.add(step);
+    this.noteAsked(payload);
   }
 
   /** One was made: not more often than it was asked for. */
@@ -287,6 +311,9 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
   return {
     request,
     source,
+    parent: null,
+    childPauses: source === null ? new Map() : copyChildPauses(source),
+    calls: new Map(),
     originId: source?.originId ?? request.id,
     retry: null,
     order,
@@ -344,9 +371,15 @@ export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
   const { parking } = run;
   if (parking === null) return false;
   return (parking.retryAt !== null && parking.retryAt <= now) || !isAsleep(run) ||
-    parking.pauses.some(({ id, deadlineAt }) =>
-      (deadlineAt !== null && deadlineAt <= now) || facts.waits.get(id)?.accepted != null
+    parking.pauses.some((pause) =>
+      (pause.deadlineAt !== null && pause.deadlineAt <= now) || facts.waits.get(pause.id)?.accepted != null ||
+      hasChildrenOver(run, pause)
     );
+}
+
+/** Whether a run waits for children, and all of them have ended. */
+export function hasChildrenOver({ childPauses }: RunFacts, { kind, name }: PauseFacts): boolean {
+  return kind === "children" && childPauses.get(name)?.isOver === true;
 }
 
 /** Whether a run that waits still waits for all that it has parked on: what is over once stays so, whatever the clock does. */

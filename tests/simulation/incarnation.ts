@@ -127,6 +127,7 @@ export class Incarnation {
         this.#executions.set(leaseKey(lease), execution);
       }
     }
+    if (method === "claim") { for (const { id } of (outcome.value as ClaimResult).cancelled) this.#cancelled.add(id); }
     if (method === "cancel" && outcome.value !== null) this.#cancelled.add(parameters[0] as string);
     if (method === "getLostLeases") { for (const lease of outcome.value as Lease[]) this.#lost.add(leaseKey(lease)); }
     if (method === "renew") {
@@ -266,7 +267,10 @@ export class Incarnation {
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
       this.#noteReport(this.#facts.run(runId), generation, event);
     }
-    if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
+    if (type === "step:start") {
+      const isCall = this.#facts.run(runId).calls.has(event.stepName);
+      this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`, isCall);
+    }
     const token = this.#tokenOf(event, generation);
     // A step that was recorded under a former lease may be told late: when its answer comes.
     this.#checkPhase(event, this.#savedUnder.get(token ?? "") ?? generation);
@@ -305,10 +309,10 @@ export class Incarnation {
     if (next !== undefined) this.#phases.set(key, next);
   }
 
-  #noteStart(start: string): void {
+  #noteStart(start: string, isCall: boolean): void {
     this.#facts.expect(!this.#startsTold.has(start), "I17", () => `${this.label} tells the start of ${start} twice`);
     this.#startsTold.add(start);
-    this.#starts.add(start);
+    if (!isCall) this.#starts.add(start);
   }
 
   /** The text of an event, or `null` for one that tells of no commit. */
@@ -436,7 +440,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
         return disposition === "coalesced" && joinOnly === run.id ? [`run:coalesced ${run.id}`] : [];
       });
     case "claim": {
-      const { claims, failed } = outcome.value as ClaimResult;
+      const { claims, failed, cancelled } = outcome.value as ClaimResult;
       const { workerId } = parameters[0] as ClaimRequest;
       return [
         ...claims.flatMap(({ lease, execution }) => [
@@ -444,6 +448,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
           `run:start ${leaseKey(lease)} ${execution}`,
         ]),
         ...failed.map(({ run, error }) => `run:fail ${run.id} ${error} null`),
+        ...cancelled.map(({ id }) => `run:cancel ${id}`),
       ];
     }
     case "saveStep": {
@@ -455,10 +460,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     }
     case "pause": {
       const [lease, { retryAt }] = parameters as [Lease, PauseRequest];
-      const { parked, pauses } = outcome.value as PauseResult;
-      if (!parked) return [];
+      const { parked, pauses, created } = outcome.value as PauseResult;
+      const triggered = created.map(({ run }) => `run:trigger ${run.id}`);
+      if (!parked) return triggered;
       const about = `run:waiting ${leaseKey(lease)}`;
       return [
+        ...triggered,
         ...pauses.map(({ id, kind, name, deadlineAt }) =>
           `${about} ${kind === "wait" ? id : null} ${name} ${isoTime(deadlineAt)}`
         ),

@@ -1,3 +1,4 @@
+import { isOrphan } from "./child_facts.ts";
 import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
@@ -5,10 +6,10 @@ import { Trace } from "./trace.ts";
 import { Faults, type Selection } from "./faults.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { Node } from "./node.ts";
-import { type FlowShare, makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
+import { makePlan, type Part, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
 import type { Situation } from "./situations.ts";
-import { FLOW_STORES, makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
 import { World } from "./world.ts";
 
 /** What to simulate. */
@@ -62,7 +63,7 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const planned = makePlan(options.seed, flowShare(options));
+  const planned = makePlan(options.seed, partsOf(options));
   const plan = options.mutant?.plan?.(planned) ?? planned;
   const restore = options.mutant?.code?.() ?? (() => {});
   const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
@@ -85,10 +86,9 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
   return simulation.verdict;
 }
 
-/** A bug of flow control is looked for in plans that have it, all others in plans without. */
-function flowShare({ store, mutant }: SimulationOptions): FlowShare {
-  if (!FLOW_STORES.includes(store)) return "none";
-  return mutant === undefined ? "some" : mutant.isOfFlow ? "all" : "none";
+/** A bug is looked for in plans that have what it is of, and nothing else beside what all have. */
+function partsOf({ mutant }: SimulationOptions): readonly Part[] | "some" {
+  return mutant === undefined ? "some" : mutant.parts ?? [];
 }
 
 class Simulation {
@@ -103,12 +103,13 @@ class Simulation {
   readonly #nodes: Node[];
   readonly #clients: Clients;
   readonly #leasesSeenAt = new Map<string, number>();
+  readonly #orphansSince = new Map<string, number>();
   #outUntil = 0;
   #fullUntil = -1;
   #calmSince: number | null = null;
 
   constructor(
-    { seed, store: kind, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
+    { seed, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
     plan: Plan,
     world: World,
     store: SharedStore,
@@ -126,7 +127,6 @@ class Simulation {
       pageLength: plan.pageLength,
       isOut: () => this.#outUntil > world.now,
       isDiskFull: () => this.#fullUntil >= world.now,
-      hasFlow: FLOW_STORES.includes(kind),
       hasDisk: store.fillDisk !== undefined,
       committed: inspector.committed.bind(inspector),
     };
@@ -300,6 +300,7 @@ class Simulation {
     if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkDeadlines(run); }
     this.#clients.checkFollowings();
     if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
+    if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkOrphan(run); }
     const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
     this.facts.expect(calmMs < DRAIN_MS && (stalledMs < STALL_MS || open.length === 0), "I9", () => {
       const left = `${open.length} runs have not ended and ${this.#clients.waiting} requests are not answered`;
@@ -326,6 +327,22 @@ class Simulation {
     const lateMs = this.#world.wallNow - (startedAt === null ? startBy ?? Infinity : finishBy ?? Infinity);
     const mostMs = 3 * this.#plan.worker.staleThreshold + 1_500;
     this.facts.expect(lateMs < mostMs, "F8", () => `${id} is late for its start or its end by ${lateMs} ms`);
+  }
+
+  /** Without trouble, a child whose parent has ended is cancelled soon. */
+  #checkOrphan(run: RunFacts): void {
+    if (!isOrphan(run)) return;
+    const { request: { id }, parent } = run;
+    const since = this.#orphansSince.get(id) ?? this.#world.now;
+    this.#orphansSince.set(id, since);
+    const leftMs = this.#world.now - since;
+    const mostMs = 2 * this.#plan.worker.pollingInterval + 1_000;
+    const parentId = parent!.run.request.id;
+    this.facts.expect(
+      leftMs < mostMs,
+      "F7",
+      () => `${id} is left for ${leftMs} ms, and its parent ${parentId} has ended`,
+    );
   }
 
   /** Without trouble, and on a clock that runs evenly, whoever sleeps is woken when the next worker has looked. */

@@ -11,6 +11,7 @@ import { MemoryTurns } from "../../../src/stores/memory/fairness_turns.ts";
 import type { Plan } from "../plan.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
+import { replace } from "./replace.ts";
 
 /** Bugs of limits, rates, delays, priorities, turns, deadlines and pauses of jobs. */
 export const FLOW_MUTANTS: readonly Mutant[] = [
@@ -278,17 +279,3 @@ function withFairness(plan: Plan): Plan {
   const limited = withJobs({ limits: { concurrency: 1 } })(plan);
   return { ...limited, requests, worker: { ...plan.worker, concurrency: 1 } };
 }
-
-/** Replaces a method of a class, until the returned function is called. */
-function replace<T extends object, K extends keyof T & string>(
-  prototype: T,
-  name: K,
-  make: (old: Method<T, K>) => (this: T, ...parameters: Parameters<Method<T, K>>) => ReturnType<Method<T, K>>,
-): () => void {
-  const old = prototype[name];
-  prototype[name] = make(old as Method<T, K>) as T[K];
-  return () => void (prototype[name] = old);
-}
-
-// deno-lint-ignore no-explicit-any -- whatever the method takes and returns
-type Method<T, K extends keyof T> = Extract<T[K], (...parameters: any[]) => any>;

@@ -1,4 +1,5 @@
 import type { Mutant } from "./mutant.ts";
+import { CHILD_MUTANTS } from "./children.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
 import { FLOW_MUTANTS } from "./flow.ts";
 import { HTTP_MUTANTS } from "./http.ts";
@@ -17,5 +18,6 @@ export const MUTANTS: readonly Mutant[] = [
   ...PAUSE_MUTANTS,
   ...HTTP_MUTANTS,
   ...JOURNAL_MUTANTS,
-  ...FLOW_MUTANTS.map((mutant) => ({ ...mutant, isOfFlow: true })),
+  ...FLOW_MUTANTS.map((mutant) => ({ parts: ["flow"] as const, ...mutant })),
+  ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
 ];
