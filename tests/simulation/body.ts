@@ -48,6 +48,9 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
 
   /** The same `step`, of which it is known what the program waits for. */
   asking(step: StepContext): StepContext {
+    const { id, schedule } = this.#run.request;
+    const slotAt = schedule?.slotAt ?? null;
+    this.#facts.expect(step.slotAt === slotAt, "F6", () => `${id} is told the slot ${step.slotAt}, not ${slotAt}`);
     const count = <P extends unknown[], T>(ask: (...parameters: P) => Promise<T>) => (...parameters: P): Promise<T> => {
       this.#asking += 1;
       return ask(...parameters).finally(() => this.#asking -= 1);

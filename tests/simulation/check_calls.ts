@@ -6,11 +6,13 @@ import type {
   CancelledExecution,
   Ending,
   Enqueued,
+  Firing,
   NewRun,
   PauseRequest,
   PauseResult,
   Renewal,
   Retention,
+  ScheduleRecord,
   SignalOutcome,
 } from "../../src/store.ts";
 import { isTerminal, type Run, type RunIdentity } from "../../src/run.ts";
@@ -62,6 +64,9 @@ const CHECKS: Record<string, Check> = {
   forgetWorker: (facts, [workerId]: [string]) => (facts.flow.forgetWorker(workerId), []),
   pauseJob: (facts, [jobName]: [string]) => (facts.flow.paused.add(jobName), []),
   resumeJob: (facts, [jobName]: [string]) => (facts.flow.paused.delete(jobName), []),
+  setSchedule: checkSetSchedule,
+  deleteSchedule: (facts, [name]: [string]) => (facts.schedules.delete(name), []),
+  fireSchedule: checkFireSchedule,
 };
 
 function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
@@ -71,8 +76,44 @@ function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enq
   return [...retriggered, ...outcome.value.map(({ run }) => run.id)];
 }
 
+function checkSetSchedule(
+  facts: Facts,
+  [schedule, version]: [Omit<ScheduleRecord, "version">, number | null],
+  outcome: Outcome<ScheduleRecord | null>,
+  wallNow: number,
+): string[] {
+  if (!("error" in outcome)) facts.schedules.set(facts, schedule, version, outcome.value, wallNow);
+  return [];
+}
+
+function checkFireSchedule(
+  facts: Facts,
+  [firing]: [Firing],
+  outcome: Outcome<{ schedule: ScheduleRecord; run: Enqueued | null } | null>,
+  wallNow: number,
+): string[] {
+  if ("error" in outcome) return [];
+  const { run: request, schedule: { name }, next } = firing;
+  const { run = null, schedule = null } = outcome.value ?? {};
+  const known = request === null ? undefined : facts.runs.get(request.id);
+  if (known !== undefined && !known.isDeleted) {
+    facts.expect(
+      run?.run.id === request!.id,
+      "F6",
+      () => `a slot was fired again, and its run ${request!.id} not found`,
+    );
+    return [];
+  }
+  facts.schedules.fire(facts, firing, schedule, run?.run.id ?? null, wallNow);
+  if (run === null || request === null) return [];
+  facts.noteAsked(request.payload);
+  checkEnqueued(facts, request, run, wallNow);
+  facts.schedules.noteRun(facts, name, next.lastSlotAt!, facts.run(run.run.id));
+  return [run.run.id];
+}
+
 function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqueued, wallNow: number): void {
-  const { jobName, idempotencyKey, concurrencyKey, coalesce } = request;
+  const { jobName, idempotencyKey, concurrencyKey, coalesce, schedule } = request;
   const known = facts.runs.get(request.id);
   if (known !== undefined) {
     facts.expect(run.id === request.id, "I12", () => `a repeated trigger of ${request.id} was answered ${run.id}`);
@@ -96,6 +137,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     () => `key ${idempotencyKey} of ${jobName} names ${same!.request.id}, and now ${run.id} too`,
   );
   if (disposition === "created") {
+    // Whoever triggers a schedule does not say with which input.
+    if (schedule !== null && schedule.slotAt === null && old === null) facts.noteAsked(request.payload);
     const joinable = facts.open().find((other) => !other.isUnread && mayJoin(request, other, wallNow));
     facts.expect(
       joinable === undefined,

@@ -146,6 +146,12 @@ function checkRequest(
     "I12",
     () => `${run.id} was triggered with ${JSON.stringify(request)}, and is ${JSON.stringify(run)}`,
   );
+  facts.expect(
+    run.scheduleName === (request.schedule?.name ?? null) && run.slotAt === (request.schedule?.slotAt ?? null),
+    "F6",
+    () =>
+      `${run.id} is shown as the run of ${run.slotAt} of ${run.scheduleName}, not ${JSON.stringify(request.schedule)}`,
+  );
   const { flow } = request;
   const kept = [run.priority, run.fairnessKey, run.startAt, run.startBy, run.finishBy];
   const expected = [flow.priority, flow.fairnessKey, isoTime(startAt), isoTime(startBy), isoTime(finishBy)];

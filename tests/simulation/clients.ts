@@ -75,6 +75,15 @@ export class Clients {
     }
   }
 
+  /** Pauses all schedules, so that there is an end. */
+  pauseSchedules(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const { name, pausedAt } of this.#deps.facts.schedules.records) {
+      if (pausedAt === null) engine.schedules.pause(name).catch(unlessRefused);
+    }
+  }
+
   /** Resumes all jobs that are still paused. */
   resumeAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
@@ -124,7 +133,9 @@ export class Clients {
     const http = this.#http;
     const { ask } = request;
     // These are not to be had over HTTP.
-    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob") return await this.#perform(node, engine, request);
+    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule") {
+      return await this.#perform(node, engine, request);
+    }
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
     if (ask === "list") return await http.list(node);
     if (ask === "feed") return await http.feed(node, request.ms, manner);
@@ -172,6 +183,8 @@ export class Clients {
         facts.expect(paused === null, "I20", () => `${jobName} was resumed, and is shown as paused`);
         return jobName;
       }
+      case "schedule":
+        return await this.#changeSchedule(engine, request);
       case "signal":
         return await this.#signal(engine, request);
       case "cancel": {
@@ -220,6 +233,35 @@ export class Clients {
           engine.getLogs(id),
         ]);
         return JSON.stringify(shown);
+      }
+    }
+  }
+
+  async #changeSchedule({ schedules }: Engine, request: Request & { ask: "schedule" }): Promise<string> {
+    const { facts } = this.#deps;
+    const { name } = request;
+    switch (request.change) {
+      case "set": {
+        const { cron } = await schedules.set(name, request.options);
+        facts.expect(cron === request.options.cron, "I20", () => `${name} was set, and is shown with ${cron}`);
+        return name;
+      }
+      case "pause":
+      case "resume": {
+        const { pausedAt } = await schedules[request.change](name);
+        const isPaused = request.change === "pause";
+        facts.expect((pausedAt !== null) === isPaused, "I20", () => `${name} is shown as paused since ${pausedAt}`);
+        return name;
+      }
+      case "delete":
+        await schedules.delete(name);
+        return name;
+      case "trigger": {
+        const { id, scheduleName, slotAt } = await schedules.trigger(name);
+        const isRight = scheduleName === name && slotAt === null;
+        facts.expect(isRight, "F6", () => `${id} is triggered for ${slotAt} of ${scheduleName}, not of ${name}`);
+        facts.notice("a schedule was triggered without a slot");
+        return id;
       }
     }
   }

@@ -11,6 +11,7 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  Firing,
   NewRun,
   PauseRequest,
   PauseResult,
@@ -40,18 +41,10 @@ export function factsOf(facts: Facts, { method, parameters, outcome, wallNow }: 
 
 // deno-lint-ignore no-explicit-any -- each function knows what its method takes and answers
 const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallNow: number) => ExpectedFact[]> = {
-  enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) => {
-    return enqueued.flatMap(({ run, disposition }, at) => {
-      const { id, payload, retriggerOf } = requests[at]!;
-      if (facts.runs.has(id) || disposition === "idempotent") return [];
-      if (disposition === "coalesced") {
-        return coalescedFacts(0, run, requests[at]!).map((fact) => made(run.id, tail(fact)));
-      }
-      const startAt = run.startAt === null ? null : Date.parse(run.startAt);
-      const triggered = made(id, tail(triggeredFact(0, startAt, null, requests[at]!.schedule)), { json: payload });
-      return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
-    });
-  },
+  enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) =>
+    enqueued.flatMap((one, at) => enqueuedFacts(facts, requests[at]!, one)),
+  fireSchedule: (facts, [{ run }]: [Firing], fired: { run: Enqueued | null } | null) =>
+    run === null || fired === null || fired.run === null ? [] : enqueuedFacts(facts, run, fired.run),
   claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed, cancelled }: ClaimResult) => {
     const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
     return [
@@ -147,6 +140,15 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
   delete: (_facts, _parameters, run: RunIdentity | null) => run === null ? [] : [deleted(run)],
   purge: (_facts, _parameters, runs: RunIdentity[]) => runs.map(deleted),
 };
+
+function enqueuedFacts(facts: Facts, request: NewRun, { run, disposition }: Enqueued): ExpectedFact[] {
+  const { id, payload, retriggerOf, schedule } = request;
+  if (facts.runs.has(id) || disposition === "idempotent") return [];
+  if (disposition === "coalesced") return coalescedFacts(0, run, request).map((fact) => made(run.id, tail(fact)));
+  const startAt = run.startAt === null ? null : Date.parse(run.startAt);
+  const triggered = made(id, tail(triggeredFact(0, startAt, null, schedule)), { json: payload });
+  return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
+}
 
 /** The facts of the reports that are new under a lease. */
 function reportFacts(run: RunFacts, generation: number, reports: readonly Report[]): ExpectedFact[] {

@@ -8,6 +8,7 @@ import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
 import { FlowFacts } from "./flow_facts.ts";
 import type { Plan } from "./plan.ts";
+import { ScheduleFacts } from "./schedule_facts.ts";
 import type { Situation } from "./situations.ts";
 
 /** A promise that was broken. */
@@ -212,6 +213,8 @@ export class Facts {
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
+  /** What is known of schedules. */
+  readonly schedules = new ScheduleFacts();
   /** What is known of limits, pauses of jobs and turns. */
   readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */

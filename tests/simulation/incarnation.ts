@@ -8,6 +8,7 @@ import type {
   ClaimResult,
   Ending,
   Enqueued,
+  Firing,
   NewRun,
   PauseRequest,
   PauseResult,
@@ -26,8 +27,9 @@ import type { SimProcess } from "./sim_process.ts";
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
-// How long after it was made a report is kept, in milliseconds, apart from the way to the store.
-const REPORT_KEPT_MS = 110;
+// How long after it was made a report is kept, in milliseconds, apart from the way to the store: it waits for 20 ms, and
+// then, if others were sent a moment ago, for 100 ms.
+const REPORT_KEPT_MS = 125;
 // How many claims may find nothing although nothing has changed, beside those of a worker that polls.
 const IDLE_CLAIMS = 8;
 // A worker looks when it has slept, and as often because it asks whether the store has changed.
@@ -433,12 +435,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
   if ("error" in outcome) return [];
   switch (method) {
     case "enqueue":
-      return (outcome.value as Enqueued[]).flatMap(({ run, disposition }, at) => {
-        if (disposition === "created") return [`run:trigger ${run.id}`];
-        // Over HTTP a hook is asked first whether the trigger may join the run.
-        const { joinOnly = run.id } = (parameters[0] as NewRun[])[at]!;
-        return disposition === "coalesced" && joinOnly === run.id ? [`run:coalesced ${run.id}`] : [];
-      });
+      return (outcome.value as Enqueued[]).flatMap((one, at) => enqueuedTokens((parameters[0] as NewRun[])[at]!, one));
+    case "fireSchedule": {
+      const fired = outcome.value as { run: Enqueued | null } | null;
+      const { run } = parameters[0] as Firing;
+      return fired?.run == null || run === null ? [] : enqueuedTokens(run, fired.run);
+    }
     case "claim": {
       const { claims, failed, cancelled } = outcome.value as ClaimResult;
       const { workerId } = parameters[0] as ClaimRequest;
@@ -493,6 +495,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     default:
       return [];
   }
+}
+
+function enqueuedTokens({ joinOnly }: NewRun, { run: { id }, disposition }: Enqueued): string[] {
+  if (disposition === "created") return [`run:trigger ${id}`];
+  // Over HTTP a hook is asked first whether the trigger may join the run.
+  return disposition === "coalesced" && (joinOnly ?? id) === id ? [`run:coalesced ${id}`] : [];
 }
 
 function tokenOf(event: RunEvent, generation: number): string | null {

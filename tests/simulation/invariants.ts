@@ -31,6 +31,7 @@ export const INVARIANTS = {
   F3: "In each window of a rate, by the store's clock, no more runs start than its limit.",
   F4: "Runs of a fairness key go by position, and while it has one that may go no other key is served more than twice.",
   F5: "A claim with room for more leaves no run that may go, and says when the next one may, or something expires.",
+  F6: "Each slot of a schedule has one run or is counted as skipped, in the order of the slots and in time.",
   F7: "A child is made, ends and is cancelled with the call of its parent, which sees its one outcome.",
   F8: "A run with a deadline ends, nothing is recorded in it afterwards, and it fails as late only if it is.",
   F9: "An attempt begins no earlier than its delay after the one before, however wrong the clocks of processes are.",

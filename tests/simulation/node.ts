@@ -17,6 +17,7 @@ import { JOB_NAMES, type Plan } from "./plan.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, jobNamesOf, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
+import type { PlannedSchedule } from "./schedules_plan.ts";
 import type { SimProcess } from "./sim_process.ts";
 import type { SharedStore } from "./stores.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -154,6 +155,7 @@ export class Node {
       store: reached,
       jobs,
       worker: plan.worker,
+      schedules: this.#schedules(),
       retention: plan.retention,
       host,
       ...(plan.flow?.fairnessLabel === undefined ? {} : { fairnessLabel: plan.flow.fairnessLabel }),
@@ -217,6 +219,12 @@ export class Node {
   #hearError(error: unknown): void {
     const { facts } = this.#deps;
     facts.expect(error instanceof StoreError, "I20", () => `a 500 hides ${(error as Error)?.stack}`);
+  }
+
+  /** The schedules that the code of this process declares: those of the jobs that it knows. */
+  #schedules(): { [name: string]: PlannedSchedule } {
+    const declared = this.#deps.plan.schedules?.declared[this.version - 1] ?? {};
+    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.without));
   }
 
   /** Whether the code of this process knows the jobs of all runs that a program starts. */

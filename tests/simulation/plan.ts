@@ -8,6 +8,7 @@ import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
 import type { HttpManner } from "./http_clients.ts";
+import { addSchedules, type PlannedSchedule, type SchedulePlan } from "./schedules_plan.ts";
 import { FOUND_SEEDS } from "./seeds.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
@@ -34,7 +35,9 @@ export type Request =
   | { ask: "retrigger"; which: number; from: "start" | "failure"; of?: Relation }
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
   | { ask: "feed"; ms: number }
-  | { ask: "pauseJob" | "resumeJob"; jobName: string };
+  | { ask: "pauseJob" | "resumeJob"; jobName: string }
+  | { ask: "schedule"; change: "pause" | "resume" | "trigger" | "delete"; name: string }
+  | { ask: "schedule"; change: "set"; name: string; options: PlannedSchedule };
 
 /** A fault of a process, the clock or the shared store. */
 export type PlannedFault =
@@ -62,15 +65,17 @@ export interface Plan {
   reliability: Reliability;
   /** What limits, delays and orders runs; `null`: nothing does. */
   flow: FlowPlan | null;
+  /** The schedules; `null`: there are none. */
+  schedules: SchedulePlan | null;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
   requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
   faults: { at: number; fault: PlannedFault }[];
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children";
+export type Part = "flow" | "children" | "schedules";
 
-const PARTS = { flow: 0.5, children: 0.4 } as const satisfies Record<Part, number>;
+const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25 } as const satisfies Record<Part, number>;
 
 /**
  * Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do.
@@ -87,6 +92,7 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   let plan = makePlainPlan(seed);
   if (has("children")) plan = addChildren(plan, seed);
   if (has("flow")) plan = addFlow(plan, seed, JOB_NAMES);
+  if (has("schedules")) plan = addSchedules(plan, seed);
   return plan;
 }
 
@@ -116,6 +122,7 @@ function makePlainPlan(seed: number): Plan {
       slowAnswer: chance.pick([0, 0.02]),
     },
     flow: null,
+    schedules: null,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };

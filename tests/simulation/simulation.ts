@@ -10,6 +10,7 @@ import { makePlan, type Part, type Plan, type PlannedFault, PROCESS_NAMES, TROUB
 import { SimProcess } from "./sim_process.ts";
 import type { Situation } from "./situations.ts";
 import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import type { ScheduleRecord } from "../../src/store.ts";
 import { World } from "./world.ts";
 
 /** What to simulate. */
@@ -56,6 +57,9 @@ const LAST_REPEATS_MS = 600;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 const TIDY_EVERY_MS = 100;
+// How long a slot may be due, and after so long without trouble schedules end.
+const LATE_SLOT_MS = 2_000;
+const SCHEDULES_END_MS = 3_000;
 // A process that was suspended has caught up after so long.
 const AWAKE_MS = 500;
 const OUTSIDE_PATIENCE_MS = 500;
@@ -202,6 +206,7 @@ class Simulation {
   #isAtRest(): boolean {
     return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
       this.#clients.waiting === 0 && this.facts.open().length === 0 &&
+      this.facts.schedules.records.every(({ pausedAt }) => pausedAt !== null) &&
       this.#nodes.every(({ isUp, process }) => isUp && this.#world.now - process.pausedUntil > AWAKE_MS);
   }
 
@@ -294,6 +299,8 @@ class Simulation {
     const calmMs = this.#world.now - since;
     const open = this.facts.open();
     if (calmMs > 500) this.#clients.signalAll();
+    if (calmMs > LATE_ANSWERS_MS) { for (const schedule of this.facts.schedules.records) this.#checkSlots(schedule); }
+    if (calmMs > SCHEDULES_END_MS) this.#clients.pauseSchedules();
     this.#clients.resumeAll();
     if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
     for (const run of open) this.#checkLease(run);
@@ -343,6 +350,13 @@ class Simulation {
       "F7",
       () => `${id} is left for ${leftMs} ms, and its parent ${parentId} has ended`,
     );
+  }
+
+  /** Without trouble, and on a clock that runs evenly, a slot that is due is fired or skipped soon. */
+  #checkSlots({ name, nextAt, pausedAt }: ScheduleRecord): void {
+    if (pausedAt !== null || this.facts.jumps > 0) return;
+    const lateMs = this.#world.wallNow - nextAt!;
+    this.facts.expect(lateMs < LATE_SLOT_MS, "F6", () => `a slot of ${name} is due for ${lateMs} ms`);
   }
 
   /** Without trouble, and on a clock that runs evenly, whoever sleeps is woken when the next worker has looked. */

@@ -7,6 +7,7 @@ import { JOURNAL_MUTANTS } from "./journal.ts";
 import { LEASE_MUTANTS } from "./leases.ts";
 import { PAUSE_MUTANTS } from "./pauses.ts";
 import { RUN_MUTANTS } from "./runs.ts";
+import { SCHEDULE_MUTANTS } from "./schedules.ts";
 import { STEP_MUTANTS } from "./steps.ts";
 
 /** One bug for each rule that matters most. */
@@ -20,4 +21,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...JOURNAL_MUTANTS,
   ...FLOW_MUTANTS.map((mutant) => ({ parts: ["flow"] as const, ...mutant })),
   ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
+  ...SCHEDULE_MUTANTS.map((mutant) => ({ parts: ["schedules"] as const, ...mutant })),
 ];
