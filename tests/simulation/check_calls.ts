@@ -1,4 +1,5 @@
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
@@ -137,6 +138,15 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     () => `key ${idempotencyKey} of ${jobName} names ${same!.request.id}, and now ${run.id} too`,
   );
   if (disposition === "created") {
+    if (old !== null && request.id === derivedRunId(old.request.id, `bulk retrigger of ${old.request.id}`)) {
+      facts.noteAsked(request.payload);
+      facts.notice("one of many runs was retriggered");
+      facts.expect(
+        facts.bulkRetriggers.some((count) => old.order < count),
+        "F11",
+        () => `${old.request.id} was retriggered with many, and was made by none but that`,
+      );
+    }
     // Whoever triggers a schedule does not say with which input.
     if (schedule !== null && schedule.slotAt === null && old === null) facts.noteAsked(request.payload);
     const joinable = facts.open().find((other) => !other.isUnread && mayJoin(request, other, wallNow));

@@ -1,6 +1,7 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
+import { changeMany } from "./bulk_clients.ts";
 import { endingOf } from "./child_facts.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
@@ -133,7 +134,7 @@ export class Clients {
     const http = this.#http;
     const { ask } = request;
     // These are not to be had over HTTP.
-    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule") {
+    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" || ask === "bulk") {
       return await this.#perform(node, engine, request);
     }
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
@@ -183,6 +184,8 @@ export class Clients {
         facts.expect(paused === null, "I20", () => `${jobName} was resumed, and is shown as paused`);
         return jobName;
       }
+      case "bulk":
+        return await changeMany(engine, request, facts);
       case "schedule":
         return await this.#changeSchedule(engine, request);
       case "signal":

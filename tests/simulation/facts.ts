@@ -223,6 +223,8 @@ export class Facts {
   readonly #triggers = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
+  /** How many runs there were when clients began to retrigger many. */
+  readonly bulkRetriggers: number[] = [];
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
   /** How often the wall clock was set forward. */

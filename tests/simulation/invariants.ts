@@ -35,6 +35,7 @@ export const INVARIANTS = {
   F7: "A child is made, ends and is cancelled with the call of its parent, which sees its one outcome.",
   F8: "A run with a deadline ends, nothing is recorded in it afterwards, and it fails as late only if it is.",
   F9: "An attempt begins no earlier than its delay after the one before, however wrong the clocks of processes are.",
+  F11: "A call that changes many runs meets those that it selects, none that it has made, and none twice.",
   F12: "A system in which nothing changes looks for work no more often than it polls.",
   J1: "A reader of the journal gets every row that is kept, once and in order, and learns that others are gone.",
   J2: "The journal has the facts of each commit and no others.",

@@ -1,8 +1,9 @@
-import { COALESCE_MODES } from "../../src/run.ts";
+import { type BulkOperation, COALESCE_MODES, type RetriggerFrom } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import type { Retention } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
+import { addBulk } from "./bulk_plan.ts";
 import { addChildren } from "./children_plan.ts";
 import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
@@ -36,6 +37,14 @@ export type Request =
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
   | { ask: "feed"; ms: number }
   | { ask: "pauseJob" | "resumeJob"; jobName: string }
+  | {
+    ask: "bulk";
+    operation: BulkOperation;
+    /** All that match, or the newest ones by their ids. */
+    selection: { jobName?: string; labels?: { org: string } } | { byIds: number };
+    limit: number;
+    from: RetriggerFrom;
+  }
   | { ask: "schedule"; change: "pause" | "resume" | "trigger" | "delete"; name: string }
   | { ask: "schedule"; change: "set"; name: string; options: PlannedSchedule };
 
@@ -73,9 +82,9 @@ export interface Plan {
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children" | "schedules";
+export type Part = "flow" | "children" | "schedules" | "bulk";
 
-const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25 } as const satisfies Record<Part, number>;
+const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25, bulk: 0.2 } as const satisfies Record<Part, number>;
 
 /**
  * Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do.
@@ -93,6 +102,7 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   if (has("children")) plan = addChildren(plan, seed);
   if (has("flow")) plan = addFlow(plan, seed, JOB_NAMES);
   if (has("schedules")) plan = addSchedules(plan, seed);
+  if (has("bulk")) plan = addBulk(plan, seed);
   return plan;
 }
 

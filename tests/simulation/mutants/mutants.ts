@@ -1,4 +1,5 @@
 import type { Mutant } from "./mutant.ts";
+import { BULK_MUTANTS } from "./bulk.ts";
 import { CHILD_MUTANTS } from "./children.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
 import { FLOW_MUTANTS } from "./flow.ts";
@@ -21,5 +22,6 @@ export const MUTANTS: readonly Mutant[] = [
   ...JOURNAL_MUTANTS,
   ...FLOW_MUTANTS.map((mutant) => ({ parts: ["flow"] as const, ...mutant })),
   ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
+  ...BULK_MUTANTS.map((mutant) => ({ parts: ["bulk"] as const, ...mutant })),
   ...SCHEDULE_MUTANTS.map((mutant) => ({ parts: ["schedules"] as const, ...mutant })),
 ];
