@@ -169,10 +169,13 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
   calls({ do: kind, name: givenName, jobName, items }: CallAction): void {
     const run = this.#run;
     const name = this.#use("calls", givenName);
-    const asked = items.map(({ program, options }) => ({ jobName, payload: JSON.stringify({ program }), options }));
+    const { priority } = run.request.flow;
+    const asked = items.map(({ program, options }) => {
+      return { jobName, payload: JSON.stringify({ program }), options, priority, hasOtherFairness: true };
+    });
     run.calls.set(name, asked);
     // A run that is executed again triggers the same run, and so does a retry from its failure.
-    if (kind === "trigger") this.#facts.noteTrigger(`${run.originId} ${name}`, asked[0]!.payload);
+    if (kind === "trigger") this.#facts.noteTrigger(`${run.originId} ${name}`, asked[0]!);
   }
 
   called({ do: kind, name: givenName }: CallAction, result: CallResult): void {

@@ -20,9 +20,10 @@ import { isTerminal, type Run, type RunIdentity } from "../../src/run.ts";
 import type { NewLogEntry } from "../../src/log.ts";
 import type { Signal } from "../../src/wait.ts";
 import { checkClaim } from "./check_claim.ts";
+import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
-import { type AskedRun, attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 
 /** A call that a store has carried out or refused. */
 export interface Call {
@@ -160,6 +161,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       isDelayed && startAt! > wallNow && request.jobName === jobName && request.concurrencyKey === concurrencyKey;
     if (coalesce !== null && facts.open().some(isPassed)) facts.notice("a trigger did not join a delayed run");
     facts.noteMade(request);
+    if (old !== null) checkRetryOptions(facts, request, old);
+    else if (schedule === null) checkOptions(facts, request);
     const source = request.retriggerOf?.from === "failure" ? old : null;
     const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));
     facts.runs.set(run.id, made);

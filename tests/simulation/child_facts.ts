@@ -3,6 +3,7 @@ import type { CreatedChild, NewChildren, NewRun } from "../../src/store.ts";
 import { isoTime } from "../../src/iso_time.ts";
 import { isTerminal, type TerminalStatus } from "../../src/run.ts";
 import type { ChildResult } from "../../src/wait.ts";
+import { isMadeSo } from "./check_options.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 
 /** The children of one call of a run, as the committed history has them. */
@@ -137,26 +138,16 @@ function checkAsked(facts: Facts, parent: RunFacts, name: string, at: number, as
   const items = parent.calls.get(name);
   const item = items?.[at];
   const { request: { id, labels, flow: { priority, fairnessKey } } } = parent;
-  const expected = item === undefined ? null : [
-    item.jobName,
-    item.payload,
-    { ...labels, ...item.options.labels },
-    item.options.concurrencyKey ?? null,
-    item.options.priority ?? priority,
-    fairnessKey,
-  ];
-  const made = [
-    asked.jobName,
-    asked.payload,
-    asked.labels,
-    asked.concurrencyKey,
-    asked.flow.priority,
-    fairnessKey === null ? null : asked.flow.fairnessKey,
-  ];
+  const isSame = item !== undefined && item.jobName === asked.jobName && item.payload === asked.payload &&
+    JSON.stringify(asked.labels) === JSON.stringify({ ...labels, ...item.options.labels }) &&
+    (fairnessKey === null || asked.flow.fairnessKey === fairnessKey) && isMadeSo(facts, asked, item);
   facts.expect(
-    JSON.stringify(made) === JSON.stringify(expected),
+    isSame,
     "F7",
-    () => `${id} asks for ${JSON.stringify(made)} as child ${at} of ${name}, not for ${JSON.stringify(expected)}`,
+    () =>
+      `${id} of priority ${priority} asks for ${JSON.stringify(asked)} as child ${at} of ${name}, not for ${
+        JSON.stringify(item)
+      }`,
   );
 }
 

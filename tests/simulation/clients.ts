@@ -2,6 +2,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
 import { changeMany } from "./bulk_clients.ts";
+import type { AskedRun } from "./check_options.ts";
 import { endingOf } from "./child_facts.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
@@ -109,7 +110,7 @@ export class Clients {
     if (engine === null) return Promise.resolve("unanswered");
     // A stranger is refused; but a batch cannot be asked for over HTTP.
     const isStranger = manner !== null && manner.isStranger && request.ask !== "batch";
-    for (const payload of isStranger ? [] : payloadsOf(request)) facts.noteAsked(payload);
+    for (const asked of isStranger ? [] : askedRuns(request, manner !== null)) facts.noteAskedRun(asked);
     const performed = manner === null
       ? this.#perform(node, engine, request)
       : this.#performOverWeb(node, engine, request, manner);
@@ -348,10 +349,14 @@ export class Clients {
   }
 }
 
-/** What runs that are triggered by a request are given. */
-function payloadsOf(request: Request): string[] {
-  if (request.ask === "trigger" || request.ask === "run") return [JSON.stringify({ program: request.program })];
-  return request.ask === "batch" ? request.items.map(({ program }) => JSON.stringify({ program })) : [];
+/** The runs that are triggered by a request. */
+function askedRuns(request: Request, isOverWeb: boolean): AskedRun[] {
+  if (request.ask !== "trigger" && request.ask !== "run" && request.ask !== "batch") return [];
+  const { jobName } = request;
+  const items = request.ask === "batch" ? request.items : [request];
+  return items.map(({ program, options }) => {
+    return { jobName, payload: JSON.stringify({ program }), options, hasOtherFairness: isOverWeb };
+  });
 }
 
 /** The handle of a job, which an engine has if it knows the job. */

@@ -1,7 +1,8 @@
-import type { InvokeOptions } from "../../src/job.ts";
+import type { FlowDefinition } from "../../src/flow.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending, NewRun, RunState } from "../../src/store.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
+import type { AskedRun } from "./check_options.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
@@ -76,13 +77,6 @@ export interface AttemptFacts {
   outcome: { value: string } | { thrown: string } | null;
   /** Whether the execution was interrupted before it threw. */
   wasInterrupted: boolean;
-}
-
-/** A run that a program has asked for. */
-export interface AskedRun {
-  jobName: string;
-  payload: string;
-  options: InvokeOptions;
 }
 
 /** What a run waits for. */
@@ -208,6 +202,10 @@ export class Facts {
   readonly concurrency: number;
   /** How long the way to a store takes at most, in milliseconds. */
   readonly latency: number;
+  /** What the versions of the code say about each job. */
+  readonly definitions: { [jobName: string]: readonly FlowDefinition[] } | null;
+  /** What was asked for, by payload. */
+  readonly askedRuns = new Map<string, AskedRun[]>();
   /** How long a worker that has nothing to do waits at least until it looks again, in milliseconds. */
   readonly idleMs: number;
   readonly runs = new Map<string, RunFacts>();
@@ -240,7 +238,8 @@ export class Facts {
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor({ worker, reliability }: Pick<Plan, "worker" | "reliability">) {
+  constructor({ worker, reliability, flow }: Pick<Plan, "worker" | "reliability" | "flow">) {
+    this.definitions = flow?.jobs ?? null;
     this.concurrency = worker.concurrency;
     this.latency = reliability.latency;
     this.idleMs = Math.min(0.9 * worker.pollingInterval, worker.staleThreshold / 3);
@@ -261,11 +260,17 @@ export class Facts {
     this.#asked.set(payload, (this.#asked.get(payload) ?? 0) + 1);
   }
 
-  /** A step is about to trigger a run with a payload: one, however often it is executed. */
-  noteTrigger(step: string, payload: string): void {
+  /** The same, with the options. */
+  noteAskedRun(asked: AskedRun): void {
+    this.noteAsked(asked.payload);
+    this.askedRuns.set(asked.payload, [...this.askedRuns.get(asked.payload) ?? [], asked]);
+  }
+
+  /** A step is about to trigger a run: one, however often it is executed. */
+  noteTrigger(step: string, asked: AskedRun): void {
     if (this.#triggers.has(step)) return;
     this.#triggers.add(step);
-    this.noteAsked(payload);
+    this.noteAskedRun(asked);
   }
 
   /** One was made: not more often than it was asked for. */
