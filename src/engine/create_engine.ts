@@ -122,6 +122,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
+  /** The retries that bulk operations have published, while any of them goes on. */
+  readonly #bulkRetries = new Set<string>();
+  #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
   constructor(options: EngineOptions<J, L>) {
@@ -284,7 +287,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async #addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
-    const result = this.#publishTrigger(await this.#enqueue(request), request);
+    return this.#publishRetry(await this.#enqueue(request), request, old);
+  }
+
+  #publishRetry(enqueued: Enqueued, request: NewRun, old: Run): TriggerResult {
+    const result = this.#publishTrigger(enqueued, request);
     if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
     return result;
   }
@@ -348,12 +355,18 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
     await this.migrate();
-    return await performBulk(operation, bulk, {
-      store: this.#store,
-      host: this.#deps.host,
-      guard,
-      prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
-    });
+    this.#bulkCalls += 1;
+    try {
+      return await performBulk(operation, bulk, {
+        store: this.#store,
+        host: this.#deps.host,
+        guard,
+        prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
+      });
+    } finally {
+      this.#bulkCalls -= 1;
+      if (this.#bulkCalls === 0) this.#bulkRetries.clear();
+    }
   }
 
   /** Prepares an operation on one of many runs. */
@@ -363,7 +376,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const { request, old } = await this.#retryOf(runId, from);
     if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
     // The same id each time: of calls at the same time, all find the one run that the first has made.
-    return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+    return () => this.#addBulkRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+  }
+
+  /** Adds a retry, and publishes it unless another bulk operation has done so a moment ago. */
+  async #addBulkRetry(request: NewRun, old: Run): Promise<void> {
+    const enqueued = await this.#enqueue(request);
+    if (this.#bulkRetries.has(request.id)) return;
+    this.#bulkRetries.add(request.id);
+    this.#publishRetry(enqueued, request, old);
   }
 
   async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
