@@ -47,7 +47,7 @@ export interface Verdict {
 
 const KEPT_LINES = 60;
 // How long it may take, when nothing goes wrong any more, until every run has ended, and until anything happens.
-const DRAIN_MS = 120_000;
+const DRAIN_MS = 300_000;
 const STALL_MS = 15_000;
 // After so long without trouble whoever still sleeps does so because of the clock.
 const RECOVERY_MS = 6_000;
