@@ -111,6 +111,22 @@ export const SITUATIONS = [
   "an answer over HTTP was lost",
   "a client was told to come back",
   "a stranger was turned away",
+  "a run diverged",
+  "a run ended too early",
+  "a run was held again",
+  "a deploy freed a held run",
+  "an old worker held what a new one had recorded",
+  "a retry from the failure was held",
+  "a run with a signal was held",
+  "a held run that had taken a signal went on",
+  "a held run gave its key up",
+  "a held run was resumed",
+  "a held run was resumed to go on with what is new",
+  "a patch was new",
+  "a patch was passed over by a run that had been further",
+  "a process told of stranded runs",
+  "the last code held a run that had gone on with what was new",
+  "a copied step was executed again under another name",
 ] as const;
 
 /** The name of a situation. */
