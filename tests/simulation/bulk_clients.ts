@@ -33,9 +33,10 @@ async function changeMatching(
   facts: Facts,
 ): Promise<string> {
   const { operation } = request;
-  const matching = facts.existing().filter(({ request: { jobName, labels } }) =>
-    (filter.jobName ?? jobName) === jobName && (filter.labels?.org ?? labels.org) === labels.org
-  );
+  const matches = ({ request: { jobName, labels } }: RunFacts) =>
+    (filter.jobName ?? jobName) === jobName && (filter.labels?.org ?? labels.org) === labels.org;
+  const matching = facts.existing().filter(matches);
+  facts.bulkFilters.push({ operation, matches });
   const chosen = matching.filter((run) => isChosen(run, operation));
   const { done, skipped } = await changeAll(engine, request, { filter }, matching, facts);
   const left = chosen.filter((run) =>

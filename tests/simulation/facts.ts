@@ -221,6 +221,8 @@ export class Facts {
   readonly #triggers = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
+  /** Which runs clients may change because they change many: also those that were made a moment before. */
+  readonly bulkFilters: { operation: string; matches: (run: RunFacts) => boolean }[] = [];
   /** How many runs there were when clients began to retrigger many. */
   readonly bulkRetriggers: number[] = [];
   /** The claims that were carried out. */
@@ -296,6 +298,12 @@ export class Facts {
   /** The runs that exist. */
   existing(): RunFacts[] {
     return [...this.runs.values()].filter(({ isDeleted }) => !isDeleted);
+  }
+
+  /** Whether somebody who may has asked for a change of a run. */
+  isPermitted(run: RunFacts, operation: "cancel" | "delete"): boolean {
+    return run.permitted.has(operation) ||
+      this.bulkFilters.some((bulk) => bulk.operation === operation && bulk.matches(run));
   }
 
   /** The runs that exist and have not ended. */
