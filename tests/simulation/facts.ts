@@ -223,7 +223,7 @@ export class Facts {
   readonly #made = new Map<string | null, number>();
   /** Which runs clients may change because they change many: also those that were made a moment before. */
   readonly bulkFilters: { operation: string; matches: (run: RunFacts) => boolean }[] = [];
-  /** How many runs there were when clients began to retrigger many. */
+  /** How many runs there were, at most, when clients began to retrigger many. */
   readonly bulkRetriggers: number[] = [];
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
