@@ -4,6 +4,7 @@ import type { Ending, NewRun, RunState } from "../../src/store.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
+import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
@@ -217,8 +218,8 @@ export class Facts {
   readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */
   readonly #asked = new Map<string | null, number>();
-  /** The steps that have triggered a run. */
-  readonly #triggers = new Set<string>();
+  /** The ids of the runs that steps trigger. */
+  readonly triggeredBySteps = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
   /** Which runs clients may change because they change many: also those that were made a moment before. */
@@ -269,9 +270,10 @@ export class Facts {
   }
 
   /** A step is about to trigger a run: one, however often it is executed. */
-  noteTrigger(step: string, asked: AskedRun): void {
-    if (this.#triggers.has(step)) return;
-    this.#triggers.add(step);
+  noteTrigger(originId: string, stepKey: string, asked: AskedRun): void {
+    const runId = derivedRunId(originId, stepKey);
+    if (this.triggeredBySteps.has(runId)) return;
+    this.triggeredBySteps.add(runId);
     this.noteAskedRun(asked);
   }
 
