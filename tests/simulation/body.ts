@@ -225,7 +225,7 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
     });
     run.calls.set(name, asked);
     // A run that is executed again triggers the same run, and so does a retry from its failure.
-    if (kind === "trigger") this.#facts.noteTrigger(`${run.originId} ${name}`, asked[0]!);
+    if (kind === "trigger") this.#facts.noteTrigger(run.originId, `${run.originId}/${name}`, asked[0]!);
   }
 
   called({ do: kind, name: givenName }: CallAction, result: CallResult): void {

@@ -33,9 +33,10 @@ async function changeMatching(
   facts: Facts,
 ): Promise<string> {
   const { operation } = request;
-  const matching = facts.existing().filter(({ request: { jobName, labels } }) =>
-    (filter.jobName ?? jobName) === jobName && (filter.labels?.org ?? labels.org) === labels.org
-  );
+  const matches = ({ request: { jobName, labels } }: RunFacts) =>
+    (filter.jobName ?? jobName) === jobName && (filter.labels?.org ?? labels.org) === labels.org;
+  const matching = facts.existing().filter(matches);
+  facts.bulkFilters.push({ operation, matches });
   const chosen = matching.filter((run) => isChosen(run, operation));
   const { done, skipped } = await changeAll(engine, request, { filter }, matching, facts);
   const left = chosen.filter((run) =>
@@ -58,8 +59,9 @@ async function changeAll(
   runs: readonly RunFacts[],
   facts: Facts,
 ): Promise<Pick<BulkResult, "done" | "skipped">> {
-  if (operation === "retrigger") facts.bulkRetriggers.push(facts.runs.size);
-  else for (const run of runs) run.permitted.add(operation);
+  // How many runs there are when the first call looks is known when it has answered.
+  const place = operation === "retrigger" ? facts.bulkRetriggers.push(Infinity) - 1 : null;
+  if (operation !== "retrigger") { for (const run of runs) run.permitted.add(operation); }
   const results: BulkResult[] = [];
   let cursor: string | undefined;
   do {
@@ -70,6 +72,7 @@ async function changeAll(
       ? await engine.cancelRuns(selection, options)
       : await engine.deleteRuns(selection, options);
     results.push(result);
+    if (place !== null && results.length === 1) facts.bulkRetriggers[place] = facts.runs.size - result.done;
     const isWhole = result.matched === result.done + result.skipped.length && result.matched <= limit;
     facts.expect(isWhole, "F11", () => `a call for ${limit} runs was answered ${JSON.stringify(result)}`);
     cursor = result.next ?? undefined;

@@ -571,7 +571,7 @@ function checkCancel(
   if (run.isCancelled) facts.notice("a cancel was repeated");
   else {
     facts.expect(
-      run.permitted.has("cancel"),
+      facts.isPermitted(run, "cancel"),
       "I8",
       () => `${runId} was cancelled, and nobody has asked for that who may`,
     );
@@ -588,7 +588,11 @@ function checkCancel(
 function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
-  facts.expect(run.permitted.has("delete"), "I8", () => `${runId} was deleted, and nobody has asked for that who may`);
+  facts.expect(
+    facts.isPermitted(run, "delete"),
+    "I8",
+    () => `${runId} was deleted, and nobody has asked for that who may`,
+  );
   facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
   run.isDeleted = true;
   noteChildDeletion(facts, run);

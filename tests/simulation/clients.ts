@@ -136,7 +136,7 @@ export class Clients {
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
-    const patienceMs = ["wait", "watch", "run", "feed"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
+    const patienceMs = ["wait", "watch", "run", "feed", "bulk"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
     return Promise.race([asked, world.pass(patienceMs).then(() => "unanswered" as const)]);
   }
 

@@ -6,6 +6,7 @@ import type { RunState } from "../../src/store/run_state.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
+import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
@@ -225,11 +226,13 @@ export class Facts {
   readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */
   readonly #asked = new Map<string | null, number>();
-  /** The steps that have triggered a run. */
-  readonly #triggers = new Set<string>();
+  /** The ids of the runs that steps trigger. */
+  readonly triggeredBySteps = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
-  /** How many runs there were when clients began to retrigger many. */
+  /** Which runs clients may change because they change many: also those that were made a moment before. */
+  readonly bulkFilters: { operation: string; matches: (run: RunFacts) => boolean }[] = [];
+  /** How many runs there were, at most, when clients began to retrigger many. */
   readonly bulkRetriggers: number[] = [];
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
@@ -276,9 +279,10 @@ export class Facts {
   }
 
   /** A step is about to trigger a run: one, however often it is executed. */
-  noteTrigger(step: string, asked: AskedRun): void {
-    if (this.#triggers.has(step)) return;
-    this.#triggers.add(step);
+  noteTrigger(originId: string, stepKey: string, asked: AskedRun): void {
+    const runId = derivedRunId(originId, stepKey);
+    if (this.triggeredBySteps.has(runId)) return;
+    this.triggeredBySteps.add(runId);
     this.noteAskedRun(asked);
   }
 
@@ -305,6 +309,12 @@ export class Facts {
   /** The runs that exist. */
   existing(): RunFacts[] {
     return [...this.runs.values()].filter(({ isDeleted }) => !isDeleted);
+  }
+
+  /** Whether somebody who may has asked for a change of a run. */
+  isPermitted(run: RunFacts, operation: "cancel" | "delete"): boolean {
+    return run.permitted.has(operation) ||
+      this.bulkFilters.some((bulk) => bulk.operation === operation && bulk.matches(run));
   }
 
   /** The runs that exist and have not ended. */

@@ -275,7 +275,10 @@ export class Incarnation {
     if (token === null) return;
     this.#facts.expect(this.#true.has(token), "I17", () => `${this.label} tells ${token}, which was not committed`);
     const isNew = !this.#told.has(token);
-    const mayRepeat = type === "run:coalesced" || type === "run:resume" || type === "run:hold" || token.endsWith(RETRY);
+    // A step that triggers a run publishes it again if it is executed again because it was not recorded.
+    const isOfStep = type === "run:trigger" && this.#facts.triggeredBySteps.has(runId);
+    const isOfHold = type === "run:resume" || type === "run:hold";
+    const mayRepeat = type === "run:coalesced" || isOfStep || isOfHold || token.endsWith(RETRY);
     this.#facts.expect(isNew || mayRepeat, "I17", () => `${this.label} tells ${token} twice`);
     this.#told.add(token);
   }

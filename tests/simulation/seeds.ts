@@ -52,4 +52,16 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     found: "a run that wanted its key for itself was passed by one with a fairness key that shares it",
     parts: ["flow"],
   },
+  {
+    seed: 10111,
+    store: "memory",
+    found: "an engine fired old slots after the answer to a firing was lost",
+    parts: ["flow", "children", "schedules"],
+  },
+  {
+    seed: 41003,
+    store: "memory",
+    found: "two bulk retriggers at the same time published each retry twice",
+    parts: ["flow", "children", "bulk"],
+  },
 ];

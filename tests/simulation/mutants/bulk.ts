@@ -1,3 +1,4 @@
+import { ORGS } from "../plan.ts";
 import { overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 
@@ -5,8 +6,20 @@ import type { Mutant } from "./mutant.ts";
 export const BULK_MUTANTS: readonly Mutant[] = [
   {
     name: "a bulk retrigger meets its own runs",
-    from: 19,
+    from: 23,
     rule: "F11: runs that are made meanwhile are not met",
+    // One call for each run, so that what the first calls have made ends before the last.
+    plan: (plan) => ({
+      ...plan,
+      requests: plan.requests.map((planned, no) => {
+        if (planned.request.ask !== "bulk") return planned;
+        const labels = { org: ORGS[no % ORGS.length]! };
+        return {
+          ...planned,
+          request: { ...planned.request, operation: "retrigger", selection: { labels }, limit: 1, from: "start" },
+        };
+      }),
+    }),
     client: overClient((store) => ({
       findRuns: ({ before: _, notRetried, ...query }) =>
         store.findRuns({ ...query, ...(notRetried === undefined ? {} : { notRetried }) }),
