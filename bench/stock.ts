@@ -1,7 +1,6 @@
-import type { KnownJob } from "../src/flow.ts";
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { SqliteStore } from "@holdfast/jobs";
+import { type KnownJob, SqliteStore } from "@holdfast/jobs";
 import { RawDatabase } from "./raw_database.ts";
 import type { Setting } from "./setting.ts";
 
