@@ -70,6 +70,25 @@ forEachStore("invoke() throws a RangeError at a depth of 32 parents", async ({ s
   assert.equal(await outputOf(engine, id), "32: RangeError");
 });
 
+forEachStore("invoke() names the first and the last run of a chain that failed", async ({ store, host }) => {
+  const nested: Job<number, unknown> = aJob<unknown, number>(
+    (step, depth) => step.invoke("next", nested, depth + 1),
+    'a "nested" job',
+  );
+  await using engine = createEngine({ store, host, jobs: { nested } });
+  const { id } = await engine.trigger(nested, 0);
+
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.getRuns({ limit: 50 });
+  const [deepest, child] = [runs[0]!, runs.at(-2)!];
+  assert.equal(runs.length, 33);
+  assert.equal(
+    (await engine.getRun(id))!.error,
+    `Run "${child.id}" of job "a "nested" job" failed: Run "${deepest.id}" of job "a "nested" job" failed: step.invoke() of "next" cannot start a child run: run "${deepest.id}" has 32 parents above it already`,
+  );
+});
+
 forEachStore("invoke() throws how the child failed, the same on a replay", async ({ store, host }) => {
   const seen: unknown[] = [];
   const child = aJob(
