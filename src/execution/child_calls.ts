@@ -1,8 +1,10 @@
-import { RunCancelledError, RunFailedError, StoreError } from "../error.ts";
+import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../error.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import { failureText } from "../failure.ts";
 import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import { decode, type Json } from "../json.ts";
+import { kindOf } from "../kind_of.ts";
+import { checkLabels } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { NewPause, NewRun } from "../store.ts";
 import type { ChildResult, PauseRecord } from "../wait.ts";
@@ -91,10 +93,12 @@ export class ChildCalls {
     input: unknown,
     options: StepTriggerOptions,
   ): Promise<StepTriggerResult> {
+    const call = `step.trigger() of "${givenName}"`;
+    checkJob(job, call);
     checkOptionNames(options, STEP_TRIGGER_OPTIONS, "step.trigger()");
     const { claim, deps, abortSignal } = this.#execution;
     const add = async ({ idempotencyKey: stepKey }: { idempotencyKey: string }): Promise<StepTriggerResult> => {
-      const run = await this.#newRun(job, input, options);
+      const run = await this.#newRun(call, job, input, options);
       // The same id after a crash: the store recognizes the repetition, so there are never two runs.
       const id = derivedRunId(claim.originId, stepKey);
       return await retryStoreCall(() => deps.runs.add({ ...run, id }), deps, abortSignal);
@@ -110,6 +114,7 @@ export class ChildCalls {
     items: readonly InvokeItem<unknown>[],
   ): Promise<PauseRecord> {
     const { claim, deps } = this.#execution;
+    checkJob(job, `step.${call}() of "${givenName}"`);
     const outer = deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`step.${call}() of "${givenName}" cannot be called inside the function of step "${outer}"`);
@@ -124,7 +129,7 @@ export class ChildCalls {
       }
       const asked = known !== undefined && (isOver(known) || known.childCount === items.length)
         ? known
-        : await this.#addAll(name, job, items, known);
+        : await this.#addAll(name, `step.${call}() of "${givenName}"`, job, items, known);
       const over = await this.#pauses.over(asked);
       if (over.childCount !== items.length) {
         throw new TypeError(
@@ -140,6 +145,7 @@ export class ChildCalls {
   /** Adds all slices of children but the last, which the returned pause brings with it. */
   async #addAll(
     name: string,
+    call: string,
     job: Job,
     items: readonly InvokeItem<unknown>[],
     known: PauseRecord | undefined,
@@ -153,7 +159,7 @@ export class ChildCalls {
       const slice = items.slice(from, from + SLICE);
       runs.push(
         ...await execution.begin(() =>
-          execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(job, input, options))))
+          execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(call, job, input, options))))
         ),
       );
     }
@@ -173,14 +179,27 @@ export class ChildCalls {
     }
   }
 
-  #newRun(job: Job, input: unknown, { labels, ...options }: StepTriggerOptions): Promise<NewRun> {
+  async #newRun(
+    call: string,
+    job: Job,
+    input: unknown,
+    { labels = {}, ...options }: StepTriggerOptions,
+  ): Promise<NewRun> {
     const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
-    return deps.runs.create(job, input, {
-      priority,
-      ...(fairnessKey === null ? {} : { fairnessKey }),
-      ...options,
-      labels: { ...run.labels, ...labels },
-    });
+    try {
+      return await deps.runs.create(job, input, {
+        priority,
+        ...(fairnessKey === null ? {} : { fairnessKey }),
+        ...options,
+        labels: { ...run.labels, ...checkLabels(labels) },
+      });
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+      // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
+      throw new TypeError(
+        `${call} cannot start a run of job "${job.name}": the engine that executes it has no such job`,
+      );
+    }
   }
 
   async #readResults({ id, childCount }: PauseRecord, name: string): Promise<ChildResult[]> {
@@ -205,6 +224,11 @@ export class ChildCalls {
     const message = `The store has no result of the children of "${name}" of run "${this.#execution.claim.run.id}"`;
     return new StoreError(message, { code: "internal" });
   }
+}
+
+function checkJob(job: unknown, call: string): void {
+  if (typeof job === "object" && job !== null && "name" in job && typeof job.name === "string") return;
+  throw new TypeError(`${call} needs a job: what defineJob() makes, not ${kindOf(job)}`);
 }
 
 /** The output of a child, or the error that it ended with. */

@@ -89,6 +89,53 @@ forEachStore("invoke() names the first and the last run of a chain that failed",
   );
 });
 
+const UNREGISTERED = aJob(() => null, "other");
+for (
+  const [call, start, isStep] of [
+    ["invoke", (step, job) => step.invoke("one", job, null), false],
+    ["invokeAll", (step, job) => step.invokeAll("one", job, [{ input: null }]), false],
+    ["trigger", (step, job) => step.trigger("one", job, null), true],
+  ] as [keyof StepContext, (step: StepContext, job: Job) => Promise<unknown>, boolean][]
+) {
+  forEachStore(
+    `${call}() throws a TypeError without a job, and for one that the engine does not have`,
+    async (context) => {
+      const { store, host } = context;
+      const jobs = [undefined, null, "parent", {}, UNREGISTERED] as Job[];
+      const parent = aJob<unknown, number>((step, index) => start(step, jobs[index]!), "parent");
+      await using engine = createEngine({ store, host, jobs: { parent } });
+      const runs = await engine.jobs.parent.batchTrigger(jobs.map((_, input) => ({ input })));
+
+      await engine.runUntilIdle();
+
+      const failures = await Promise.all(runs.map(async ({ id }) => (await engine.getRun(id))!.failure!));
+      const needs = (kind: string) => `step.${call}() of "one" needs a job: what defineJob() makes, not ${kind}`;
+      assert.deepEqual(failures.map(({ name, message }) => `${name}: ${message}`), [
+        ...["undefined", "null", "a string", "an object"].map((kind) => `TypeError: ${needs(kind)}`),
+        `TypeError: step.${call}() of "one" cannot start a run of job "other": the engine that executes it has no such job`,
+      ]);
+      assert.equal((await engine.getSteps(runs[4]!.id)).length, isStep ? 1 : 0);
+    },
+  );
+}
+
+forEachStore("invoke() refuses labels that are not an object of strings", async ({ store, host }) => {
+  const all = [5, ["a"], "a", { a: 1 }, null] as never[];
+  const parent = aJob(
+    (step) =>
+      Promise.all(
+        all.map((labels, index) => step.invoke(`child ${index}`, echo, {}, { labels }).catch((error) => error.name)),
+      ),
+    "parent",
+  );
+  await using engine = createEngine({ store, host, jobs: { parent, echo } });
+  const { id } = await engine.jobs.parent.trigger(null);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(await outputOf(engine, id), Array(all.length).fill("ValidationError"));
+});
+
 forEachStore("invoke() throws how the child failed, the same on a replay", async ({ store, host }) => {
   const seen: unknown[] = [];
   const child = aJob(
