@@ -40,7 +40,6 @@ export class Calendar {
   /**
    * Creates a calendar; `cron` works out the slots, unless a test replaces it.
    *
-   * @throws {TypeError} The pattern or the zone is not a string.
    * @throws {RangeError} The pattern is not valid or has no slot at all, or the zone is unknown.
    */
   constructor(pattern: string, timezone: string, cron?: CronClock) {
@@ -106,7 +105,7 @@ export function newCron(pattern: string, timezone: string): Cron {
 
 function readPattern(pattern: unknown): string {
   if (typeof pattern !== "string") {
-    throw new TypeError(`cron must be a string like "30 2 * * *", not ${kindOf(pattern)}`);
+    throw new RangeError(`cron must be a string like "30 2 * * *", not ${kindOf(pattern)}`);
   }
   const fields = (NICKNAMES.get(pattern.trim().toLowerCase()) ?? pattern).trim().split(/\s+/);
   // croner would also take a date.
@@ -127,7 +126,7 @@ function readPattern(pattern: unknown): string {
 
 function checkTimezone(timezone: unknown): void {
   if (typeof timezone !== "string") {
-    throw new TypeError(`timezone must be a string like "Europe/Berlin", not ${kindOf(timezone)}`);
+    throw new RangeError(`timezone must be a string like "Europe/Berlin", not ${kindOf(timezone)}`);
   }
   try {
     // croner takes an empty name for the zone of the process.
