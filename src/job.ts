@@ -56,7 +56,10 @@ export interface InvokeOptions {
   labels?: Labels;
   /** From -1,000 to 1,000: higher ones are claimed first. Default: that of the run that starts it. */
   priority?: number;
-  /** Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. Not together with `delay`. */
+  /**
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. Not
+   * together with `delay`.
+   */
   startAt?: Date | string;
   /** The same as `startAt`, as milliseconds from now. */
   delay?: number;

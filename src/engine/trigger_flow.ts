@@ -17,8 +17,8 @@ import type { Deadline } from "../wait.ts";
 /** Options of a trigger that say when and in which order the run is executed. */
 export interface FlowOptions {
   /**
-   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. An instant in the past is now. Not together
-   * with `delay` or `coalesce`. Default: at once.
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. An
+   * instant in the past is now. Not together with `delay` or `coalesce`. Default: at once.
    */
   startAt?: Date | string;
   /** The same as `startAt`, as milliseconds from now: an integer from 0. */

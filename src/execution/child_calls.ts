@@ -10,7 +10,7 @@ import type { NewPause, NewRun } from "../store.ts";
 import type { ChildResult, PauseRecord } from "../wait.ts";
 import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "./execution.ts";
-import { isOver, type Parking } from "./parking.ts";
+import type { Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
@@ -61,9 +61,9 @@ export class ChildCalls {
   /** See `StepContext.invoke()`. */
   async invoke(givenName: string, job: Job, input: unknown, options: InvokeOptions): Promise<Json | undefined> {
     checkOptionNames(options, INVOKE_OPTIONS, "step.invoke()");
-    const { child } = await this.#named(givenName, "invoke", job, [{ input, ...options }]);
-    if (child === null) throw this.#lostError(givenName);
-    return toOutput(child);
+    const pause = await this.#named(givenName, "invoke", job, [{ input, ...options }]);
+    if (pause?.child == null) throw this.#lostError(givenName);
+    return toOutput(pause.child);
   }
 
   /** See `StepContext.invokeAll()`. */
@@ -79,8 +79,8 @@ export class ChildCalls {
       );
     }
     for (const item of items) checkOptionNames(item, ITEM_OPTIONS, "An item of step.invokeAll()");
-    if (items.length === 0) return [];
     const pause = await this.#named(givenName, "invokeAll", job, items);
+    if (pause === null) return [];
     // The turn is this call's: no later result is delivered before it has its own.
     const results = await this.#execution.track(this.#execution.order.hold(this.#readResults(pause, givenName)));
     return results.map(toOutcome);
@@ -106,13 +106,16 @@ export class ChildCalls {
     return await this.#steps.run(givenName, add, { retry: {} }) as unknown as StepTriggerResult; // what `add` returns
   }
 
-  /** Resolves when the children of a call have ended, and makes them before, if that was not done yet. */
+  /**
+   * Resolves when the children of a call have ended, and makes them before, if that was not done yet. `null`: there are
+   * none.
+   */
   async #named(
     givenName: string,
     call: "invoke" | "invokeAll",
     job: Job,
     items: readonly InvokeItem<unknown>[],
-  ): Promise<PauseRecord> {
+  ): Promise<PauseRecord | null> {
     const { claim, deps } = this.#execution;
     checkJob(job, `step.${call}() of "${givenName}"`);
     const outer = deps.currentStep.getStore();
@@ -122,21 +125,22 @@ export class ChildCalls {
     const name = this.#names.begin(givenName);
     try {
       const known = claim.pauses.find((pause) => pause.kind === "children" && pause.name === name);
+      // The children of a call whose slices were interrupted would otherwise be too few, and the run wait for ever.
+      if (known !== undefined && known.childTotal !== items.length) {
+        throw new TypeError(
+          `step.${call}() of "${givenName}" has ${items.length} items, but had ${known.childTotal} when it was first called`,
+        );
+      }
+      if (items.length === 0) return null;
       if (known === undefined && claim.depth >= MAX_DEPTH) {
         throw new RangeError(
           `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
         );
       }
-      const asked = known !== undefined && (isOver(known) || known.childCount === items.length)
+      const asked = known !== undefined && known.childCount === items.length
         ? known
         : await this.#addAll(name, `step.${call}() of "${givenName}"`, job, items, known);
-      const over = await this.#pauses.over(asked);
-      if (over.childCount !== items.length) {
-        throw new TypeError(
-          `step.${call}() of "${givenName}" has ${items.length} items, but had ${over.childCount} when it was first called`,
-        );
-      }
-      return over;
+      return await this.#pauses.over(asked);
     } finally {
       this.#names.end(givenName);
     }

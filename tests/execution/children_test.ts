@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { RunCancelledError, RunFailedError, ValidationError } from "../../src/error.ts";
+import { LeaseLostError, RunCancelledError, RunFailedError, ValidationError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import { type ChildOutcome, defineJob, type Job, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
@@ -766,6 +766,31 @@ forEachStore(
     assert.equal(await outputOf(engine, id), 1);
   },
 );
+
+for (const items of [0, 50, 100, 200, 300]) {
+  forEachStore(`invokeAll() refuses ${items} items, if it was interrupted at 100 of 250`, async ({ store, host }) => {
+    let [count, slices] = [250, 0];
+    const interrupting = withCalls(store, {
+      pause: (lease, request) => {
+        const hasChildren = request.pauses.some(({ children }) => children !== null);
+        if (!hasChildren || ++slices !== 2) return store.pause(lease, request);
+        count = items;
+        return Promise.reject(new LeaseLostError(lease));
+      },
+    });
+    const parent = aJob((step) => step.invokeAll("all", echo, Array.from({ length: count }, () => ({ input: 1 }))));
+    await using engine = createEngine({ store: interrupting, host, jobs: { parent, echo } });
+    const { id } = await engine.trigger(parent, null);
+
+    await engine.runUntilIdle();
+
+    assert.partialDeepStrictEqual(await engine.getRun(id), {
+      status: "failed",
+      error: `step.invokeAll() of "all" has ${items} items, but had 250 when it was first called`,
+    });
+    assert.equal((await engine.getRuns({ parentRunId: id })).total, 100);
+  });
+}
 
 forEachStore("invokeAll() refuses another number of items than before", async ({ store, host }) => {
   let count = 2;

@@ -40,6 +40,7 @@ test("pause() prepares a wait and leaves the run running", async ({ store, host 
       deadlineAt: FAKE_START + 5_010,
       createdAt: FAKE_START + 10,
       childCount: 0,
+      childTotal: 0,
       child: null,
       preparedNo: null,
       resolution: null,
