@@ -24,8 +24,8 @@ export interface FlowOptions {
   /** The same as `startAt`, as milliseconds from now: an integer from 0. */
   delay?: number;
   /**
-   * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless they were triggered more than 100,000
-   * runs earlier for each step of the difference. Default: that of the job.
+   * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless more than 100,000 runs and steps were
+   * stored in between for each point of the difference. Default: that of the job.
    */
   priority?: number;
   /**
