@@ -311,7 +311,8 @@ export interface Store extends AsyncDisposable {
    * run; if that run has no such pause and is such a retry itself, in the run before it. An old child of the same job
    * with the same input (`payload`, as JSON text) is taken over if it completed and its result is not lost. If it failed
    * or was cancelled, the new child is a retry of it from its failure, unless it was deleted, or a retry of it has not
-   * ended. Otherwise the new child begins anew.
+   * ended; one that a claim has yet to cancel, since its parent has ended, is cancelled first. Otherwise the new child
+   * begins anew.
    *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.
@@ -750,6 +751,8 @@ export interface PauseResult {
   pauses: PauseRecord[];
   /** The children that this call, or an earlier one of which it is a repetition, has created, in their order. */
   created: CreatedChild[];
+  /** The children of the old run that this call has cancelled, before it retried them. */
+  cancelled: RunIdentity[];
   /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
   nextDeadlineInMs: number | null;
 }

@@ -631,6 +631,34 @@ forEachStore("an invoke publishes that the run waits, without the id of a wait",
   assert.ok(ofParent.some((event) => event.type === "run:complete"));
 });
 
+forEachStore("a retrigger right after a cancel keeps the steps of all children", async ({ store, host }) => {
+  const keys: string[] = [];
+  let isStuck = true;
+  const child = aJob<number, number>(async (step, n) => {
+    await step.run("charge", ({ idempotencyKey }) => void keys.push(idempotencyKey));
+    if (isStuck) await step.wait("never");
+    return n;
+  }, "child");
+  const parent = aJob(async (step) => {
+    return (await step.invokeAll("all", child, Array.from({ length: 150 }, (_, n) => ({ input: n })))).length;
+  });
+  await using engine = createEngine({ store, host, jobs: { parent, child } });
+  const { id } = await engine.trigger(parent, null);
+  await engine.runUntilIdle();
+  const events = recordEvents(engine);
+  isStuck = false;
+
+  await engine.cancel(id);
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal(await outputOf(engine, retry.id), 150);
+  assert.equal(keys.length, 150);
+  const cancelled = events.filter(({ type }) => type === "run:cancel").map((event) => (event as RunEvent).runId);
+  assert.equal(new Set(cancelled).size, 151);
+  assert.equal(cancelled.length, 151);
+});
+
 forEachStore("a retrigger from the failure costs only what failed", async ({ store, host }) => {
   const calls: number[] = [];
   let isBroken = true;

@@ -12,6 +12,8 @@ export interface ChildDeps {
   get(runId: string): KeptRun | undefined;
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
   findOpenRetry(request: Pick<NewRun, "retriggerOf">): KeptRun | undefined;
+  /** Cancels a child of a run that has ended. */
+  cancel(orphan: KeptRun): void;
   /** Adds a child. */
   add(request: NewRun, parent: KeptRun["parent"]): KeptRun;
 }
@@ -31,6 +33,8 @@ export function addChildren(
   for (const asked of request.runs.slice(Math.max(0, members.length - request.from))) {
     const old = former?.[members.length];
     const same = old !== undefined && isSameWork(old.child, asked) ? old : undefined;
+    // The following claims would cancel it, too late to retry it from there.
+    if (same !== undefined && isOrphan(same.child)) deps.cancel(same.child);
     if (same !== undefined && resultOf(same)?.status === "completed") {
       addMember(parent, pause, same.child);
       pause.children.unfinished -= 1;

@@ -1,12 +1,13 @@
 import type { Host } from "../../../host.ts";
 import type { JsonText } from "../../../json.ts";
 import { isoTime } from "../../../iso_time.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { CreatedChild, NewChildren, NewRun } from "../../../store.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
 import { resolveChildren } from "../writes/pause_resolution.ts";
+import { cancelOrphan, isOrphan } from "./orphans.ts";
 
 /** A pause on children. */
 interface PauseOnChildren {
@@ -17,18 +18,23 @@ interface PauseOnChildren {
   unfinished: number | null;
 }
 
-/** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */
+/**
+ * Adds the children that a pause does not have yet, and resolves it if all its children have ended.
+ *
+ * @returns The children of the old run that it has cancelled.
+ */
 export function addChildren(
   db: SqliteDatabase,
   { parentSeq, pause }: { parentSeq: number; pause: PauseOnChildren },
   request: NewChildren,
   host: Pick<Host, "newId">,
   now: number,
-): void {
+): RunIdentity[] {
+  const cancelled: RunIdentity[] = [];
   let added = pause.added ?? 0;
   let unfinished = pause.unfinished ?? request.total;
   const asked = request.runs.slice(Math.max(0, added - request.from));
-  if (pause.status !== "pending" || asked.length === 0) return;
+  if (pause.status !== "pending" || asked.length === 0) return cancelled;
   const parent = db.one<{ id: string; depth: number | null }>(
     `SELECT id, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq) AS depth FROM holdfast_runs WHERE seq = ?`,
     parentSeq,
@@ -37,6 +43,11 @@ export function addChildren(
   const former = findFormer(db, parentSeq, pause.name);
   for (const run of asked) {
     const old = former === null ? null : findOld(db, former, added, run);
+    if (old !== null && old.id !== null && isOrphan(db, old.run_seq)) {
+      // The following claims would cancel it, too late to retry it from there.
+      cancelled.push(cancelOrphan(db, old.id, now));
+      old.status = "cancelled";
+    }
     if (old !== null && old.status === "completed") {
       addMember(db, pause.seq, added, old);
       unfinished -= 1;
@@ -54,6 +65,7 @@ export function addChildren(
     pause.seq,
   );
   if (unfinished === 0) resolveChildren(db, parentSeq, pause.seq, now);
+  return cancelled;
 }
 
 function addMember(
