@@ -118,10 +118,16 @@ function readPattern(pattern: unknown): string {
   try {
     newCron(complete.join(" "), "UTC");
   } catch (error) {
-    const reason = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
-    throw new RangeError(`cron "${pattern}" is not valid: ${reason}`);
+    throw new RangeError(`cron "${pattern}" is not valid: ${reasonOf(error)}`);
   }
   return complete.join(" ");
+}
+
+/** What croner says of a pattern. It counts days and months from 0: the reason says what the pattern says. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.message.replace(/^CronPattern: /, "")
+    .replace(/^(Invalid value for (?:day|month): )(-?\d+)$/, (_, text, value) => `${text}${Number(value) + 1}`);
 }
 
 function checkTimezone(timezone: unknown): void {
