@@ -659,6 +659,44 @@ forEachStore("a retrigger right after a cancel keeps the steps of all children",
   assert.equal(cancelled.length, 151);
 });
 
+forEachStore("a retry of a retry that ended between two slices keeps all children that completed", async (context) => {
+  const calls: number[] = [];
+  let [isBroken, isInterrupted] = [true, false];
+  const child = aJob<number, number>((_step, n) => {
+    calls.push(n);
+    if (n === 0 && isBroken) throw new Error("broken");
+    return n;
+  }, "child");
+  const parent = aJob(async (step) => {
+    const results = await step.invokeAll("all", child, Array.from({ length: 250 }, (_, n) => ({ input: n })));
+    if (results.some(({ status }) => status !== "completed")) throw new Error("a child failed");
+    return results.length;
+  }, "parent");
+  let slices = 0;
+  const { host } = context;
+  const store: Store = withCalls(context.store, {
+    pause: async (lease, request) => {
+      const hasChildren = request.pauses.some(({ children }) => children !== null);
+      if (isInterrupted && hasChildren && ++slices === 2) await context.store.cancel(lease.runId, "c1", null);
+      return await context.store.pause(lease, request);
+    },
+  });
+  await using engine = createEngine({ store, host, jobs: { parent, child } });
+  const old = await engine.trigger(parent, null);
+  await engine.runUntilIdle();
+  isInterrupted = true;
+  const cancelled = await engine.retrigger(old.id, { from: "failure" });
+  await engine.runUntilIdle();
+  [isBroken, isInterrupted, calls.length] = [false, false, 0];
+
+  const retry = await engine.retrigger(cancelled.id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(cancelled.id))!.status, "cancelled");
+  assert.equal(await outputOf(engine, retry.id), 250);
+  assert.deepEqual(calls, [0]);
+});
+
 forEachStore("a retrigger from the failure costs only what failed", async ({ store, host }) => {
   const calls: number[] = [];
   let isBroken = true;

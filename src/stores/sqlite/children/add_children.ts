@@ -42,7 +42,8 @@ export function addChildren(
   const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: (parent.depth ?? 0) + 1 };
   const former = findFormer(db, parentSeq, pause.name);
   for (const run of asked) {
-    const old = former === null ? null : findOld(db, former, added, run);
+    const formerPause = former.find((pause) => added < pause.added);
+    const old = formerPause === undefined ? null : findOld(db, formerPause.seq, added, run);
     if (old !== null && old.id !== null && isOrphan(db, old.run_seq)) {
       // The following claims would cancel it, too late to retry it from there.
       cancelled.push(cancelOrphan(db, old.id, now));
@@ -84,19 +85,33 @@ function addMember(
   );
 }
 
-/** The pause of this name in the run of which the parent is a retry from the failure, or in one before it. */
-function findFormer(db: SqliteDatabase, parentSeq: number, name: string): number | null {
+/** A pause of an old run, and how many children it has. */
+interface FormerPause {
+  seq: number;
+  added: number;
+}
+
+/**
+ * The pauses of this name in the run of which the parent is a retry from the failure, and in those before it. A run that
+ * ended between two slices has only the first children.
+ */
+function findFormer(db: SqliteDatabase, parentSeq: number, name: string): FormerPause[] {
+  const former: FormerPause[] = [];
   for (let seq = parentSeq;;) {
-    const old = db.get<{ seq: number; pause_seq: number | null }>(
-      `SELECT o.seq, (SELECT p.seq FROM holdfast_pauses p WHERE p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?)
-         AS pause_seq
+    const old = db.get<{ run_seq: number; seq: number | null; added: number | null; total: number | null }>(
+      `SELECT o.seq AS run_seq, p.seq, p.added, p.total
        FROM holdfast_runs r JOIN holdfast_runs o ON o.id = r.retrigger_of
+       LEFT JOIN holdfast_pauses p ON p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?
        WHERE r.seq = ? AND r.origin_id IS NOT NULL AND r.origin_id <> r.id`,
       name,
       seq,
     );
-    if (old === undefined || old.pause_seq !== null) return old?.pause_seq ?? null;
-    seq = old.seq;
+    if (old === undefined) return former;
+    if (old.seq !== null && old.added !== null) {
+      former.push({ seq: old.seq, added: old.added });
+      if (old.added === old.total) return former;
+    }
+    seq = old.run_seq;
   }
 }
 
