@@ -66,6 +66,7 @@ import { matchesQuery } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
+import { cancelOrphan } from "./timers.ts";
 import { MemoryTurns } from "./fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
@@ -399,7 +400,8 @@ export class MemoryStore implements Store {
 
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, request.reports);
-      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, now));
+      const cancelled: RunIdentity[] = [];
+      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, cancelled, now));
       this.#runs.journal.putTriggersFirst();
       commitDeadlines(run, now);
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
@@ -410,7 +412,7 @@ export class MemoryStore implements Store {
         this.#runs.park(run, awaited, retryAt, now);
       }
       this.#runs.touch(run, now);
-      return this.#toPauseResult(request, parked, pauses, now);
+      return { ...this.#toPauseResult(request, parked, pauses, now), cancelled };
     });
   }
 
@@ -422,13 +424,14 @@ export class MemoryStore implements Store {
     return pauses.every((pause) => pause !== undefined) ? pauses : null;
   }
 
-  #prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
+  #prepare(run: KeptRun, request: NewPause, cancelled: RunIdentity[], now: number): KeptPause {
     const pause = findPause(run, request) ?? preparePause(run, request, now);
     this.#pauses.set(pause.id, { run, wait: pause });
     if (request.children !== null) {
       const deps: ChildDeps = {
         get: (runId) => this.#runs.get(runId),
         findOpenRetry: (retry) => this.#runs.findOpenRetry(retry),
+        cancel: (orphan) => cancelled.push(cancelOrphan(this.#runs, orphan, now)),
         add: (child, parent) => this.#add(child, now, parent),
       };
       addChildren(run, pause, request.children, deps, now);
@@ -442,7 +445,7 @@ export class MemoryStore implements Store {
       const { children } = request.pauses[at]!; // one pause for each request
       return children === null ? [] : findCreated(pause, children, (runId) => this.#runs.get(runId));
     });
-    return { parked, pauses: records, created, nextDeadlineInMs: nextDeadlineInMs(records, now) };
+    return { parked, pauses: records, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(records, now) };
   }
 
   #findWait(waitId: string): { run: KeptRun; wait: KeptPause } | undefined {

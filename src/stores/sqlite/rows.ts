@@ -289,6 +289,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     name: row.name,
     metadata: row.metadata,
     childCount: row.added ?? 0,
+    childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
     createdAt: row.created_at,
