@@ -111,6 +111,11 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   return toRun({ ...run, updated_at: now, held: null });
 }
 
+/** Whether a run is never held again. */
+export function continues(db: SqliteDatabase, runSeq: number): boolean {
+  return db.get("SELECT 1 FROM holdfast_holds WHERE run_seq = ? AND continues = 1", runSeq) !== undefined;
+}
+
 interface HoldRow {
   code: HoldCode;
   message: string;

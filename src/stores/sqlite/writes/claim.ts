@@ -26,7 +26,7 @@ import { readPausedJobs } from "../flow/job_pauses.ts";
 import { correctStarts, forgetStarts } from "../flow/rates.ts";
 import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { type CopiesRow, type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
+import { type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
@@ -42,9 +42,6 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
-  (SELECT continues FROM holdfast_holds WHERE run_seq = seq) AS continues,
-  iif(origin_id IS NULL, NULL, (SELECT copied_up_to FROM holdfast_copies WHERE run_seq = seq)) AS copied_up_to,
-  iif(origin_id IS NULL, NULL, (SELECT unfinished FROM holdfast_copies WHERE run_seq = seq)) AS unfinished,
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
@@ -52,7 +49,7 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   (SELECT slot_at FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot_at`;
 
 /** A row of a claimed run. */
-export interface ClaimedRow extends IdentityRow, HeldRow, CopiesRow {
+export interface ClaimedRow extends IdentityRow, HeldRow {
   concurrency_key: string | null;
   lease_expires_at: number;
   interruptions: number;
@@ -62,8 +59,6 @@ export interface ClaimedRow extends IdentityRow, HeldRow, CopiesRow {
   payload: JsonText | null;
   input: JsonText | null;
   schema_print: string | null;
-  /** NULL: it was never held. */
-  continues: number | null;
   finish_by: number | null;
   priority: number | null;
   fairness_key: string | null;
