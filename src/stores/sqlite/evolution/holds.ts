@@ -84,11 +84,6 @@ function writeHold(
   );
 }
 
-/** Notes that a run is held no more: it is claimed, or it ends. */
-export function endHold(db: SqliteDatabase, runSeq: number): void {
-  db.run("UPDATE holdfast_holds SET since = NULL, offered_in = '' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
-}
-
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
   db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
@@ -128,7 +123,7 @@ interface HoldRow {
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
   const row = db.get<HoldRow>(
     `SELECT h.code, h.message, h.details, h.since, h.prints
-     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND h.since IS NOT NULL`,
+     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND r.status = 'pending' AND h.since IS NOT NULL`,
     runId,
   );
   if (row === undefined) return null;
@@ -147,7 +142,7 @@ export function findHeld(
   db: SqliteDatabase,
   { jobNames, code, after, limit }: HeldQuery,
 ): { ids: string[]; seqs: number[] } {
-  const terms = ["h.since IS NOT NULL", "h.run_seq > ?"];
+  const terms = ["h.since IS NOT NULL", "h.run_seq > ?", "r.status = 'pending'"];
   const parameters: SqliteValue[] = [after];
   if (jobNames !== undefined) {
     terms.push("h.queue IN (SELECT value FROM json_each(?))");

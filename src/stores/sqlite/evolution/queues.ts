@@ -1,4 +1,4 @@
-import { jobNameOf, queueName } from "../../queue_name.ts";
+import { queueName } from "../../queue_name.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -23,15 +23,38 @@ export function versionRange(jobName: string): [after: string, before: string] {
   return [`${jobName}\t`, `${jobName}\n`];
 }
 
-/** The queues in which a request looks for an existing run: of all versions of its job and of its aliases. */
-export function queuesToSearch(db: SqliteDatabase, { jobName, version, aliases }: NewRun): string[] {
-  const own = queueName(jobName, version);
-  const names = [jobName, ...aliases];
-  const queues = new Set(names.flatMap((name) => queuesOf(db, name)));
-  // The counts of the open transaction are written right before the commit.
-  for (const key of db.counts.keys()) {
-    const queue = key.slice(key.indexOf(" ") + 1);
-    if (queue.includes("\t") && names.includes(jobNameOf(queue))) queues.add(queue);
+/** Finds the queues in which the requests of a call look for existing runs. */
+export class QueueSearch {
+  readonly #db: SqliteDatabase;
+  /** The queues of each job that were in use before the call. */
+  readonly #queues = new Map<string, string[]>();
+
+  constructor(db: SqliteDatabase) {
+    this.#db = db;
   }
-  return [...queues.add(own)];
+
+  /** The queues of all versions of the job of a request, and of its aliases. */
+  queuesFor({ jobName, version, aliases }: NewRun): string[] {
+    const names = [jobName, ...aliases];
+    const queues = new Set(names.flatMap((name) => [...this.#queuesOf(name), ...this.#addedTo(name)]));
+    return [...queues.add(queueName(jobName, version))];
+  }
+
+  #queuesOf(jobName: string): string[] {
+    const known = this.#queues.get(jobName);
+    if (known !== undefined) return known;
+    const queues = queuesOf(this.#db, jobName);
+    this.#queues.set(jobName, queues);
+    return queues;
+  }
+
+  /** Queues to which the open transaction has added runs: the counts are written right before the commit. */
+  #addedTo(jobName: string): string[] {
+    const added: string[] = [];
+    for (const key of this.#db.counts.keys()) {
+      const queue = key.slice(key.indexOf(" ") + 1);
+      if (queue.startsWith(`${jobName}\t`)) added.push(queue);
+    }
+    return added;
+  }
 }

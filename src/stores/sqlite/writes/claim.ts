@@ -4,8 +4,7 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
-import { endHold } from "../evolution/holds.ts";
-import { hasOffer, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
+import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
 import { isOfPrint, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
@@ -91,7 +90,7 @@ export function findIdle(
   if (hasExpired(db, facts, request.jobs, now)) return null;
   const gates = openGates(db, request.jobs, { ...facts, paused: pausedJobs(db, facts) }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
-  if (takesOffers(request) && hasOffer(db, request.jobs, () => queuesOfAll(db, request, now))) return null;
+  if (takesOffers(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
   return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
 }
 
@@ -100,9 +99,10 @@ function takesOffers({ offersHeld, limit }: ClaimRequest): boolean {
   return offersHeld && limit > 0;
 }
 
-/** The queues from which live workers claim, this one and those of offers included. */
-function queuesOfAll(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now: number): Set<string> {
-  return new Set([...jobs.flatMap((job) => queuesOf(job, true)), ...liveQueues(db, now, workerId)]);
+/** The queues from which live workers claim, this one and those of offers included. They are read once, when needed. */
+function liveQueuesOf(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now: number): LiveQueues {
+  let live: ReadonlySet<string> | null = null;
+  return () => live ??= new Set([...jobs.flatMap((job) => queuesOf(job, true)), ...liveQueues(db, now, workerId)]);
 }
 
 function pausedJobs(db: SqliteDatabase, { hasPaused }: ClaimFacts): Set<string> {
@@ -149,7 +149,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
   const isOffered = takesOffers(request) &&
-    offerHeldRuns(db, request.jobs, () => queuesOfAll(db, request, now), now);
+    offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now);
   settleHeads(db);
   // What the timers and the offers have made due counts, too.
   const hasChanged = isLate || isOffered;
