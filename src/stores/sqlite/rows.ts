@@ -4,7 +4,6 @@ import type { JsonText } from "../../json.ts";
 import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
-import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import {
@@ -334,17 +333,6 @@ export function toLogText(runId: string, row: LogRow): LogText {
     data: row.data,
     timestamp: isoTime(row.written_at),
   };
-}
-
-/** The columns of `holdfast_copies`: NULL for a run that is no retry from the failure. */
-export interface CopiesRow {
-  copied_up_to: number | null;
-  unfinished: JsonText | null;
-}
-
-/** What a run has as copies. */
-export function toCopied({ copied_up_to: upTo, unfinished }: CopiesRow): CopiedHistory | null {
-  return upTo === null || unfinished === null ? null : { upTo, unfinished: JSON.parse(unfinished) };
 }
 
 /**

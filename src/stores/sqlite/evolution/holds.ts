@@ -84,6 +84,7 @@ function writeHold(
   );
 }
 
+<<<<<<< HEAD
 /**
  * Notes that a run is held no more: it is claimed, or it ends.
  *
@@ -98,6 +99,8 @@ export function endHold(db: SqliteDatabase, runSeq: number, generation: number |
   );
 }
 
+=======
+>>>>>>> evo-sqlite
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
   db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
@@ -120,6 +123,11 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   return toRun({ ...run, updated_at: now, held: null });
 }
 
+/** Whether a run is never held again. */
+export function continues(db: SqliteDatabase, runSeq: number): boolean {
+  return db.get("SELECT 1 FROM holdfast_holds WHERE run_seq = ? AND continues = 1", runSeq) !== undefined;
+}
+
 interface HoldRow {
   code: HoldCode;
   message: string;
@@ -132,7 +140,7 @@ interface HoldRow {
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
   const row = db.get<HoldRow>(
     `SELECT h.code, h.message, h.details, h.since, h.prints
-     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND h.since IS NOT NULL`,
+     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND r.status = 'pending' AND h.since IS NOT NULL`,
     runId,
   );
   if (row === undefined) return null;
@@ -151,7 +159,7 @@ export function findHeld(
   db: SqliteDatabase,
   { jobNames, code, after, limit }: HeldQuery,
 ): { ids: string[]; seqs: number[] } {
-  const terms = ["h.since IS NOT NULL", "h.run_seq > ?"];
+  const terms = ["h.since IS NOT NULL", "h.run_seq > ?", "r.status = 'pending'"];
   const parameters: SqliteValue[] = [after];
   if (jobNames !== undefined) {
     terms.push("h.queue IN (SELECT value FROM json_each(?))");

@@ -4,7 +4,7 @@ import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { queueName } from "../../queue_name.ts";
-import { queuesToSearch } from "../evolution/queues.ts";
+import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
@@ -30,14 +30,21 @@ export function enqueueRuns(
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
   }
-  return runs.map((run) => enqueueRun(db, run, host, now));
+  const search = new QueueSearch(db);
+  return runs.map((run) => enqueueRun(db, run, search, host, now));
 }
 
-function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+function enqueueRun(
+  db: SqliteDatabase,
+  run: NewRun,
+  search: QueueSearch,
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued {
   const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
   const searches = run.idempotencyKey !== null || run.coalesce !== null;
-  const queues = searches ? queuesToSearch(db, run) : [queueName(run.jobName, run.version)];
+  const queues = searches ? search.queuesFor(run) : [queueName(run.jobName, run.version)];
   // The insert notices only a run of its own queue.
   const known = queues.length > 1 ? findRun(db, run, queues) : null;
   if (known !== null) return known;
