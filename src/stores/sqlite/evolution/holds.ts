@@ -84,23 +84,6 @@ function writeHold(
   );
 }
 
-<<<<<<< HEAD
-/**
- * Notes that a run is held no more: it is claimed, or it ends.
- *
- * @param generation That of the lease which the claim gives.
- */
-export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
-  db.run(
-    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
-     WHERE run_seq = ? AND since IS NOT NULL`,
-    generation,
-    runSeq,
-  );
-}
-
-=======
->>>>>>> evo-sqlite
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
   db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
@@ -123,9 +106,17 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   return toRun({ ...run, updated_at: now, held: null });
 }
 
-/** Whether a run is never held again. */
-export function continues(db: SqliteDatabase, runSeq: number): boolean {
-  return db.get("SELECT 1 FROM holdfast_holds WHERE run_seq = ? AND continues = 1", runSeq) !== undefined;
+/** What an earlier hold of a run means for its claim: whether that ended the hold, and whether the run is held again. */
+export function readHoldOfClaim(
+  db: SqliteDatabase,
+  { seq, lease_generation: generation }: { seq: number; lease_generation: number },
+): { isResumed: boolean; continues: boolean } {
+  // A run that is claimed first was never held.
+  const hold = generation === 1 ? undefined : db.get<{ continues: number; generation: number }>(
+    "SELECT continues, generation FROM holdfast_holds WHERE run_seq = ?",
+    seq,
+  );
+  return { isResumed: hold?.generation === generation, continues: hold?.continues === 1 };
 }
 
 interface HoldRow {

@@ -87,9 +87,18 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
   enterQueue(db, { ...run, flow: 1 }, now);
 }
 
-/** Notes that a run is held no more: it is claimed, or it ends. */
-export function endHold(db: SqliteDatabase, runSeq: number): void {
-  db.run("UPDATE holdfast_holds SET since = NULL, offered_in = '' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
+/**
+ * Notes that a run is held no more: it is claimed, or it ends.
+ *
+ * @param generation That of the lease which the claim gives.
+ */
+export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
+  db.run(
+    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
+     WHERE run_seq = ? AND since IS NOT NULL`,
+    generation,
+    runSeq,
+  );
 }
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */

@@ -4,7 +4,7 @@ import type { Claim } from "../../../store/claim.ts";
 import type { PauseRecord } from "../../../wait.ts";
 import { versionOf } from "../../queue_name.ts";
 import { readCopied } from "../evolution/copies.ts";
-import { continues } from "../evolution/holds.ts";
+import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
@@ -99,14 +99,8 @@ function toClaim(
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),
     schemaPrint: row.schema_print,
-<<<<<<< HEAD
-    isResumed: row.is_resumed === 1,
-    continues: row.continues === 1,
-    copied: toCopied(row),
-=======
-    continues: row.lease_generation > 1 && continues(db, row.seq), // a run that is claimed first was never held
+    ...readHoldOfClaim(db, row),
     copied: row.origin_id === null ? null : readCopied(db, row.seq),
->>>>>>> evo-sqlite
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses,

@@ -41,13 +41,6 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
-<<<<<<< HEAD
-  (SELECT continues FROM holdfast_holds WHERE run_seq = seq) AS continues,
-  (SELECT generation = lease_generation FROM holdfast_holds WHERE run_seq = seq) AS is_resumed,
-  iif(origin_id IS NULL, NULL, (SELECT copied_up_to FROM holdfast_copies WHERE run_seq = seq)) AS copied_up_to,
-  iif(origin_id IS NULL, NULL, (SELECT unfinished FROM holdfast_copies WHERE run_seq = seq)) AS unfinished,
-=======
->>>>>>> evo-sqlite
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
@@ -65,12 +58,6 @@ export interface ClaimedRow extends IdentityRow, HeldRow {
   payload: JsonText | null;
   input: JsonText | null;
   schema_print: string | null;
-<<<<<<< HEAD
-  /** NULL: it was never held. */
-  continues: number | null;
-  is_resumed: number | null;
-=======
->>>>>>> evo-sqlite
   finish_by: number | null;
   priority: number | null;
   fairness_key: string | null;
@@ -375,7 +362,6 @@ function claimRows(
     moveRun(db, row.job, candidate.status, "running");
     if (isOfPrint(candidate.job)) {
       endHold(db, row.seq, row.lease_generation);
-      row.is_resumed = 1;
       db.facts.note([row.seq, "resumed"]);
     }
     db.facts.note(claimedFact(row, request.workerId));
