@@ -85,8 +85,8 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
     const { total } = query.limit === 0 ? { total: 0 } : await deps.store.findRuns({ ...query, limit: 0 });
     return { matched: total, done: 0, skipped: [], next: null };
   }
+  const takeTurn = turnTaker(host); // its time begins before the runs are found: that may take some of it
   const found = selection.kind === "ids" ? pageOf(selection, limit) : await find(query!, limit, deps.store); // not ids
-  const takeTurn = turnTaker(host);
   const isOver = () => host.monotonic() - startedAt >= MAX_CALL_MS;
   const skipped: SkippedRun[] = [];
   let met = 0;
