@@ -1,5 +1,6 @@
 import type { Workload } from "./workload.ts";
 import { blocking } from "./workloads/blocking.ts";
+import { bulk } from "./workloads/bulk.ts";
 import { drain } from "./workloads/drain.ts";
 import { fanOut } from "./workloads/fan_out.ts";
 import { flow } from "./workloads/flow.ts";
@@ -30,4 +31,5 @@ export const workloads: readonly Workload[] = [
   memory,
   fanOut,
   blocking,
+  bulk,
 ];
