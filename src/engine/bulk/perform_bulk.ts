@@ -1,5 +1,5 @@
 import { type ErrorCode, HoldfastError, StoreError } from "../../error.ts";
-import type { Host } from "../../host.ts";
+import { type Host, nextTurn } from "../../host.ts";
 import {
   type BulkOperation,
   isOneOf,
@@ -197,8 +197,4 @@ function turnTaker(host: Host): () => Promise<void> {
     await nextTurn(host);
     since = host.monotonic();
   };
-}
-
-function nextTurn(host: Host): Promise<void> {
-  return new Promise((resolve) => host.defer(resolve));
 }
