@@ -146,14 +146,15 @@ export function insertRun(
     queue_state: hasFlow ? null : state ?? "B",
     flow: hasFlow ? 1 : null,
     retrigger_of: run.retriggerOf?.runId ?? null,
+    has_pauses: parent === null ? 0 : 1,
     created_at: now,
     updated_at: now,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, created_at,
-        updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, has_pauses,
+        created_at, updated_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ...Object.values(row),
   ) > 0;
   if (!isAdded) return null;
@@ -208,7 +209,6 @@ function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, paus
     pauseSeq,
     depth,
   );
-  db.run("UPDATE holdfast_runs SET has_pauses = 1 WHERE seq = ?", seq);
 }
 
 /** The columns of a run that was not claimed yet. */
