@@ -183,7 +183,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {
     checkName(name, "The name of a schedule");
     await this.#deps.migrate();
-    const { schedules, now } = await this.#deps.store.getSchedules();
+    const { schedules, now } = await this.#deps.store.getSchedules(name);
     return { record: schedules.find((schedule) => schedule.name === name) ?? null, now };
   }
 

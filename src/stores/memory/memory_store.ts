@@ -230,9 +230,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => this.#schedules.set(schedule, version, now));
   }
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList> {
-    return this.#perform((now) => ({ schedules: this.#schedules.list(), now }));
+  /** All schedules in the order of their names, or the one with a name. */
+  getSchedules(name?: string): Promise<ScheduleList> {
+    return this.#perform((now) => ({ schedules: this.#schedules.list(name), now }));
   }
 
   /** Deletes a schedule. */
