@@ -32,7 +32,7 @@ export function insertFlow(
   seq: number,
   { jobName, concurrencyKey, flow }: NewRun,
   now: number,
-): Pick<RunRow, FlowColumn> {
+): Pick<RunRow, Exclude<FlowColumn, "parent_id">> {
   const startAt = deadlineAt(flow.start, now);
   const isDelayed = startAt !== null && startAt > now;
   const startBy = flow.startWithin === null ? null : Math.max(startAt ?? now, now) + flow.startWithin;
@@ -69,5 +69,5 @@ export function insertFlow(
   );
   if (state === "R") touchGroup(db, jobName, flow.fairnessKey);
   if (!isDelayed && state === null && concurrencyKey !== null) updateQueue(db, concurrencyKey, now);
-  return { ...row, finish_by: null, parent_id: null };
+  return { ...row, finish_by: null };
 }
