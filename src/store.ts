@@ -327,8 +327,8 @@ export interface Store extends AsyncDisposable {
    */
   setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null>;
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList>;
+  /** All schedules in the order of their names, or the one with a name: an empty list if there is none. */
+  getSchedules(name?: string): Promise<ScheduleList>;
 
   /** Deletes a schedule. Its runs stay. Returns whether there was one. */
   deleteSchedule(name: string): Promise<boolean>;

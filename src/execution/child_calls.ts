@@ -1,6 +1,7 @@
 import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../error.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import { failureText } from "../failure.ts";
+import { nextTurn } from "../host.ts";
 import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import { decode, type Json } from "../json.ts";
 import { kindOf } from "../kind_of.ts";
@@ -89,8 +90,7 @@ export class ChildCalls {
     const pause = await this.#named(givenName, "invokeAll", job, items);
     if (pause === null) return [];
     // The turn is this call's: no later result is delivered before it has its own.
-    const results = await this.#execution.track(this.#execution.order.hold(this.#readResults(pause, givenName)));
-    return results.map(toOutcome);
+    return await this.#execution.track(this.#execution.order.hold(this.#readOutcomes(pause, givenName)));
   }
 
   /** See `StepContext.trigger()`. */
@@ -167,11 +167,7 @@ export class ChildCalls {
     const runs: NewRun[] = [];
     for (let from = first; from < items.length; from += SLICE) {
       const slice = items.slice(from, from + SLICE);
-      runs.push(
-        ...await execution.begin(() =>
-          execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(call, job, input, options))))
-        ),
-      );
+      runs.push(...await execution.begin(() => execution.track(this.#newRuns(call, job, slice))));
     }
     const isNew = { kind: "children", name } as const;
     // After the check of the inputs: what that throws is not recorded, and is thrown again by each replay.
@@ -191,6 +187,12 @@ export class ChildCalls {
       if (from + SLICE >= items.length) return pause;
       ({ id } = await execution.begin(() => execution.track(this.#parking.prepare(pause))));
     }
+  }
+
+  async #newRuns(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
+    const runs = await Promise.all(items.map(({ input, ...options }) => this.#newRun(call, job, input, options)));
+    if (runs.length === SLICE) await nextTurn(this.#execution.deps.host); // there may be more of them
+    return runs;
   }
 
   async #newRun(
@@ -216,22 +218,25 @@ export class ChildCalls {
     }
   }
 
-  async #readResults({ id, childCount }: PauseRecord, name: string): Promise<ChildResult[]> {
+  async #readOutcomes({ id, childCount }: PauseRecord, name: string): Promise<ChildOutcome<Json | undefined>[]> {
     const { deps, abortSignal } = this.#execution;
-    const results: ChildResult[] = [];
+    const outcomes: ChildOutcome<Json | undefined>[] = [];
     let length = 0;
-    while (results.length < childCount) {
-      const read = () => deps.store.readChildren(id, results.length, PAGE_LENGTH);
+    while (true) {
+      const read = () => deps.store.readChildren(id, outcomes.length, PAGE_LENGTH);
       const part = await retryStoreCall(read, deps, abortSignal);
       if (part === null || part.items.length === 0) throw this.#lostError(name);
-      results.push(...part.items);
       length = part.items.reduce((sum, { output }) => sum + (output?.length ?? 0), length);
-      if (length <= MAX_RESULTS_LENGTH) continue;
-      throw new RangeError(
-        `The results of step.invokeAll() of "${name}" take more than 64 MiB together: let the children store what is large elsewhere, or use several calls`,
-      );
+      if (length > MAX_RESULTS_LENGTH) {
+        throw new RangeError(
+          `The results of step.invokeAll() of "${name}" take more than 64 MiB together: let the children store what is large elsewhere, or use several calls`,
+        );
+      }
+      outcomes.push(...part.items.map(toOutcome));
+      if (outcomes.length >= childCount) return outcomes;
+      // A page is read and parsed without a break.
+      await nextTurn(deps.host);
     }
-    return results;
   }
 
   #lostError(name: string): StoreError {

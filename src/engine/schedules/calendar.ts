@@ -70,7 +70,11 @@ export class Calendar {
   /** The first slots after an instant. */
   upcoming(after: number, count: number): number[] {
     const slots: number[] = [];
-    for (let at = this.next(after); at !== null && slots.length < count; at = this.next(at)) slots.push(at);
+    while (slots.length < count) {
+      const at = this.next(slots.at(-1) ?? after);
+      if (at === null) break;
+      slots.push(at);
+    }
     return slots;
   }
 

@@ -193,7 +193,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {
     checkScheduleName(name);
     await this.#deps.migrate();
-    const { schedules, now } = await this.#deps.store.getSchedules();
+    const { schedules, now } = await this.#deps.store.getSchedules(name);
     return { record: schedules.find((schedule) => schedule.name === name) ?? null, now };
   }
 

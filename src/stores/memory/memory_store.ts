@@ -62,7 +62,7 @@ import {
   toWaitText,
 } from "./records.ts";
 import { MemoryRates } from "./rates.ts";
-import { matchesQuery } from "./run_filter.ts";
+import { queryMatcher } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
@@ -312,9 +312,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => this.#schedules.set(schedule, version, now));
   }
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList> {
-    return this.#perform((now) => ({ schedules: this.#schedules.list(), now }));
+  /** All schedules in the order of their names, or the one with a name. */
+  getSchedules(name?: string): Promise<ScheduleList> {
+    return this.#perform((now) => ({ schedules: this.#schedules.list(name), now }));
   }
 
   /** Deletes a schedule. */
@@ -586,12 +586,18 @@ export class MemoryStore implements Store {
 
   #find(query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
     const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
-    const matching = this.#runs.all
-      .filter((run) => matchesQuery(run, query))
-      .reverse();
+    const isWanted = queryMatcher(query);
+    const all = this.#runs.all;
+    // Without a total, one run behind the page is enough.
+    const most = uncounted ? offset + limit + 1 : Infinity;
+    const matching: KeptRun[] = [];
+    for (let index = all.length - 1; index >= 0 && matching.length < most; index--) {
+      const run = all[index]!;
+      if (isWanted(run)) matching.push(run);
+    }
     const runs = matching.slice(offset, offset + limit);
-    const total = uncounted ? Math.min(matching.length, offset + limit + 1) : matching.length;
-    return { runs, total, hasMore: offset + runs.length < matching.length };
+    const total = matching.length;
+    return { runs, total, hasMore: offset + runs.length < total };
   }
 
   /** Reads runs without parsing their values, up to a number of characters. */

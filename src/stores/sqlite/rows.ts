@@ -146,6 +146,16 @@ function toHeld(column: JsonText | null): Held | null {
   return { code, message, since: isoTime(since) };
 }
 
+/** Returns a function that does the same for many rows: equal labels are parsed once, and shared. */
+export function identityReader(): (row: IdentityRow) => RunIdentity {
+  const known = new Map<JsonText, Labels>();
+  return (row) => {
+    const labels = known.get(row.labels) ?? toLabels(row.labels);
+    known.set(row.labels, labels);
+    return { id: row.id, jobName: row.job, labels };
+  };
+}
+
 /** What the lease cache keeps of a row of `holdfast_runs`. */
 export interface HeldRow {
   lease_generation: number;

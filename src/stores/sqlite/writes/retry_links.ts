@@ -97,7 +97,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     );
   }
   db.run(
-    "UPDATE holdfast_runs SET recorded = ?, has_pauses = ?, origin_id = ? WHERE seq = ?",
+    "UPDATE holdfast_runs SET recorded = ?, has_pauses = max(has_pauses, ?), origin_id = ? WHERE seq = ?",
     old.recorded,
     copied.length > 0 ? 1 : 0,
     old.origin_id,
