@@ -7,8 +7,8 @@ import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
-import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
+import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 

@@ -1,5 +1,4 @@
-import { type BulkOperation, COALESCE_MODES, type RetriggerFrom } from "../../src/run.ts";
-import type { Retention } from "../../src/run.ts";
+import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";

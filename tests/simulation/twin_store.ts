@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
-import type { Store } from "../../src/store.ts";
 import type { ClaimResult } from "../../src/store/claim.ts";
 import type { FoundRuns } from "../../src/store/run_query.ts";
+import type { Store } from "../../src/store.ts";
 import { dump, outcomeOf } from "../support/compare_stores.ts";
 
 const OF_ONE = new Set([

@@ -19,6 +19,7 @@ import { replace } from "./replace.ts";
 export const FLOW_MUTANTS: readonly Mutant[] = [
   {
     name: "a paused job goes on",
+    from: 14,
     rule: "F1: no run of a paused job is claimed",
     store: over(() => ({
       pauseJob: (jobName, { by, note }) => Promise.resolve({ jobName, since: new Date(0).toISOString(), by, note }),
@@ -49,6 +50,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run gives its place up at once",
+    from: 5,
     rule: "F2: a place is kept until the worker has noticed the cancel",
     plan: withJobs({ limits: { concurrency: 1 } }),
     code: () =>
@@ -59,6 +61,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a key is given to a run more than its limit",
+    from: 6,
     rule: "F2: fewer runs hold a key than the next one allows",
     plan: withJobs({ limits: { perKey: { concurrency: 2 } } }),
     store: over((store) => ({
@@ -70,6 +73,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a holder of a key does not count that shares it",
+    from: 6,
     rule: "F2: a run that wants a key alone waits for all that share it",
     code: () =>
       replace(MemoryKeys.prototype, "countOthers", (count) =>
@@ -134,12 +138,14 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "fairness keys take no turns",
+    from: 19,
     rule: "F4: no key is served again and again while another one waits",
     plan: withFairness,
     code: () => replace(MemoryTurns.prototype, "serve", () => function () {}),
   },
   {
     name: "a fairness key that comes back has saved its turns up",
+    from: 17,
     rule: "F4: who comes back joins the current turn",
     plan: withFairness,
     code: () => {
@@ -224,6 +230,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a paused job makes workers spin",
+    from: 13,
     rule: "F12: a system in which nothing changes is quiet",
     store: over((store) => ({
       claim: async (request) => {
