@@ -5,6 +5,7 @@ import type { NewPause } from "../../src/store/pause_request.ts";
 import { changeProgram, fits } from "./changed_program.ts";
 import { type ChangePlan, type Code, executingCode, identityOf, LAST_CODE } from "./changes_plan.ts";
 import type { Facts, RunFacts } from "./facts.ts";
+import type { Situation } from "./situations.ts";
 import type { Program } from "./program.ts";
 
 /** What the committed history says of a run whose code changes. */
@@ -25,6 +26,8 @@ export interface ChangeFacts {
   continues: boolean;
   /** Whether that is so, or was for a run of which it has copies. */
   hasContinued: boolean;
+  /** Whether it, or a run of which it has copies, has recorded something under two names: then no code fits. */
+  hasTwoNames: boolean;
   /** The answers of its patches, by name. */
   patches: Map<string, boolean>;
   /** What each lease began with, by generation: the kinds and names of all records, and which are copies. */
@@ -52,6 +55,7 @@ export function newChangeFacts(source: ChangeFacts | null): ChangeFacts {
     tried: { certainly: new Set(), perhaps: new Set() },
     continues: false,
     hasContinued: source?.hasContinued ?? false,
+    hasTwoNames: source?.hasTwoNames ?? false,
     patches: new Map(source?.patches),
     claimed: new Map(),
     bodies: new Map(),
@@ -99,6 +103,11 @@ export function noteClaimed(facts: Facts, run: RunFacts, claim: Claim, code: Cod
     if ([...run.waits.values()].some(({ accepted }) => accepted !== null)) {
       facts.notice("a held run that had taken a signal went on");
     }
+  }
+  if (claim.steps.length + claim.pauses.length > 0) {
+    const isFitting = mustGoOn(facts, run, codeFor(facts, run, code));
+    if (isFitting) facts.notice("code that fits went on with what was recorded");
+    if (isFitting && claim.copied !== null) facts.notice("code that fits went on with copies");
   }
   changed.heldUnder = null;
   changed.wasHeld = false;
@@ -152,6 +161,14 @@ export function checkOffered(
   }
 }
 
+/** Whether a code has to go on with what a run has recorded. */
+function mustGoOn({ changes }: Facts, { changed, request: { payload } }: RunFacts, code: Code): boolean {
+  if (changes === null) return true;
+  const { program } = JSON.parse(payload!) as { program: Program };
+  return !changed.hasContinued && !changed.hasTwoNames &&
+    [...changed.recordedBy].every((by) => fits(program, changes, by, code));
+}
+
 /** Judges whether a run that a worker holds may be held. Answers whether it is held by this call. */
 export function checkHold(
   facts: Facts,
@@ -160,14 +177,12 @@ export function checkHold(
   { code: reason, details, message }: NewHold,
   code: Code,
 ): boolean {
-  const { changed, request: { id, payload } } = run;
+  const { changed, request: { id } } = run;
   if (changed.heldUnder === generation) return false;
   const own = codeFor(facts, run, code);
   const { changes } = facts;
-  const program = (JSON.parse(payload!) as { program: Program }).program;
-  const isFitting = changes === null || [...changed.recordedBy].every((by) => fits(program, changes, by, own));
   facts.expect(
-    !isFitting || changed.hasContinued,
+    !mustGoOn(facts, run, own),
     "I-D1",
     () => `${id} was recorded by ${describe(facts, run)}, fits code ${own}, and is held: ${message}`,
   );
@@ -186,6 +201,12 @@ export function checkHold(
       () => `${id} is held because its job has not asked for ${kind} ${name}: ${message}`,
     );
   }
+  const renamed = details.unasked.filter(({ kind, name }) => kind === "step" && isRenamed(changes, name));
+  if (renamed.length > 0) facts.notice("a renamed step was held before it was executed again");
+  const copies = changed.claimed.get(generation)?.copies ?? new Set();
+  if (renamed.some(({ name }) => copies.has(`step ${name}`))) {
+    facts.notice("a renamed copy was held before it was executed again");
+  }
   if (own === LAST_CODE) facts.notice("the last code held a run that had gone on with what was new");
   facts.notice(reason === "diverged" ? "a run diverged" : "a run ended too early");
   if (changed.holds > 0) facts.notice("a run was held again");
@@ -202,6 +223,10 @@ export function checkHold(
   return true;
 }
 
+function isRenamed(changes: ChangePlan | null, name: string): boolean {
+  return changes?.names.get(identityOf(name).replace(/#\d+$/, ""))?.fate === "rename";
+}
+
 /** Somebody resumes a held run. */
 export function noteResumed(facts: Facts, run: RunFacts, continues: boolean): void {
   const { changed, request: { id } } = run;
@@ -215,14 +240,17 @@ export function noteResumed(facts: Facts, run: RunFacts, continues: boolean): vo
 }
 
 /** A worker prepares pauses, or parks a run on them: none of them is there under another name. */
-export function checkPauseNames(facts: Facts, run: RunFacts, pauses: readonly NewPause[]): void {
+export function checkPauseNames(facts: Facts, run: RunFacts, { generation }: Lease, pauses: readonly NewPause[]): void {
   if (run.changed.hasContinued) return;
+  const copies = run.changed.claimed.get(generation)?.copies;
   for (const { kind, name } of pauses) {
     const other = [...run.pauses.values()].find((known) =>
       known.kind === kind && known.name !== name && identityOf(known.name) === identityOf(name)
     );
+    const isCopy = copies?.has(`${kind} ${other?.name}`) === true;
+    if (isCopy) noteSecondName(facts, run, "a copied pause began again under another name");
     facts.expect(
-      other === undefined,
+      other === undefined || isCopy,
       "I-D2",
       () => `${run.request.id} pauses on ${kind} ${name}, which it has recorded as ${other!.name}`,
     );
@@ -287,12 +315,17 @@ export function checkStepName(facts: Facts, run: RunFacts, generation: number, n
   if (other === undefined || run.changed.hasContinued) return;
   const isStale = run.generation > generation; // it does not know yet what others have recorded since
   const isCopy = run.changed.claimed.get(generation)?.copies.has(`step ${other}`) === true;
-  if (isCopy) facts.notice("a copied step was executed again under another name");
+  if (isCopy) noteSecondName(facts, run, "a copied step was executed again under another name");
   facts.expect(
     isStale || isCopy,
     "I-D2",
     () => `${run.request.id} begins ${name}, which it has recorded as ${other}: ${run.steps.get(other)!.result}`,
   );
+}
+
+function noteSecondName(facts: Facts, { changed }: RunFacts, situation: Situation): void {
+  changed.hasTwoNames = true;
+  facts.notice(situation);
 }
 
 /** Whether a code asks for things by other names than those that a run has recorded. */

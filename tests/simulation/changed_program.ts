@@ -13,7 +13,7 @@ export function changeProgram(program: Program, { names }: ChangePlan, code: Cod
       const inner = changeInside(action, at);
       const fate = "name" in action ? fateOf(names, action.name, at) : undefined;
       if (fate === undefined || !("name" in inner)) after.push(inner);
-      else if (fate === "move to the front" && isSafe(inner)) after.unshift(inner);
+      else if (fate === "move to the front" && isSafe(inner) && inner.do === "step") after.unshift(inner);
       else after.push(...changeAction(inner, fate, at));
     }
     return after;

@@ -215,10 +215,11 @@ function checkOpenRetry(facts: Facts, { request: { id } }: RunFacts, { run, disp
 /** Whether a trigger that coalesces is to join a run instead of making another. */
 function mayJoin(
   { jobName, concurrencyKey, coalesce }: NewRun,
-  { request, state, isDelayed, startAt }: RunFacts,
+  { request, state, isDelayed, startAt, changed }: RunFacts,
   wallNow: number,
 ): boolean {
   if (coalesce === null || request.jobName !== jobName || request.concurrencyKey !== concurrencyKey) return false;
+  if (changed.heldUnder !== null) return false;
   const { status, leaseExpiresAt } = state!.run;
   return (status === "pending" && !(isDelayed && startAt! > wallNow)) ||
     (coalesce === "active" &&
@@ -382,7 +383,7 @@ function checkPause(
   const changed = request.pauses.flatMap(({ name, children }) =>
     children === null ? [] : noteChildren(facts, run, name, children, created, wallNow)
   );
-  checkPauseNames(facts, run, request.pauses);
+  checkPauseNames(facts, run, lease, request.pauses);
   checkPauses(facts, run, pauses, wallNow);
   if (request.pauses.length > 0) noteRecordBy(facts, run, code);
   request.pauses.forEach(({ deadline, kind }, at) => {

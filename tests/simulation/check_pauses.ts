@@ -1,5 +1,6 @@
 import type { PauseRecord } from "../../src/wait.ts";
 import { checkResult } from "./child_facts.ts";
+import { noteRecord } from "./change_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
 /** Judges pauses as a store answers them to a worker, and takes note of them. */
@@ -24,6 +25,7 @@ function checkPause(facts: Facts, run: RunFacts, record: PauseRecord, wallNow: n
   );
   if (kind === "children") checkChildren(facts, run, record);
   else if (known.resolution === null) checkResolution(facts, run, record, wallNow);
+  if (known.resolution !== resolution) noteRecord(run, "perhaps");
   known.resolution = resolution;
 }
 

@@ -91,8 +91,8 @@ export class Clients {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
     if (!engine) return;
     for (const run of this.#deps.facts.open()) {
-      const { heldUnder, hasContinued } = run.changed;
-      if (heldUnder !== null && hasContinued) this.#resume(engine, run, true).catch(unlessRefused);
+      const { heldUnder, hasContinued, hasTwoNames } = run.changed;
+      if (heldUnder !== null && (hasContinued || hasTwoNames)) this.#resume(engine, run, true).catch(unlessRefused);
     }
   }
 

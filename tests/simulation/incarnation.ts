@@ -164,7 +164,8 @@ export class Incarnation {
     const { pausedUntil, world } = this.process;
     const lateAt = this.#facts.run(runId).lateAt.get(generation) ?? Infinity;
     this.#facts.expect(
-      pausedUntil > lateAt || world.now <= lateAt + this.#facts.latency + TIMER_MS,
+      // What a stop interrupts may still be recorded for a moment.
+      pausedUntil > lateAt || world.now >= this.#stopsAt || world.now <= lateAt + this.#facts.latency + TIMER_MS,
       "F8",
       () => `${this.label} has recorded a step of ${runId} ${world.now - lateAt} ms after its end`,
     );

@@ -126,7 +126,12 @@ export const SITUATIONS = [
   "a patch was passed over by a run that had been further",
   "a process told of stranded runs",
   "the last code held a run that had gone on with what was new",
+  "a renamed step was held before it was executed again",
+  "a renamed copy was held before it was executed again",
+  "code that fits went on with what was recorded",
+  "code that fits went on with copies",
   "a copied step was executed again under another name",
+  "a copied pause began again under another name",
 ] as const;
 
 /** The name of a situation. */
