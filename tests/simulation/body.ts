@@ -4,8 +4,8 @@ import { decode, type Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
-import { type ChangingBody, checkStepName, recordedName } from "./change_facts.ts";
-import type { Code } from "./changes_plan.ts";
+import { type ChangingBody, checkStepName, recordedName, signalRule } from "./change_facts.ts";
+import { type Code, identityOf } from "./changes_plan.ts";
 import type { Incarnation } from "./incarnation.ts";
 import type { BodyWitness, CallAction, CallResult, StepAction } from "./program.ts";
 
@@ -25,6 +25,8 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
   /** The records that the program has asked for, as kind and name. */
   readonly asked = new Set<string>();
   /** When it has asked for a step that has neither begun nor was answered, by name. */
+  /** The new steps that it has asked for while records were left. */
+  readonly #waited = new Set<string>();
   readonly #stepsAskedAt = new Map<string, number>();
   #seen = 0;
   #hasBranches = false;
@@ -85,6 +87,9 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
     if (kind === "children") return void this.asked.add(`children ${name}`);
     const recorded = recordedName(this.#facts, this.#run, "step", name, this.#code);
     this.asked.add(`step ${recorded}`);
+    const { claimed } = this.#run.changed;
+    const names = claimed.get(this.#generation)?.names ?? new Set();
+    if (!names.has(`step ${recorded}`) && [...names].some((key) => !this.asked.has(key))) this.#waited.add(recorded);
     if (kind === "step") this.#stepsAskedAt.set(recorded, world.now);
   }
 
@@ -148,6 +153,10 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
       () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
     );
     this.#stepsAskedAt.delete(name);
+    if (this.#waited.delete(name)) this.#facts.notice("what was new waited for the rest of the replay");
+    if (attempt > 1 && identityOf(action.name) !== action.name && !name.startsWith(action.name)) {
+      this.#facts.notice("a step that was renamed between two attempts kept its name");
+    }
     this.#checkAttempt(name, attempt, maxAttempts);
     const beganAt = process.world.now;
     const done: AttemptFacts = {
@@ -272,7 +281,7 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
       : accepted?.signalId === result.signalId && accepted.payload === JSON.stringify(result.payload);
     this.#facts.expect(
       isTrue,
-      "I4",
+      signalRule(this.#run),
       () =>
         `${this.#incarnation.label} gave ${id} ${JSON.stringify(result)} for ${JSON.stringify(wait)}, which took ${
           JSON.stringify(accepted)

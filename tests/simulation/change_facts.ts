@@ -20,8 +20,8 @@ export interface ChangeFacts {
   holds: number;
   /** Whether a claim may have made it due for some code. */
   isOffered: boolean;
-  /** The codes that have held it since its last record: those that certainly count, and those that may. */
-  tried: { certainly: Set<Code>; perhaps: Set<Code> };
+  /** The deploys that have held it since its last record: those that certainly count, and those that may. */
+  tried: { certainly: Set<Code>; perhaps: Set<Code>; ever: Set<Code> };
   /** Whether somebody has resumed it with what is new. */
   continues: boolean;
   /** Whether that is so, or was for a run of which it has copies. */
@@ -52,7 +52,7 @@ export function newChangeFacts(source: ChangeFacts | null): ChangeFacts {
     wasHeld: false,
     holds: 0,
     isOffered: false,
-    tried: { certainly: new Set(), perhaps: new Set() },
+    tried: { certainly: new Set(), perhaps: new Set(), ever: new Set() },
     continues: false,
     hasContinued: source?.hasContinued ?? false,
     hasTwoNames: source?.hasTwoNames ?? false,
@@ -71,6 +71,11 @@ export function codeFor({ changes }: Facts, { request }: RunFacts, code: Code): 
 export function noteRecord({ changed }: RunFacts, certainty: "perhaps" | "certainly"): void {
   changed.tried.perhaps.clear();
   if (certainty === "certainly") changed.tried.certainly.clear();
+}
+
+/** The rule that a signal of a run obeys. */
+export function signalRule({ changed }: RunFacts): "I4" | "I-D4" {
+  return changed.holds > 0 ? "I-D4" : "I4";
 }
 
 /** A worker has recorded something in a run. */
@@ -93,13 +98,15 @@ export function noteClaimed(facts: Facts, run: RunFacts, claim: Claim, code: Cod
   );
   if (wasHeld) {
     // A deadline that has passed is a record, too: whether it counts, the store decides with the claim.
-    const isTried = changed.tried.perhaps.has(codeFor(facts, run, code)) && !hasDeadline(run);
+    const isTried = changed.tried.perhaps.has(code) && !hasDeadline(run);
     facts.expect(
       !isTried,
       "I-D7",
       () => `code ${code} has tried ${id} since it recorded something, and tries it again`,
     );
-    facts.notice("a deploy freed a held run");
+    facts.notice(
+      changed.tried.ever.has(code) ? "code tried a held run again after a record" : "a deploy freed a held run",
+    );
     if ([...run.waits.values()].some(({ accepted }) => accepted !== null)) {
       facts.notice("a held run that had taken a signal went on");
     }
@@ -137,7 +144,7 @@ export function noteOffers(facts: Facts, { jobs, offersHeld, limit }: ClaimReque
     const { changed, request } = run;
     const isKnown = jobs.some(({ name, version }) => name === request.jobName && version === request.version);
     if (changed.heldUnder === null || !isKnown) return false;
-    const isNew = !changed.isOffered && !changed.tried.certainly.has(codeFor(facts, run, code));
+    const isNew = !changed.isOffered && !changed.tried.certainly.has(code);
     changed.isOffered = true;
     return isNew;
   });
@@ -162,9 +169,17 @@ export function checkOffered(
 }
 
 /** Whether a code has to go on with what a run has recorded. */
-function mustGoOn({ changes }: Facts, { changed, request: { payload } }: RunFacts, code: Code): boolean {
+function mustGoOn(facts: Facts, { changed, request: { payload } }: RunFacts, code: Code): boolean {
+  const { changes } = facts;
   if (changes === null) return true;
   const { program } = JSON.parse(payload!) as { program: Program };
+  // Code without a patch does not hold a run because of it, and goes past what the patch has let in.
+  const isPassed = code === 2 && changed.recordedBy.has(1) && changed.recordedBy.has(2) &&
+    [...changed.patches.values()].includes(true);
+  if (isPassed) {
+    facts.notice("a patch that was new was passed by code without it");
+    return false;
+  }
   return !changed.hasContinued && !changed.hasTwoNames &&
     [...changed.recordedBy].every((by) => fits(program, changes, by, code));
 }
@@ -207,15 +222,23 @@ export function checkHold(
   if (renamed.some(({ name }) => copies.has(`step ${name}`))) {
     facts.notice("a renamed copy was held before it was executed again");
   }
-  if (own === LAST_CODE) facts.notice("the last code held a run that had gone on with what was new");
+  const body = changed.bodies.get(generation);
+  if (details.unasked.some(({ kind }) => kind === "wait")) {
+    facts.notice("a run was held for a wait that its code does not ask for");
+  }
+  const hasPause = [...run.pauses.values()].some(({ kind, name, resolution }) =>
+    kind !== "patch" && resolution === null && body?.asked.has(`${kind} ${name}`)
+  );
+  if (hasPause && reason === "diverged") facts.notice("a pause did not park a run beside what waited to begin");
   facts.notice(reason === "diverged" ? "a run diverged" : "a run ended too early");
   if (changed.holds > 0) facts.notice("a run was held again");
   if (changed.recordedBy.has(2) && own === 1) facts.notice("an old worker held what a new one had recorded");
   if (run.source !== null) facts.notice("a retry from the failure was held");
   if ([...run.waits.values()].some(({ accepted }) => accepted !== null)) facts.notice("a run with a signal was held");
   if (run.request.concurrencyKey !== null) facts.notice("a held run gave its key up");
-  changed.tried.perhaps.add(own);
-  changed.tried.certainly.add(own);
+  changed.tried.perhaps.add(code);
+  changed.tried.certainly.add(code);
+  changed.tried.ever.add(code);
   changed.heldUnder = generation;
   changed.wasHeld = true;
   changed.isOffered = false;
@@ -227,13 +250,22 @@ function isRenamed(changes: ChangePlan | null, name: string): boolean {
   return changes?.names.get(identityOf(name).replace(/#\d+$/, ""))?.fate === "rename";
 }
 
+/** Whether the function of a run has ended before it has asked for everything. */
+export function isEndHeldBack({ changed, generation, returned }: RunFacts): boolean {
+  const names = changed.claimed.get(generation)?.names ?? new Set();
+  const asked = changed.bodies.get(generation)?.asked;
+  return returned.has(generation) && asked !== undefined && [...names].some((key) => !asked.has(key));
+}
+
 /** Somebody resumes a held run. */
 export function noteResumed(facts: Facts, run: RunFacts, continues: boolean): void {
   const { changed, request: { id } } = run;
   facts.expect(changed.heldUnder !== null, "I-D7", () => `${id} was resumed, and is not held`);
   changed.heldUnder = null;
   changed.isOffered = false;
-  changed.tried = { certainly: new Set(), perhaps: new Set() };
+  changed.tried.certainly.clear();
+  changed.tried.perhaps.clear();
+  changed.tried.ever.clear();
   changed.continues ||= continues;
   changed.hasContinued ||= continues;
   facts.notice(continues ? "a held run was resumed to go on with what is new" : "a held run was resumed");
@@ -248,7 +280,7 @@ export function checkPauseNames(facts: Facts, run: RunFacts, { generation }: Lea
       known.kind === kind && known.name !== name && identityOf(known.name) === identityOf(name)
     );
     const isCopy = copies?.has(`${kind} ${other?.name}`) === true;
-    if (isCopy) noteSecondName(facts, run, "a copied pause began again under another name");
+    if (isCopy) noteSecondName(facts, run, "a renamed copy of a pause began again");
     facts.expect(
       other === undefined || isCopy,
       "I-D2",
@@ -315,7 +347,7 @@ export function checkStepName(facts: Facts, run: RunFacts, generation: number, n
   if (other === undefined || run.changed.hasContinued) return;
   const isStale = run.generation > generation; // it does not know yet what others have recorded since
   const isCopy = run.changed.claimed.get(generation)?.copies.has(`step ${other}`) === true;
-  if (isCopy) noteSecondName(facts, run, "a copied step was executed again under another name");
+  if (isCopy) noteSecondName(facts, run, "a renamed copy of a step was executed again");
   facts.expect(
     isStale || isCopy,
     "I-D2",

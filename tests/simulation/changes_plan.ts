@@ -39,6 +39,8 @@ export interface ChangePlan {
   /** What becomes of the actions of programs, by their names. */
   names: ReadonlyMap<string, NameChange>;
   versions: Readonly<Record<typeof JOB_NAMES[number], VersionStyle>>;
+  /** When held runs are resumed after nothing else goes wrong, in milliseconds. */
+  resumptions: { afterMs: number; request: Request & { ask: "resume" } }[];
 }
 
 const FATES: readonly Fate[] = [
@@ -66,40 +68,39 @@ export function addChanges(plan: Plan, seed: number): Plan {
     const change = { fate: chance.pick(fates), isDeclared: chance.happens(declared) };
     if (chance.happens(share)) names.set(`n${name}`, change);
   }
-  const style = chance.pick([null, "same", "same", "same"] as const);
-  const styles = ["same", "continues", "strict", "previous"] as const;
+  const style = chance.pick([null, null, "same", "same", "same"] as const);
+  const styles = ["same", "continues", "strict", "strict", "previous"] as const;
   const versions = Object.fromEntries(
     JOB_NAMES.map((name) => [name, style ?? chance.pick(styles)]),
   ) as ChangePlan["versions"]; // has all names
   return {
     ...plan,
-    changes: { names, versions },
-    requests: [...plan.requests, ...makeResumptions(chance)],
+    changes: { names, versions, resumptions: makeResumptions(chance) },
     faults: [...plan.faults, ...makeDeploys(chance)],
   };
 }
 
 function makeDeploys(chance: Chance): Plan["faults"] {
-  return Array.from({ length: 4 + chance.int(6) }, () => ({
-    at: TROUBLE_MS * chance.next(),
-    fault: {
-      fault: "stop",
-      process: chance.int(PROCESS_NAMES.length),
-      timeout: chance.pick([0, 50, 400]),
-      downMs: chance.between(1, 300),
-      without: null,
-      version: chance.pick([1, 2, 2] as const),
-    },
-  }));
+  const deploy = (at: number, process: number, version: 1 | 2): Plan["faults"][number] => {
+    const timeout = chance.pick([0, 50, 400]);
+    return { at, fault: { fault: "stop", process, timeout, downMs: chance.between(1, 300), without: null, version } };
+  };
+  const some = Array.from(
+    { length: 4 + chance.int(6) },
+    () => deploy(TROUBLE_MS * chance.next(), chance.int(PROCESS_NAMES.length), chance.pick([1, 2, 2] as const)),
+  );
+  // A whole deploy, one process after the other.
+  const at = TROUBLE_MS * chance.between(0.5, 0.8);
+  const all = PROCESS_NAMES.map((_, process) => deploy(at + 250 * process, process, 2));
+  return chance.happens(0.4) ? [...some, ...all] : some;
 }
 
 /** Clients that resume held runs. */
-function makeResumptions(chance: Chance): Plan["requests"] {
-  return Array.from({ length: chance.happens(0.4) ? 1 + chance.int(6) : 0 }, () => {
-    const request: Request = { ask: "resume", which: chance.next(), continues: chance.happens(0.4) };
-    const at = TROUBLE_MS * chance.between(0.3, 1);
-    return { at, process: chance.int(PROCESS_NAMES.length), request, manner: null };
-  });
+function makeResumptions(chance: Chance): ChangePlan["resumptions"] {
+  return Array.from({ length: chance.happens(0.5) ? 1 + chance.int(4) : 0 }, () => ({
+    afterMs: chance.between(0, 2_400),
+    request: { ask: "resume", which: chance.next(), continues: chance.happens(0.4) },
+  }));
 }
 
 /** What the definition of a job says about versions and changes in a code, but for `previous`. */
@@ -125,7 +126,8 @@ function changesOf(names: ChangePlan["names"], code: Code): NonNullable<ChangeDe
     if (!isDeclared && code !== LAST_CODE) continue;
     if (fate === "rename") renamed[name] = renamedTo(name);
     if (fate === "remove") removed.push(name);
-    if (fate === "add before" || fate === "add after") added.push(addedAt(name));
+    const isPatch = fate === "patch before" && code === LAST_CODE; // an old worker may have gone past the patch
+    if (fate === "add before" || fate === "add after" || isPatch) added.push(addedAt(name));
     if (fate === "move to the front") added.push(name);
     if (fate === "change kind" && code === LAST_CODE) {
       removed.push(name);

@@ -16,9 +16,11 @@ import {
   checkHold,
   checkParked,
   checkPauseNames,
+  isEndHeldBack,
   noteRecord,
   noteRecordBy,
   noteResumed,
+  signalRule,
 } from "./change_facts.ts";
 import type { Code } from "./changes_plan.ts";
 import { checkClaim } from "./check_claim.ts";
@@ -71,6 +73,7 @@ const CHECKS: Record<string, Check> = {
   revoke: checkRevoke,
   saveStep: checkSaveStep,
   pause: checkPause,
+  saveInput: (facts) => (facts.notice("an input was parsed again by another version"), []),
   finish: checkFinish,
   hold: checkHolding,
   resumeHeld: checkResumption,
@@ -508,7 +511,7 @@ function checkSignal(
     const isOwn = wait.accepted?.signalId === signal.signalId && wait.accepted.payload === payload;
     facts.expect(
       !isOwn || facts.run(wait.runId).isDeleted,
-      "I4",
+      signalRule(facts.run(wait.runId)),
       () => `${signal.signalId} was accepted by ${waitId}, and now: ${error}`,
     );
     if (error instanceof WaitExpiredError) {
@@ -534,7 +537,7 @@ function checkSignal(
     facts.notice("a signal was repeated and got its first receipt");
     facts.expect(
       wait.accepted?.receipt === receipt,
-      "I4",
+      signalRule(facts.run(wait.runId)),
       () => `the receipt of ${signal.signalId} was ${wait.accepted?.receipt}, and is now ${receipt}`,
     );
     return [wait.runId];
@@ -579,6 +582,9 @@ function checkCancel(
     facts.expect(!run.hasEnded, "I13", () => `${runId} was cancelled although it was ${before?.status}`);
     if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
     if (before?.status === "running") facts.notice("a run was cancelled while it was executed");
+    if (before?.status === "running" && isEndHeldBack(run)) {
+      facts.notice("a run was cancelled whose end waited for the replay");
+    }
   }
   if (!run.isCancelled) run.isGhost = run.heldUnder !== null && (run.leaseEndsAt ?? 0) > wallNow;
   run.isCancelled = true;

@@ -86,6 +86,11 @@ export class Clients {
     }
   }
 
+  /** Resumes one of the held runs. */
+  resume(request: Request & { ask: "resume" }): void {
+    this.#ask(0, request, null);
+  }
+
   /** Resumes the held runs that have gone on with what was new: no code fits all that they have recorded. */
   resumeContinued(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;

@@ -298,6 +298,9 @@ class Simulation {
       if (isOld) node.replace(100, 0);
       else node.start();
     }
+    for (const { afterMs, request } of this.#plan.changes?.resumptions ?? []) {
+      this.#world.after(afterMs, null, () => this.#clients.resume(request));
+    }
     if (this.#plan.changes === null) this.#lastDeployAt = this.#world.now;
     else this.#world.after(LAST_DEPLOY_MS, null, () => this.#deployLast());
     this.#tidyUp(this.#world.now);

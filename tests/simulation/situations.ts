@@ -125,14 +125,25 @@ export const SITUATIONS = [
   "a patch was new",
   "a patch was passed over by a run that had been further",
   "a process told of stranded runs",
-  "the last code held a run that had gone on with what was new",
-  "a renamed step was held before it was executed again",
-  "a renamed copy was held before it was executed again",
+  "what was new waited for the rest of the replay",
+  "a run was held for a wait that its code does not ask for",
+  "a pause did not park a run beside what waited to begin",
+  "a step that was renamed between two attempts kept its name",
+  "code tried a held run again after a record",
+  "an input was parsed again by another version",
+  "a run was cancelled whose end waited for the replay",
+] as const;
+
+/** What is only counted: how often the guard of replays is right, and what it misses. */
+export const MEASURES = [
   "code that fits went on with what was recorded",
   "code that fits went on with copies",
-  "a copied step was executed again under another name",
-  "a copied pause began again under another name",
+  "a renamed step was held before it was executed again",
+  "a renamed copy was held before it was executed again",
+  "a renamed copy of a step was executed again",
+  "a renamed copy of a pause began again",
+  "a patch that was new was passed by code without it",
 ] as const;
 
 /** The name of a situation. */
-export type Situation = typeof SITUATIONS[number];
+export type Situation = typeof SITUATIONS[number] | typeof MEASURES[number];
