@@ -39,6 +39,8 @@ export interface ChangePlan {
   /** What becomes of the actions of programs, by their names. */
   names: ReadonlyMap<string, NameChange>;
   versions: Readonly<Record<typeof JOB_NAMES[number], VersionStyle>>;
+  /** When all processes get the last code after nothing else goes wrong, in milliseconds. */
+  lastDeployMs: number;
   /** When held runs are resumed after nothing else goes wrong, in milliseconds. */
   resumptions: { afterMs: number; request: Request & { ask: "resume" } }[];
 }
@@ -75,7 +77,12 @@ export function addChanges(plan: Plan, seed: number): Plan {
   ) as ChangePlan["versions"]; // has all names
   return {
     ...plan,
-    changes: { names, versions, resumptions: makeResumptions(chance) },
+    changes: {
+      names,
+      versions,
+      lastDeployMs: chance.pick([2_500, 2_500, 7_000]),
+      resumptions: makeResumptions(chance),
+    },
     faults: [...plan.faults, ...makeDeploys(chance)],
   };
 }

@@ -53,8 +53,6 @@ const STALL_MS = 15_000;
 // After so long without trouble whoever still sleeps does so because of the clock.
 const RECOVERY_MS = 6_000;
 const STOP_MS = 5_000;
-// So long after everything else has gone wrong all processes get the last code.
-const LAST_DEPLOY_MS = 2_500;
 // Until then a client may still repeat what it has asked for.
 const LAST_REPEATS_MS = 600;
 // After so long without trouble no answer is late any more.
@@ -302,7 +300,7 @@ class Simulation {
       this.#world.after(afterMs, null, () => this.#clients.resume(request));
     }
     if (this.#plan.changes === null) this.#lastDeployAt = this.#world.now;
-    else this.#world.after(LAST_DEPLOY_MS, null, () => this.#deployLast());
+    else this.#world.after(this.#plan.changes.lastDeployMs, null, () => this.#deployLast());
     this.#tidyUp(this.#world.now);
   }
 
