@@ -8,6 +8,9 @@ import { JOB_NAMES, type Plan, PROCESS_NAMES, type Request, TROUBLE_MS } from ".
  */
 export type Code = 1 | 2 | 3;
 
+/** When all waits get a signal if the code does not change: so long after nothing else goes wrong, in milliseconds. */
+export const SIGNALS_MS = 500;
+
 /** The last code. */
 export const LAST_CODE = 3;
 
@@ -41,6 +44,8 @@ export interface ChangePlan {
   versions: Readonly<Record<typeof JOB_NAMES[number], VersionStyle>>;
   /** When all processes get the last code after nothing else goes wrong, in milliseconds. */
   lastDeployMs: number;
+  /** When all waits get a signal, in the same way. */
+  signalsMs: number;
   /** When held runs are resumed after nothing else goes wrong, in milliseconds. */
   resumptions: { afterMs: number; request: Request & { ask: "resume" } }[];
 }
@@ -75,12 +80,16 @@ export function addChanges(plan: Plan, seed: number): Plan {
   const versions = Object.fromEntries(
     JOB_NAMES.map((name) => [name, style ?? chance.pick(styles)]),
   ) as ChangePlan["versions"]; // has all names
+  const lastDeployMs = chance.pick([2_500, 2_500, 7_000]);
+  // Late enough to meet held runs, or as without changes.
+  const signalsMs = chance.pick([SIGNALS_MS, lastDeployMs - 600]);
   return {
     ...plan,
     changes: {
       names,
       versions,
-      lastDeployMs: chance.pick([2_500, 2_500, 7_000]),
+      lastDeployMs,
+      signalsMs,
       resumptions: makeResumptions(chance),
     },
     faults: [...plan.faults, ...makeDeploys(chance)],
@@ -104,7 +113,7 @@ function makeDeploys(chance: Chance): Plan["faults"] {
 
 /** Clients that resume held runs. */
 function makeResumptions(chance: Chance): ChangePlan["resumptions"] {
-  return Array.from({ length: chance.happens(0.5) ? 1 + chance.int(4) : 0 }, () => ({
+  return Array.from({ length: chance.happens(0.6) ? 1 + chance.int(6) : 0 }, () => ({
     afterMs: chance.between(0, 2_400),
     request: { ask: "resume", which: chance.next(), continues: chance.happens(0.4) },
   }));

@@ -48,6 +48,8 @@ export class Node {
   without: string | null = null;
   /** Which code its next start has. */
   version: Code = 1;
+  /** The job that its newest incarnation does not know. */
+  #isWithout: string | null = null;
 
   /** @param isServerless Whether it only works off what is due, now and then. */
   constructor(process: SimProcess, isServerless: boolean, deps: NodeDeps) {
@@ -90,6 +92,7 @@ export class Node {
     this.#fetch = null;
     this.#isStopping = false;
     this.#incarnation = new Incarnation(process, this.#deps.facts, this.version);
+    this.#isWithout = this.without;
     const without = this.without === null ? "" : ` without ${this.without}`;
     this.#deps.trace.note(`${process.label} starts with version ${this.version}${without}`);
     this.#serve(this.#incarnation);
@@ -150,7 +153,7 @@ export class Node {
     const { seed, plan, mutant } = this.#deps;
     const host = mutant?.host?.(this.process.host) ?? this.process.host;
     const reached = await this.#reach(host, incarnation);
-    const names = JOB_NAMES.filter((name) => name !== this.without);
+    const names = JOB_NAMES.filter((name) => name !== this.#isWithout);
     const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, incarnation)]));
     const engine: Engine = createEngine({
       store: reached,
@@ -159,7 +162,7 @@ export class Node {
       schedules: this.#schedules(),
       retention: plan.retention,
       host,
-      ...(plan.changes === null ? {} : { build: `code ${this.version}` }),
+      ...(plan.changes === null ? {} : { build: `code ${incarnation.version}` }),
       ...(plan.flow?.fairnessLabel === undefined ? {} : { fairnessLabel: plan.flow.fairnessLabel }),
     });
     if (new Chance(seed, incarnation.label, "logs").happens(0.2)) engine.use(persistLogs());
@@ -226,12 +229,12 @@ export class Node {
   /** The schedules that the code of this process declares: those of the jobs that it knows. */
   #schedules(): { [name: string]: PlannedSchedule } {
     const declared = this.#deps.plan.schedules?.declared[Math.min(this.version, 2) - 1] ?? {};
-    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.without));
+    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.#isWithout));
   }
 
   /** Whether the code of this process knows the jobs of all runs that a program starts. */
   #knowsAll(program: Program): boolean {
-    return this.without === null || !jobNamesOf(program).includes(this.without);
+    return this.#isWithout === null || !jobNamesOf(program).includes(this.#isWithout);
   }
 
   #job(name: typeof JOB_NAMES[number], incarnation: Incarnation, code: Code = incarnation.version): Job {

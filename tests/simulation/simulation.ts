@@ -1,5 +1,5 @@
 import { isOrphan } from "./child_facts.ts";
-import { LAST_CODE } from "./changes_plan.ts";
+import { LAST_CODE, SIGNALS_MS } from "./changes_plan.ts";
 import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
@@ -318,7 +318,7 @@ class Simulation {
     this.#world.after(TIDY_EVERY_MS, null, () => this.#tidyUp(since));
     const calmMs = this.#world.now - since;
     const open = this.facts.open();
-    if (calmMs > 500) this.#clients.signalAll();
+    if (calmMs > (this.#plan.changes?.signalsMs ?? SIGNALS_MS)) this.#clients.signalAll();
     if (calmMs > LATE_ANSWERS_MS) { for (const schedule of this.facts.schedules.records) this.#checkSlots(schedule); }
     if (calmMs > SCHEDULES_END_MS) this.#clients.pauseSchedules();
     this.#clients.resumeAll();

@@ -22,6 +22,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "copies count as what the run itself has recorded",
+    from: 93,
     rule: "I-D1: a retry may go another way than the run that failed",
     client: overClaims((claim) => ({ ...claim, copied: null })),
   },
@@ -66,6 +67,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a hold is not fenced",
+    from: 31,
     rule: "I2: who has lost its lease holds nothing",
     plan: withPauses,
     store: over((store) => ({
@@ -143,7 +145,8 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   {
     name: "a run that was to go on with what is new is held again",
     rule: "I-D7: who resumes a run decides that it goes on",
-    client: overClient((store) => ({ resumeHeld: (runId) => store.resumeHeld(runId, false) })),
+    plan: withResumptions,
+    store: over((store) => ({ resumeHeld: (runId) => store.resumeHeld(runId, false) })),
   },
 ];
 
@@ -181,11 +184,20 @@ function withoutQuiet(host: Host): Host {
   };
 }
 
-/** Processes are suspended for longer than their leases, again and again. */
+/** Each held run is resumed to go on with what is new. */
+function withResumptions(plan: Plan): Plan {
+  const resumptions = Array.from({ length: 20 }, (_, no) => ({
+    afterMs: 100 * no,
+    request: { ask: "resume", which: (7 * no % 20) / 20, continues: true } as const,
+  }));
+  return { ...plan, changes: plan.changes === null ? null : { ...plan.changes, resumptions } };
+}
+
+/** Processes are suspended for longer than their leases, one after the other, while the others go on. */
 function withPauses(plan: Plan): Plan {
-  const pauses = Array.from({ length: 20 }, (_, no) => ({
-    at: 1_000 + 150 * no,
-    fault: { fault: "pause", process: no % 3, ms: 2 * plan.worker.staleThreshold } as const,
+  const pauses = Array.from({ length: 9 }, (_, no) => ({
+    at: 700 + 350 * no,
+    fault: { fault: "pause", process: no % 3, ms: plan.worker.staleThreshold + 500 } as const,
   }));
   return { ...plan, faults: [...plan.faults, ...pauses] };
 }
