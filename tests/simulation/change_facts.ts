@@ -97,10 +97,8 @@ export function noteClaimed(facts: Facts, run: RunFacts, claim: Claim, code: Cod
       }anyway, and was claimed as ${JSON.stringify({ isResumed: claim.isResumed, continues: claim.continues })}`,
   );
   if (wasHeld) {
-    // A deadline that has passed is a record, too: whether it counts, the store decides with the claim.
-    const isTried = changed.tried.perhaps.has(code) && !hasDeadline(run);
     facts.expect(
-      !isTried,
+      !isTried(run, code),
       "I-D7",
       () => `code ${code} has tried ${id} since it recorded something, and tries it again`,
     );
@@ -133,6 +131,12 @@ export function noteClaimed(facts: Facts, run: RunFacts, claim: Claim, code: Cod
   });
 }
 
+/** Whether code has certainly tried a held run since its last record. */
+function isTried(run: RunFacts, code: Code): boolean {
+  return run.changed.tried.perhaps.has(code) && !hasDeadline(run);
+}
+
+// A deadline that has passed is a record, too: whether it counts, the store decides with the claim.
 function hasDeadline({ pauses }: RunFacts): boolean {
   return [...pauses.values()].some(({ deadlineAt, resolution }) => deadlineAt !== null && resolution === null);
 }
@@ -145,7 +149,7 @@ export function noteOffers(facts: Facts, { jobs, offersHeld, limit }: ClaimReque
     const isKnown = jobs.some(({ name, version }) => name === request.jobName && version === request.version);
     if (changed.heldUnder === null || !isKnown) return false;
     const isNew = !changed.isOffered && !changed.tried.certainly.has(code);
-    changed.isOffered = true;
+    if (!isTried(run, code)) changed.isOffered = true;
     return isNew;
   });
 }

@@ -1,5 +1,6 @@
 import type { ChangeDefinition } from "../../src/job_changes.ts";
 import { Chance } from "../support/chance.ts";
+import type { Program } from "./program.ts";
 import { JOB_NAMES, type Plan, PROCESS_NAMES, type Request, TROUBLE_MS } from "./plan.ts";
 
 /**
@@ -10,6 +11,9 @@ export type Code = 1 | 2 | 3;
 
 /** When all waits get a signal if the code does not change: so long after nothing else goes wrong, in milliseconds. */
 export const SIGNALS_MS = 500;
+
+/** The name of a wait that gets no signal before. */
+export const LATE_WAIT = "late";
 
 /** The last code. */
 export const LAST_CODE = 3;
@@ -92,8 +96,17 @@ export function addChanges(plan: Plan, seed: number): Plan {
       signalsMs,
       resumptions: makeResumptions(chance),
     },
+    requests: plan.requests.map((planned, no) => withWait(planned, new Chance(seed, "changes", no))),
     faults: [...plan.faults, ...makeDeploys(chance)],
   };
+}
+
+/** Some programs wait beside all that they do, so that a held run has a wait that a signal can end. */
+function withWait(planned: Plan["requests"][number], chance: Chance): Plan["requests"][number] {
+  const { request } = planned;
+  if (request.ask !== "trigger" || chance.happens(0.7)) return planned;
+  const wait: Program = [{ do: "wait", name: LATE_WAIT, timeout: null }];
+  return { ...planned, request: { ...request, program: [{ do: "all", branches: [request.program, wait] }] } };
 }
 
 function makeDeploys(chance: Chance): Plan["faults"] {
@@ -105,10 +118,10 @@ function makeDeploys(chance: Chance): Plan["faults"] {
     { length: 4 + chance.int(6) },
     () => deploy(TROUBLE_MS * chance.next(), chance.int(PROCESS_NAMES.length), chance.pick([1, 2, 2] as const)),
   );
-  // A whole deploy, one process after the other.
+  // A whole deploy, one process after the other: after it nobody has the first code.
   const at = TROUBLE_MS * chance.between(0.5, 0.8);
   const all = PROCESS_NAMES.map((_, process) => deploy(at + 250 * process, process, 2));
-  return chance.happens(0.4) ? [...some, ...all] : some;
+  return chance.happens(0.4) ? [...some.filter((other) => other.at < at), ...all] : some;
 }
 
 /** Clients that resume held runs. */

@@ -557,6 +557,7 @@ function checkSignal(
     "I8",
     () => `${waitId} took ${signal.signalId}, which nobody has sent who may`,
   );
+  if (facts.run(wait.runId).changed.heldUnder !== null) facts.notice("a signal came to a held run");
   noteRecord(facts.run(wait.runId), "certainly");
   wait.accepted = { signalId: signal.signalId, payload, receipt };
   if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");

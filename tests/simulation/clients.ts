@@ -4,6 +4,7 @@ import { Chance } from "../support/chance.ts";
 import { changeMany } from "./bulk_clients.ts";
 import type { AskedRun } from "./check_options.ts";
 import { endingOf } from "./child_facts.ts";
+import { LATE_WAIT } from "./changes_plan.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
@@ -373,7 +374,8 @@ export class Clients {
   }
 
   #pickWait(which: number, atDeadline: boolean): WaitFacts | undefined {
-    const all = [...this.#deps.facts.waits.values()];
+    // Some waits are left until nothing goes wrong any more: their runs are held meanwhile.
+    const all = [...this.#deps.facts.waits.values()].filter(({ name }) => name !== LATE_WAIT);
     const pending = all.filter(({ ending, deadlineAt }) => ending === null && (!atDeadline || deadlineAt !== null));
     return which < 0.8 && pending.length > 0 ? pickAt(pending, which / 0.8) : pickAt(all, which);
   }

@@ -109,7 +109,7 @@ export class Queue {
       return [
         isDelayed ? startAt : null,
         startedAt === null ? startBy : finishBy,
-        ...(parking === null || isWoken
+        ...(parking === null || isWoken || this.#due.includes(run)
           ? []
           : [parking.retryAt, ...parking.pauses.map(({ deadlineAt }) => deadlineAt)]),
       ];

@@ -129,6 +129,7 @@ export const SITUATIONS = [
   "a run was held for a wait that its code does not ask for",
   "a pause did not park a run beside what waited to begin",
   "a step that was renamed between two attempts kept its name",
+  "a signal came to a held run",
   "code tried a held run again after a record",
   "an input was parsed again by another version",
   "a run was cancelled whose end waited for the replay",
