@@ -303,6 +303,8 @@ export class Incarnation {
     if (expected === undefined) return;
     if (type === "run:fail" && event.failureKind === "timeout") this.#late.add(key);
     if (this.#late.has(key) && (type === "step:complete" || type === "step:fail")) return;
+    // A run that a stopping worker gives back unstarted may have parked here just before.
+    if (phase === undefined && type === "run:waiting" && this.#mayGiveBack(runId)) return;
     this.#facts.expect(
       phase === expected || (expected === "new" && phase === undefined) || (phase === "over" && type === "run:waiting"),
       "I17",
