@@ -69,6 +69,48 @@ const MAX_NAMES = 60;
 
 /** Lets the code change. It draws from streams of its own: the rest of the plan stays the same. */
 export function addChanges(plan: Plan, seed: number): Plan {
+  return new Chance(seed, "staged").happens(0.15) ? stageChanges(plan, seed) : changeAtRandom(plan, seed);
+}
+
+/**
+ * All processes get code that fits no run, while many runs sleep. Runs are held while they have a wait, which gets its
+ * signal later, and cancelled while their end waits.
+ */
+function stageChanges(plan: Plan, seed: number): Plan {
+  const chance = new Chance(seed, "stage");
+  const step = { do: "step", ms: 0, failures: 0, attempts: 1, delay: 0, timeout: null, heeds: false } as const;
+  const rest: Program = [{ ...step, name: "n0" }, { do: "sleep", name: "n1", ms: 900 }, { ...step, name: "n2" }];
+  const renamed: Program = [{ do: "all", branches: [[{ do: "wait", name: LATE_WAIT, timeout: null }], rest] }];
+  const removed: Program = [{ ...step, name: "n3" }, { do: "sleep", name: "n4", ms: 900 }];
+  const requests = plan.requests.map((planned) => {
+    const { request } = planned;
+    if (request.ask !== "trigger" || chance.happens(0.2)) return planned;
+    return { ...planned, request: { ...request, program: chance.pick([renamed, removed]) } };
+  });
+  const cancels = Array.from({ length: 10 }, () => ({
+    at: chance.between(2_000, TROUBLE_MS),
+    process: chance.int(PROCESS_NAMES.length),
+    request: { ask: "cancel", which: chance.next() } as const,
+    manner: null,
+  }));
+  return {
+    ...plan,
+    changes: {
+      names: new Map([["n0", { fate: "rename", isDeclared: false }], ["n3", { fate: "remove", isDeclared: false }]]),
+      versions: { imports: "same", reports: "same", mails: "same" },
+      lastDeployMs: 7_000,
+      signalsMs: 4_000,
+      resumptions: [],
+    },
+    requests: [...requests, ...cancels],
+    faults: [
+      ...plan.faults.filter(({ fault }) => fault.fault !== "stop"),
+      ...PROCESS_NAMES.map((_, process) => deploy(1_000 + 100 * process, process, 2, chance)),
+    ],
+  };
+}
+
+function changeAtRandom(plan: Plan, seed: number): Plan {
   const chance = new Chance(seed, "changes");
   const share = chance.pick([0.2, 0.5, 0.9]);
   const declared = chance.pick([0, 0.5, 1]);
@@ -110,18 +152,20 @@ function withWait(planned: Plan["requests"][number], chance: Chance): Plan["requ
 }
 
 function makeDeploys(chance: Chance): Plan["faults"] {
-  const deploy = (at: number, process: number, version: 1 | 2): Plan["faults"][number] => {
-    const timeout = chance.pick([0, 50, 400]);
-    return { at, fault: { fault: "stop", process, timeout, downMs: chance.between(1, 300), without: null, version } };
-  };
   const some = Array.from(
     { length: 4 + chance.int(6) },
-    () => deploy(TROUBLE_MS * chance.next(), chance.int(PROCESS_NAMES.length), chance.pick([1, 2, 2] as const)),
+    () => deploy(TROUBLE_MS * chance.next(), chance.int(PROCESS_NAMES.length), chance.pick([1, 2, 2] as const), chance),
   );
   // A whole deploy, one process after the other: after it nobody has the first code.
   const at = TROUBLE_MS * chance.between(0.5, 0.8);
-  const all = PROCESS_NAMES.map((_, process) => deploy(at + 250 * process, process, 2));
+  const all = PROCESS_NAMES.map((_, process) => deploy(at + 250 * process, process, 2, chance));
   return chance.happens(0.4) ? [...some.filter((other) => other.at < at), ...all] : some;
+}
+
+/** A process is stopped, and comes back with a code. */
+function deploy(at: number, process: number, version: 1 | 2, chance: Chance): Plan["faults"][number] {
+  const timeout = chance.pick([0, 50, 400]);
+  return { at, fault: { fault: "stop", process, timeout, downMs: chance.between(1, 300), without: null, version } };
 }
 
 /** Clients that resume held runs. */

@@ -4,9 +4,7 @@ import { ReplayGuard } from "../../../src/execution/replay_guard.ts";
 import type { Host } from "../../../src/host.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
-import { LATE_WAIT } from "../changes_plan.ts";
 import type { Plan } from "../plan.ts";
-import type { Program } from "../program.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
@@ -126,7 +124,6 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a record does not let code try again",
-    plan: withHeldWaits,
     rule: "I-D7: who has tried a held run tries it again after a signal",
     code: () =>
       replace(MemoryRuns.prototype, "touch", (touch) =>
@@ -185,31 +182,6 @@ function withoutQuiet(host: Host): Host {
       });
     },
   };
-}
-
-/** Runs are held while they have a wait, which gets its signal before the last deploy. */
-function withHeldWaits(plan: Plan): Plan {
-  const step = { do: "step", ms: 0, failures: 0, attempts: 1, delay: 0, timeout: null, heeds: false } as const;
-  const wait: Program = [{ do: "wait", name: LATE_WAIT, timeout: null }];
-  const rest: Program = [{ ...step, name: "n0" }, { do: "sleep", name: "n1", ms: 900 }, { ...step, name: "n2" }];
-  const requests = plan.requests.flatMap((planned): Plan["requests"] => {
-    const { request } = planned;
-    if (request.ask !== "trigger") return [];
-    const program: Program = [{ do: "all", branches: [wait, rest] }];
-    return [{ ...planned, request: { ...request, program, options: { labels: request.options.labels! } } }];
-  });
-  const deploys = [0, 1, 2].map((process) => ({
-    at: 1_000 + 100 * process,
-    fault: { fault: "stop", process, timeout: 0, downMs: 50, without: null, version: 2 } as const,
-  }));
-  const changes: Plan["changes"] = {
-    names: new Map([["n0", { fate: "rename", isDeclared: false }]]),
-    versions: { imports: "same", reports: "same", mails: "same" },
-    lastDeployMs: 7_000,
-    signalsMs: 4_000,
-    resumptions: [],
-  };
-  return { ...plan, requests, faults: deploys, changes };
 }
 
 /** Each held run is resumed to go on with what is new. */
