@@ -16,13 +16,14 @@ const QUIET_MS = 1_000;
 export const CHANGE_MUTANTS: readonly Mutant[] = [
   {
     name: "a run diverges at once",
+    from: 49,
     rule: "I-D1: other branches may still be replayed",
     code: () => replace(Execution.prototype, "isQuietBut", () => () => true),
     host: withoutQuiet,
   },
   {
     name: "copies count as what the run itself has recorded",
-    from: 93,
+    from: 81,
     rule: "I-D1: a retry may go another way than the run that failed",
     client: overClaims((claim) => ({ ...claim, copied: null })),
   },
@@ -52,6 +53,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a step that was renamed between two attempts goes on under its new name",
+    from: 39,
     rule: "I-D2: its key stays the same",
     code: () =>
       replace(RecordedHistory.prototype, "step", (step) =>
@@ -67,7 +69,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a hold is not fenced",
-    from: 31,
+    from: 14,
     rule: "I2: who has lost its lease holds nothing",
     plan: withPauses,
     store: over((store) => ({
@@ -124,6 +126,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a record does not let code try again",
+    from: 49,
     rule: "I-D7: who has tried a held run tries it again after a signal",
     code: () =>
       replace(MemoryRuns.prototype, "touch", (touch) =>
