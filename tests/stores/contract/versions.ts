@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { KnownJob } from "../../../src/flow.ts";
-import { A_JOB, aClaimRequest, aFlow, aKnownJob } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFlow, aKnownJob, aRun } from "../../support/fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -144,6 +144,15 @@ test("enqueue() finds the run with an idempotency key whatever its version", asy
   const again = await add(store, { idempotencyKey: "once", version: 2 });
 
   assert.deepEqual([again.run.id, again.run.version, again.disposition], [run.id, 1, "idempotent"]);
+});
+
+test("enqueue() finds the run with an idempotency key that the same call has added in another version", async ({ store }) => {
+  const requests = [2, 3, 1].map((version) => aRun({ version, idempotencyKey: "once" }));
+
+  const added = await store.enqueue(requests);
+
+  assert.deepEqual(added.map(({ run }) => run.id), [requests[0]!.id, requests[0]!.id, requests[0]!.id]);
+  assert.deepEqual(added.map(({ disposition }) => disposition), ["created", "idempotent", "idempotent"]);
 });
 
 test("enqueue() finds the run with an idempotency key under an alias", async ({ store }) => {

@@ -93,7 +93,7 @@ export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
 export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): Run | null {
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
-  leavePrint(db, run);
+  leavePrint(db, run.seq);
   db.run(
     `UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]', continues = max(continues, ?)
      WHERE run_seq = ?`,
