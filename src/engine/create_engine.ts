@@ -103,7 +103,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     this.#store = options.store;
-    const jobs = new JobCatalog(Object.values(options.jobs), options.build);
+    const jobs = new JobCatalog(Object.values(options.jobs), options);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
     const triggers = new Triggers({
       store: options.store,
@@ -131,10 +131,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       onDivergence: options.onDivergence ?? "hold",
       warn: warnOnce(logger),
     };
-    const declared = checkSchedules(options.schedules ?? {}, jobs.newest, maxValueBytes);
+    const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
       ...this.#deps,
-      jobs: jobs.newest,
+      findJob: (name) => jobs.find(name)?.job,
       declared: new Set(declared.map(({ name }) => name)),
       requestRun: (job, input, options) => triggers.request(job, input, options),
       publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),

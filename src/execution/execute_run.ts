@@ -57,7 +57,7 @@ export async function executeRun(execution: Execution): Promise<Executed> {
   const bodyEnded = execution.bodyEnded();
   const settled = await settle(execution, outcome);
   deadline.cancel();
-  publishDivergence(execution, replay);
+  publishDivergence(execution, replay, settled);
   return { outcome: settled, bodyEnded };
 }
 
@@ -158,9 +158,11 @@ function refusedBy(execution: Execution, reason: Omit<NewHold, "print">): Outcom
   return { kind: "held", hold: { ...reason, message, print: execution.definition.print } };
 }
 
-/** Publishes what was new in a run that went on although its job had not asked for all that it has recorded. */
-function publishDivergence(execution: Execution, { history, guard }: Replay): void {
-  if (guard.begunAnyway.length === 0 || execution.state.isSuperseded) return;
+/** Publishes how a run differed that went on although its job had not asked for all that it has recorded. */
+function publishDivergence(execution: Execution, { history, guard }: Replay, { kind }: Outcome): void {
+  if (execution.onDivergence !== "continue" || execution.state.isSuperseded) return;
+  const hasEnded = kind === "completed" || kind === "failed";
+  if (guard.begunAnyway.length === 0 && !(hasEnded && !guard.isClear)) return;
   execution.publish({ type: "run:diverged", isNew: guard.begunAnyway, unasked: history.unasked() });
 }
 

@@ -31,6 +31,8 @@ type HeldBack =
 // How long the job must have asked for nothing before the replay counts as complete: a branch of it may await something
 // outside of its steps.
 const QUIET_MS = 1_000;
+// A timer that comes later than this shows that the event loop was blocked.
+const BLOCKED_MS = 100;
 
 /**
  * Compares what the job asks for with what the run has recorded.
@@ -135,9 +137,13 @@ export class ReplayGuard {
   }
 
   #startTimer(): void {
+    if (this.#cancelTimer !== null) return;
     const leftMs = Math.max(1, this.#lastAskAt + QUIET_MS - this.#now());
-    this.#cancelTimer ??= this.#execution.deps.host.schedule(leftMs, () => {
+    const dueAt = this.#now() + leftMs;
+    this.#cancelTimer = this.#execution.deps.host.schedule(leftMs, () => {
       this.#cancelTimer = null;
+      // The event loop was blocked: what the job awaits has had no time to arrive.
+      if (this.#now() - dueAt > BLOCKED_MS) this.#lastAskAt = this.#now();
       this.#look();
     });
   }
