@@ -104,12 +104,12 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  *   worker knows: behind a job that the claiming worker does not know always, behind one that it knows while the key has
  *   no room, or no open rate, for that run. A job that no live worker knows, or that is paused, holds up nobody.
  *
- * **Limits of a job.** The limit of the claiming worker (`KnownJob`) counts the leases of the job, and its runs that
- * were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts first
- * claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the future (the
- * clock was set back) becomes one of now with the next claim of any worker. A start is counted in the commit that gives
- * the lease, for the job if the claiming worker has a rate for it, and for the key if the run has one. A rate never holds
- * back a run that has started. The rate of a key is that of the run that is first in its line.
+ * **Limits of a job.** The limit of the claiming worker (`KnownJob`, by version) counts the leases of the job, and its
+ * runs that were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts
+ * first claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the
+ * future (the clock was set back) becomes one of now with the next claim of any worker. A start is counted in the
+ * commit that gives the lease, for the job if the claiming worker has a rate for it, and for the key if the run has
+ * one. A rate never holds back a run that has started. The rate of a key is that of the run that is first in its line.
  *
  * **Fairness.** Of the runs that pass all gates, fairness keys take turns: a claim takes the first of each key, by
  * position, before it takes a second of one. All runs without a fairness key are together one key. A key that comes
@@ -359,8 +359,7 @@ export interface Store extends AsyncDisposable {
    * A pause that the run has already (same kind and name) keeps its id, deadline and metadata. A new one gets its
    * deadline as an instant (`deadlineAt`), which never changes. Then all deadlines of the run that have passed are
    * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
-   * the request and `retryAt` make the parked run due. A patch is only prepared: the run never waits for it, and no ending
-   * closes it.
+   * the request and `retryAt` make the parked run due. A patch is only prepared: the run never waits for it.
    *
    * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
    * with some of them, in the order of their numbers. Each child gets the position of a run that is triggered now. What

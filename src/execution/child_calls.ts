@@ -124,8 +124,6 @@ export class ChildCalls {
     const name = this.#names.begin(givenName);
     try {
       const known = this.#history.pause("children", name);
-      const isNew = { kind: "children", name } as const;
-      if (known === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       if (known === undefined && claim.depth >= MAX_DEPTH) {
         throw new RangeError(
           `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
@@ -154,7 +152,6 @@ export class ChildCalls {
     known: PauseRecord | undefined,
   ): Promise<NewPause> {
     const execution = this.#execution;
-    execution.order.noteNew();
     const first = known?.childCount ?? 0;
     // All inputs are checked before the first child is made: a wrong one makes none.
     const runs: NewRun[] = [];
@@ -166,6 +163,10 @@ export class ChildCalls {
         ),
       );
     }
+    const isNew = { kind: "children", name } as const;
+    // After the check of the inputs: what that throws is not recorded, and is thrown again by each replay.
+    if (known === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+    execution.order.noteNew();
     let id = known?.id ?? execution.deps.host.newId();
     for (let from = first;; from += SLICE) {
       const pause: NewPause = {

@@ -9,14 +9,17 @@ export function queueName(jobName: string, version: number, print?: string): str
 
 /** The name of the job of a queue. */
 export function jobNameOf(queue: string): string {
-  return partsOf(queue)[0]!;
+  const end = queue.indexOf("\t");
+  return end === -1 ? queue : queue.slice(0, end);
 }
 
 /** The version of the runs in a queue. */
 export function versionOf(queue: string): number {
-  return Number(partsOf(queue)[1] ?? 1);
+  return queue.includes("\t") ? Number(queue.split("\t", 2)[1]) : 1;
 }
 
-function partsOf(queue: string): string[] {
-  return queue.split("\t", 2);
+/** Whether the runs in a queue are held ones that are offered to the code with one print. */
+export function isOfPrint(queue: string): boolean {
+  const end = queue.indexOf("\t");
+  return end !== -1 && queue.includes("\t", end + 1);
 }

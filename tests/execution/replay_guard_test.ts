@@ -250,7 +250,6 @@ forEachStore(
       await step.run("charge", () => {});
       await nap(step);
     });
-    context.host.advance(60_000);
     const patched = aCheckout(async (step) => {
       const isPatched = await step.patch("gift wrap");
       answers.push(isPatched);
@@ -261,7 +260,8 @@ forEachStore(
       return isPatched;
     });
 
-    const made = await begin(context, patched.run as (step: StepContext) => unknown);
+    const made = await begin(context, (step) => patched.run(step, null));
+    context.host.advance(60_000);
     for (let times = 0; times < 3; times++) {
       await execute(context, patched);
       context.host.advance(60_000);

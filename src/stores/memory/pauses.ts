@@ -62,14 +62,11 @@ export function noteResumption(run: KeptRun, now: number): void {
   }
 }
 
-/**
- * Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. A patch
- * is no pause, and stays as it is.
- */
+/** Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. */
 export function closePauses(run: KeptRun, status: "cancelled" | "closed", now: number): void {
   commitDeadlines(run, now);
   for (const pause of run.pauses) {
-    if (pause.state.status === "pending" && pause.kind !== "patch") pause.state = { status };
+    if (pause.state.status === "pending") pause.state = { status };
   }
 }
 

@@ -131,7 +131,7 @@ export interface KeptChild {
   isLost: boolean;
 }
 
-/** A wait, a sleep, a pause on children or a patch. A patch stays `pending`. */
+/** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
 export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "child"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;

@@ -32,6 +32,7 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       finishInMs: null,
       version: 1,
       schemaPrint: null,
+      isResumed: false,
       continues: false,
       copied: null,
       originId: request.id,

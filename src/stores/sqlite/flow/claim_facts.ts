@@ -13,6 +13,8 @@ export interface ClaimFacts {
   newestStart: number | null;
   /** Whether a run with flow is due. */
   hasFlow: boolean;
+  /** Whether a held run is offered to the code with a print. */
+  hasOffers: boolean;
   /** Whether a job is paused. */
   hasPaused: boolean;
   /** Whether there may be children of runs that have ended. */
@@ -25,6 +27,7 @@ interface FactsRow {
   passed_opening_at: number | null;
   newest_start: number | null;
   has_flow: number;
+  has_offers: number;
   has_paused: number;
   has_orphans: number;
 }
@@ -45,6 +48,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
        EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
          OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
            WHERE concurrency_key >= '' AND queue_state IS NOT NULL) AS has_flow,
+       EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > '') AS has_offers,
        EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
        EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
   );
@@ -54,6 +58,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     passedOpeningAt: row.passed_opening_at,
     newestStart: row.newest_start,
     hasFlow: row.has_flow === 1,
+    hasOffers: row.has_offers === 1,
     hasPaused: row.has_paused === 1,
     hasOrphans: row.has_orphans === 1,
   };

@@ -2,10 +2,11 @@ import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { PauseRecord } from "../../../wait.ts";
+import { versionOf } from "../../queue_name.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import { type PauseRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
+import { type PauseRow, type ReplayedStepRow, toCopied, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;
@@ -93,6 +94,11 @@ function toClaim(
     depth: row.depth ?? 0,
     slotAt: isoTime(row.slot_at),
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
+    version: versionOf(row.job),
+    schemaPrint: row.schema_print,
+    isResumed: row.is_resumed === 1,
+    continues: row.continues === 1,
+    copied: toCopied(row),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses,

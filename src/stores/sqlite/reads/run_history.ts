@@ -1,0 +1,38 @@
+import type { JsonText } from "../../../json.ts";
+import type { RunHistory } from "../../../store/hold_record.ts";
+import { readPauseRecord } from "../children/child_results.ts";
+import {
+  type CopiesRow,
+  type PauseRow,
+  type ReplayedStepRow,
+  type RunRow,
+  SELECT_RUN,
+  toCopied,
+  toInput,
+  toRun,
+  toStepRecord,
+} from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** All that a replay of a run needs. See `Store.getHistory()`. */
+export function readHistory(db: SqliteDatabase, runId: string, now: number): RunHistory | null {
+  const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (row === undefined) return null;
+  const { seq, payload } = row;
+  const { input } = db.one<{ input: JsonText | null }>("SELECT input FROM holdfast_inputs WHERE run_seq = ?", seq);
+  const steps = db.all<ReplayedStepRow>(
+    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
+     FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'`,
+    seq,
+  );
+  const pauses = db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", seq);
+  const copies = db.get<CopiesRow>("SELECT copied_up_to, unfinished FROM holdfast_copies WHERE run_seq = ?", seq);
+  return {
+    run: toRun(row),
+    payload,
+    input: toInput({ payload, input }),
+    steps: steps.map((step) => toStepRecord(step, now)),
+    pauses: pauses.map((pause) => readPauseRecord(db, pause)),
+    copied: copies === undefined ? null : toCopied(copies),
+  };
+}
