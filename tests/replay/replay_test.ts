@@ -80,8 +80,14 @@ const UPPER: Program = async (step, input) => {
 
 /** The rows of the first table of the design: a change, and what becomes of a run that has recorded the place. */
 const CHANGES: Record<string, [job: Job, outcome: string]> = {
-  "no change": [aCheckout(replayed({})), "goes on"],
-  "a step added after what is recorded": [aCheckout(replayed({})), "goes on"],
+  "no change but in the functions of steps": [aCheckout(replayed({})), "goes on"],
+  "steps added after what is recorded": [
+    aCheckout(async (step, input) => {
+      await replayed({})(step, input);
+      await step.run("thank again", neverCalled);
+    }),
+    "goes on",
+  ],
   "recorded steps moved": [aCheckout(MOVED), "goes on"],
   "a step added before something recorded": [aCheckout(replayed({}, (step) => step.run("check", neverCalled))), "held"],
   "the same, declared": [
@@ -156,4 +162,194 @@ Deno.test("replay() suggests what to declare, found by trying", async () => {
     removed: ["cool down", "ok?", "ship", "received?"],
   });
   assert.deepEqual(await suggest(UPPER), null);
+});
+
+/** Replays with little patience. */
+function quickly(history: object, job: Job) {
+  return replay(history, job, { patience: 20 });
+}
+
+Deno.test("replay() of a completed run tells whether it returns the same", async () => {
+  const program: Program = async (step) => ({
+    sum: await step.run("add", () => 3),
+    at: await step.run("no", () => {}),
+  });
+  const history = await historyOf(program);
+  const same: Program = async (step) => ({
+    sum: await step.run("add", neverCalled),
+    at: await step.run("no", neverCalled),
+  });
+  const other: Program = async (step) => {
+    await same(step, { order: "" });
+    return { sum: 4 };
+  };
+  const longer: Program = async (step) => {
+    await same(step, { order: "" });
+    await step.run("multiply", neverCalled);
+  };
+  const failing: Program = async (step) => {
+    await same(step, { order: "" });
+    throw new RangeError("too large");
+  };
+
+  const reports = await Promise.all([same, other, longer, failing].map((next) => quickly(history, aCheckout(next))));
+
+  assert.deepEqual(reports.map(({ outcome }) => outcome), ["ends the same", "ends otherwise", "goes on", "fails"]);
+  assert.deepEqual(reports[2]!.isNew, { kind: "step", name: "multiply" });
+  assert.equal(reports[3]!.message, "The job throws RangeError: too large; the run has ended as completed");
+  assert.throws(() => reports[3]!.assertGoesOn(), { name: "AssertionError", message: reports[3]!.message });
+});
+
+Deno.test("replay() of a failed run tells whether it fails the same", async () => {
+  const program = (work: () => never, message = "the card"): Program => async (step) => {
+    try {
+      await step.run("charge", work);
+    } catch (error) {
+      throw new Error(message, { cause: error });
+    }
+  };
+  const refuse = () => {
+    throw new Error("refused");
+  };
+  const history = await historyOf(program(refuse));
+
+  const same = await quickly(history, aCheckout(program(neverCalled)));
+  const other = await quickly(history, aCheckout(program(neverCalled, "the bank")));
+  const caught = await quickly(history, aCheckout((step) => step.run("charge", neverCalled).catch(() => "later")));
+
+  assert.deepEqual([same, other, caught].map(({ outcome }) => outcome), [
+    "ends the same",
+    "ends otherwise",
+    "ends otherwise",
+  ]);
+});
+
+Deno.test("replay() of an open run that ends early: held while something recorded is left, else it ends otherwise", async () => {
+  const history = await historyOf(charged, { "ok?": true });
+  const left = await quickly(history, aCheckout((step) => step.run("charge", neverCalled)));
+  const { outcome } = await quickly(
+    history,
+    aCheckout((step) => step.run("charge", neverCalled), {
+      changes: { removed: ["cool down", "ok?", "ship", "received?"] },
+    }),
+  );
+
+  assert.deepEqual([left.outcome, left.code], ["held", "ended_early"]);
+  assert.deepEqual(left.unasked.map(({ kind, name }) => `${kind} ${name}`), [
+    "sleep cool down",
+    "wait ok?",
+    "step ship",
+    "wait received?",
+  ]);
+  assert.equal(outcome, "ends otherwise");
+});
+
+Deno.test("replay() delivers the results of parallel branches and of loops in their order", async () => {
+  const program =
+    (work: (value: string) => () => string, last: (step: StepContext) => unknown): Program => async (step) => {
+      const seen: string[] = [];
+      const branch = async (letter: string) => {
+        for (let count = 0; count < 3; count++) {
+          seen.push(await step.run(`work ${letter}`, work(`${letter}${count}`)));
+          if (count === 1) await step.sleep(`rest ${letter}`, 0);
+        }
+      };
+      const race = Promise.race([step.run("fast", work("fast")), step.wait("never")]);
+      await Promise.all([branch("a"), branch("b"), branch("c"), race]);
+      await last(step);
+      return seen.join();
+    };
+  const history = await historyOf(program((value) => () => value, (step) => step.wait("ok?")), { "ok?": null });
+
+  const same = await quickly(history, aCheckout(program(() => neverCalled, (step) => step.wait("ok?"))));
+  const renamed = await quickly(history, aCheckout(program(() => neverCalled, (step) => step.wait("review"))));
+
+  assert.equal(history.status, "completed");
+  assert.deepEqual([same.outcome, renamed.outcome], ["ends the same", "held"]);
+  assert.deepEqual(renamed.isNew, { kind: "wait", name: "review" });
+  assert.deepEqual(renamed.suggestion, { renamed: { "ok?": "review" } });
+});
+
+Deno.test("replay() waits for what a job awaits outside of its steps, and costs no second where it must wait", async () => {
+  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  const history = await historyOf(charged, { "ok?": true });
+  const late: Program = async (step, input) => {
+    const other = pause(30).then(() => step.run("charge", neverCalled));
+    const isNew = step.run("check", neverCalled);
+    await other;
+    await import("node:os");
+    await pause(30);
+    await replayed({ charge: "charge again" })(step, input);
+    await isNew;
+  };
+  const startedAt = performance.now();
+
+  const patient = await replay(history, aCheckout(late, { changes: { added: ["charge again"] } }), { patience: 200 });
+  const tookMs = performance.now() - startedAt;
+  const impatient = await replay(history, aCheckout(late), { patience: 4 });
+
+  assert.equal(patient.outcome, "goes on", patient.message);
+  assert.equal(impatient.outcome, "held");
+  assert.ok(tookMs < 900, `${tookMs}`);
+});
+
+Deno.test("replay() says that a job awaits something that does not settle", async () => {
+  const history = await historyOf(charged);
+
+  const report = await replay(history, aCheckout(() => new Promise(() => {})), { patience: 5, timeout: 60 });
+
+  assert.equal(report.outcome, "fails");
+  assert.equal(report.message, "The job awaits something outside of its steps that does not settle");
+});
+
+Deno.test("replay() knows prepared waits, signals and timeouts", async () => {
+  const program = (work: (id: string) => () => string): Program => async (step) => {
+    const prepared = await step.prepareWait("answer", { metadata: { to: "ada" }, timeout: 60_000 });
+    const id = await step.run("mail", work(prepared.id));
+    const late = await step.wait("late", { timeout: 0 });
+    const answer = await step.waitFor({ id });
+    return [prepared.metadata, late, answer];
+  };
+  const history = await historyOf(program((id) => () => id), { answer: { yes: true } });
+
+  const report = await quickly(history, aCheckout(program(() => neverCalled)));
+
+  assert.equal(report.outcome, "ends the same", report.message);
+});
+
+Deno.test("replay() goes on with a step between two attempts, and is held if it leaves something out before it", async () => {
+  const program = (work: () => never, ...before: string[]): Program => async (step) => {
+    for (const name of before) await step.run(name, work === neverCalled ? neverCalled : () => name);
+    await step.run("fetch", work, { retry: { maxAttempts: 5, delay: 60_000 } });
+  };
+  const history = await historyOf(program(() => {
+    throw new Error("down");
+  }, "read"));
+
+  const same = await quickly(history, aCheckout(program(neverCalled, "read")));
+  const without = await quickly(history, aCheckout(program(neverCalled)));
+
+  assert.deepEqual([same.outcome, same.isNew], ["goes on", { kind: "step", name: "fetch" }]);
+  assert.deepEqual([without.outcome, without.suggestion], ["held", { removed: ["read"] }]);
+  assert.equal(
+    without.message,
+    'Held at its next step: the job waits, and has not asked for what this run has recorded: step "read". ' +
+      "See removed, or what the job decides outside of its steps",
+  );
+});
+
+Deno.test("replay() remembers the answers of patches", async () => {
+  const program = (work: () => string): Program => async (step) => {
+    const isNew = await step.patch("gift wrap");
+    if (isNew) await step.run("wrap", work);
+    await step.wait("ok?");
+    return isNew;
+  };
+  const history = await historyOf(program(() => "wrapped"), { "ok?": null });
+
+  const same = await quickly(history, aCheckout(program(neverCalled)));
+  const without = await quickly(history, aCheckout(async (step) => void await step.wait("ok?")));
+
+  assert.equal(same.outcome, "ends the same");
+  assert.deepEqual([without.outcome, without.unasked], ["held", [{ kind: "step", name: "wrap" }]]);
 });
