@@ -5,7 +5,9 @@ import { executeRun, type Outcome } from "../execution/execute_run.ts";
 import { Execution, type ExecutionDeps } from "../execution/execution.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
-import type { CatalogJob } from "../job_catalog.ts";
+import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
+import { newRun, type TriggerOptions } from "../engine/new_run.ts";
+import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../job.ts";
 import { toLogger } from "../logger.ts";
 import { claimOfHistory } from "./claim_of_history.ts";
@@ -68,7 +70,10 @@ class HistoryExecution {
       host: this.#host,
       currentStep: new AsyncLocalStorage(),
       maxValueBytes: Infinity,
-      runs: { create: () => this.#blocked(null), add: () => this.#blocked(null) },
+      runs: {
+        create: (job, input, options) => this.#newChild(job, input, options),
+        add: () => this.#blocked(null),
+      },
       onDivergence: "hold",
       warn: () => {},
     };
@@ -107,6 +112,12 @@ class HistoryExecution {
       return job.run({ ...step, run: call as typeof step.run }, input); // never returns what it has not recorded
     };
     return { ...definition, job: { ...job, run } };
+  }
+
+  /** The request for a child run, as an engine makes it: it throws what the engine would throw. */
+  #newChild(job: Job, input: unknown, options: TriggerOptions): Promise<NewRun> {
+    const definition = new JobCatalog([job]).find(job)!; // its only job
+    return newRun(definition, input, options, { host: this.#host, maxValueBytes: Infinity, fairnessLabel: null });
   }
 
   /** Never resolves: the result of something new. */

@@ -287,6 +287,7 @@ Deno.test("replay() waits for what a job awaits outside of its steps, and costs 
   const patient = await replay(history, aCheckout(late, { changes: { added: ["charge again"] } }), { patience: 200 });
   const tookMs = performance.now() - startedAt;
   const impatient = await replay(history, aCheckout(late), { patience: 4 });
+  await pause(100); // what the job awaits goes on after its replay
 
   assert.equal(patient.outcome, "goes on", patient.message);
   assert.equal(impatient.outcome, "held");
