@@ -24,6 +24,8 @@ export interface ReplayEnd {
   outcome: Exclude<Outcome, { kind: "interrupted" }> | { kind: "new"; isNew: RecordName | null } | { kind: "hung" };
   /** What the job has not asked for, in the order of the records. */
   unasked: RecordName[];
+  /** The first new thing that had to wait until the job asks for the rest; `null`: there was none. */
+  heldBack: RecordName | null;
   /** Whether something new has begun although the job had not asked for all that is recorded, as it may. */
   beganEarly: boolean;
   /** The entries of `changes` without which it would not have come as far. */
@@ -56,6 +58,7 @@ class HistoryExecution {
   /** What a replay cannot go on with, since it does not know the result. */
   #blockedBy: { isNew: RecordName | null } | null = null;
   #stoppedBy: { kind: "new"; isNew: RecordName | null } | { kind: "hung" } | null = null;
+  #heldBack: RecordName | null = null;
   /** Answers whether the run parks. */
   #answerPark: ((parks: boolean) => void) | null = null;
 
@@ -94,6 +97,7 @@ class HistoryExecution {
       return {
         outcome: outcome.kind === "interrupted" ? this.#stoppedBy ?? { kind: "hung" } : outcome,
         unasked: this.#records.unasked(),
+        heldBack: this.#heldBack,
         beganEarly: this.#guard.beganEarly,
         needed: { ...this.#records.needed, added: this.#guard.added },
       };
@@ -156,6 +160,7 @@ class HistoryExecution {
   #stop(by: { kind: "new"; isNew: RecordName | null } | { kind: "hung" }): void {
     if (this.#stoppedBy !== null) return;
     this.#stoppedBy = by;
+    this.#heldBack = this.#guard.heldBack; // before the guard lets go of it
     this.#answer(false); // an execution that is being parked cannot be interrupted
     this.#execution.state.interrupt(new HoldfastError("unavailable", "The replay is complete"));
   }

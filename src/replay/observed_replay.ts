@@ -68,6 +68,7 @@ export class ObservedGuard extends ReplayGuard {
   readonly #changes: JobChanges;
   readonly #onFrontier: (isNew: RecordName) => void;
   readonly #added = new Set<string>();
+  readonly #heldBack = new Set<RecordName>();
 
   /** @param onFrontier Called when the job has asked for all that is recorded, and begins something new. */
   constructor(
@@ -92,6 +93,12 @@ export class ObservedGuard extends ReplayGuard {
     return this.#added.size + this.begunAnyway.length > 0;
   }
 
+  /** The first new thing that waits; `null`: nothing does. */
+  get heldBack(): RecordName | null {
+    const [first = null] = this.#heldBack;
+    return first;
+  }
+
   override mustWait(isNew: RecordName): boolean {
     const { base } = baseOf(isNew.name);
     if (this.isClear) this.#onFrontier(isNew);
@@ -100,7 +107,9 @@ export class ObservedGuard extends ReplayGuard {
   }
 
   override async untilMayBegin(isNew: RecordName): Promise<void> {
+    this.#heldBack.add(isNew);
     await super.untilMayBegin(isNew);
+    this.#heldBack.delete(isNew);
     if (this.isClear) this.#onFrontier(isNew);
   }
 }

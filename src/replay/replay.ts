@@ -1,5 +1,5 @@
 import { checkDuration } from "../check_duration.ts";
-import { listNames, showName } from "../execution/divergence_message.ts";
+import { divergenceMessage, listNames, showName } from "../execution/divergence_message.ts";
 import type { RecordName } from "../hold.ts";
 import { checkHistory, type ExportedHistory, type HistoryFailure } from "../exported_history.ts";
 import type { Job } from "../job.ts";
@@ -137,11 +137,18 @@ function leavesOut({ unasked, beganEarly }: ReplayEnd, { changes }: Job): boolea
   return unasked.length > 0 && !beganEarly && changes.onDivergence !== "continue";
 }
 
-function heldLater({ unasked }: ReplayEnd): Result {
+function heldLater({ unasked, heldBack }: ReplayEnd): Result {
+  const held = { outcome: "held", code: "diverged", isNew: heldBack, unasked, issues: [] } as const;
+  if (heldBack !== null) {
+    return {
+      ...held,
+      message: `Held: ${divergenceMessage({ code: "diverged", isNew: heldBack, thrown: null, unasked })}`,
+    };
+  }
   const message = `Held at its next step: the job waits, and has not asked for what this run has recorded: ${
     listNames(unasked)
   }. See removed, or what the job decides outside of its steps`;
-  return { outcome: "held", code: "diverged", message, isNew: null, unasked, issues: [] };
+  return { ...held, message };
 }
 
 function compareOutput(history: ExportedHistory, text: JsonText | null): Pick<Result, "outcome" | "message"> {

@@ -8,6 +8,8 @@ export type Hold = Pick<ReplayReport, "outcome" | "code" | "isNew" | "unasked">;
 
 // A run that needs more declarations than this one by one is the run of another job.
 const MAX_DECLARATIONS = 20;
+// How many old names are tried for a new one.
+const MAX_RENAMES = 3;
 
 /**
  * What to declare so that a run goes on. It is found by trying, so a step that was added is not taken for one that was
@@ -26,7 +28,7 @@ export async function suggestChanges(
     const found = await findNext(left, declared, tryWith);
     if (found === null) return null;
     ({ declared, left } = found);
-    if (left.code === null) return withoutEmpty(declared);
+    if (left.code === null) return withoutEmpty(await withoutSuperfluous(declared, tryWith));
   }
   return null;
 }
@@ -44,23 +46,39 @@ async function findNext(
   return null;
 }
 
+/** Leaves out what was declared as added, and is not needed beside the rest. */
+async function withoutSuperfluous(
+  declared: NeededChanges,
+  tryWith: (changes: NeededChanges) => Promise<Hold>,
+): Promise<NeededChanges> {
+  let least = declared;
+  if (Object.keys(declared.renamed).length === 0) return least;
+  for (const name of declared.added) {
+    const less = { ...least, added: least.added.filter((other) => other !== name) };
+    if (goesOn(await tryWith(less))) least = less;
+  }
+  return least;
+}
+
 function candidatesFor({ code, isNew, unasked }: Hold, declared: NeededChanges): NeededChanges[] {
   const removed = [...declared.removed, ...new Set(unasked.map(({ name }) => baseOf(name).base))];
   if (code !== "input_refused" && isNew === null) return [{ ...declared, removed }];
   if (code !== "diverged" || isNew === null) return [];
   const name = baseOf(isNew.name).base;
-  const old = unasked.find(({ kind }) => kind === isNew.kind);
-  const renamed = old === undefined ? null : { ...declared.renamed, [baseOf(old.name).base]: name };
+  const old = unasked.filter(({ kind }) => kind === isNew.kind).slice(0, MAX_RENAMES);
   return [
-    ...(renamed === null ? [] : [{ ...declared, renamed }]),
+    ...old.map((old) => ({ ...declared, renamed: { ...declared.renamed, [baseOf(old.name).base]: name } })),
     { ...declared, added: [...declared.added, name] },
     { ...declared, removed },
   ];
 }
 
-function isFurther({ outcome, code, isNew }: Hold, before: Hold): boolean {
-  if (code === null) return outcome !== "fails";
-  return code === "diverged" && isNew?.name !== before.isNew?.name;
+function goesOn({ outcome, code }: Hold): boolean {
+  return code === null && outcome !== "fails";
+}
+
+function isFurther(hold: Hold, before: Hold): boolean {
+  return goesOn(hold) || hold.code === "diverged" && hold.isNew?.name !== before.isNew?.name;
 }
 
 function withoutEmpty({ renamed, removed, added }: NeededChanges): Changes {
