@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { defineJob } from "../../src/job.ts";
+import { runCommand } from "../../src/replay/command/command.ts";
 import type { ReplayReport } from "../../src/replay/replay_report.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { anything } from "../support/for_each_store.ts";
@@ -191,6 +193,42 @@ Deno.test("the command exits with 2 if it is called in a wrong way", () =>
     }
     assert.equal((await replay("export const nothing = 1;", "--db", db)).code, 2);
     assert.equal((await replay("throw new Error('no');", "--db", db)).code, 2);
+  }));
+
+/** Runs the command in this process. */
+async function runHere(args: readonly string[]): Promise<Replayed> {
+  const said = { out: "", error: "" };
+  const code = await runCommand(args, {
+    log: (text) => void (said.out += `${text}\n`),
+    error: (text) => void (said.error += `${text}\n`),
+  });
+  return { code, ...said };
+}
+
+Deno.test("runCommand() replays the jobs that are named, of a database with another journal, too", () =>
+  withBackup(async (folder) => {
+    const jobs = join(folder, "jobs.ts");
+    const db = join(folder, "copy.db");
+    await Deno.writeTextFile(jobs, moduleWith({ exported: "const checkout" }) + "export const jobs = { checkout };");
+    const database = new DatabaseSync(join(folder, "backup.db"));
+    database.prepare("VACUUM INTO ?").run(db);
+    database.close();
+    const histories = join(folder, "histories");
+
+    const both = await runHere(["--jobs", jobs, "--db", db, "--recent", "0", "--history", histories]);
+    const named = await runHere(["--jobs", jobs, "--db", db, "--job", "checkout", "--json"]);
+    const help = await runHere(["-h"]);
+    const none = await runHere(["--jobs", jobs, "--db", join(folder, "none.db")]);
+
+    assert.deepEqual(both, {
+      code: 0,
+      out: "checkout  5 runs  4 go on  1 ends the same\n",
+      error: `other  1 open run of a job that ${jobs} does not export\n`,
+    });
+    assert.equal(JSON.parse(named.out).length, 5);
+    assert.deepEqual([named.code, named.error], [0, ""]);
+    assert.deepEqual([help.code, help.error], [0, ""]);
+    assert.deepEqual([none.code, none.out], [2, ""]);
   }));
 
 Deno.test("the command prints its help", async () => {
