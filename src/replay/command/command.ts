@@ -22,7 +22,7 @@ export interface CommandOutput {
 // As an engine does, the command allows the code outside of steps a second. That costs little: many runs are replayed at
 // the same time.
 const LIMITS = { patience: 1_000, timeout: 30_000 };
-const AT_ONCE = 64;
+const AT_ONCE = 200;
 
 /** Does what the command is asked to do, and returns its exit code. */
 export async function runCommand(args: readonly string[], output: CommandOutput): Promise<number> {
