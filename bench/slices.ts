@@ -30,21 +30,22 @@ const input = { n: 1 };
 
 /** Everything that is compared. */
 export const sliced: readonly Sliced[] = [
-  { name: "runs of 5 steps, concurrency 100", goal: 0.97, slices: 60, prepare: drain(100, 200) },
-  { name: "runs of 5 steps, concurrency 10", goal: 0.95, slices: 80, prepare: drain(10, 50) },
-  { name: "runs of 5 steps, concurrency 1", goal: 0.95, slices: 80, prepare: drain(1, 10) },
+  { name: "runs of 5 steps, concurrency 100", goal: 0.97, slices: 60, prepare: drain(5, 100, 200) },
+  { name: "runs without steps, concurrency 100", goal: 0.97, slices: 80, prepare: drain(0, 100, 400) },
+  { name: "runs of 5 steps, concurrency 10", goal: 0.95, slices: 80, prepare: drain(5, 10, 50) },
+  { name: "runs of 5 steps, concurrency 1", goal: 0.95, slices: 80, prepare: drain(5, 1, 10) },
   { name: "runs of 2,000 steps, one by one", goal: 0.95, slices: 80, prepare: longRuns(2_000, 100) },
   { name: "trigger, one by one", goal: 0.97, slices: 80, prepare: triggers(1, 100) },
   { name: "trigger, 100 at once", goal: 0.97, slices: 80, prepare: triggers(100, 10) },
   { name: "wait, signal, resume", goal: 0.95, slices: 60, prepare: signals(50) },
 ];
 
-function drain(concurrency: number, runs: number): Sliced["prepare"] {
+function drain(length: number, concurrency: number, runs: number): Sliced["prepare"] {
   const steps = defineJob({
     name: "steps",
     input: benchInput,
     async run(step) {
-      for (let n = 0; n < 5; n++) await step.run(`step ${n}`, () => n);
+      for (let n = 0; n < length; n++) await step.run(`step ${n}`, () => n);
     },
   });
   return ({ createEngine }, store) => {

@@ -1,5 +1,7 @@
 import type { Workload } from "./workload.ts";
 import { blocking } from "./workloads/blocking.ts";
+import { bulk } from "./workloads/bulk.ts";
+import { children } from "./workloads/children.ts";
 import { drain } from "./workloads/drain.ts";
 import { fanOut } from "./workloads/fan_out.ts";
 import { flow } from "./workloads/flow.ts";
@@ -25,9 +27,11 @@ export const workloads: readonly Workload[] = [
   watch,
   growth,
   flow,
+  children,
   lists,
   largeAnswers,
   memory,
   fanOut,
   blocking,
+  bulk,
 ];

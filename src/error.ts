@@ -143,7 +143,10 @@ export class StepError extends HoldfastError {
   }
 }
 
-/** The awaited run has failed. `cause` is the error that it failed with, built from the recorded failure. */
+/**
+ * The awaited run has failed. `cause` is the error that it failed with, built from the recorded failure. If it failed
+ * because of a child, and that of another one, the message names the awaited run and the one that failed first.
+ */
 export class RunFailedError extends HoldfastError {
   /** The run that failed. */
   readonly runId: string;
@@ -155,11 +158,20 @@ export class RunFailedError extends HoldfastError {
   /** Creates the error from a run's recorded failure. */
   constructor(run: { runId: string; jobName: string; stepName: string | null; failure: Failure }) {
     const { runId, jobName, stepName, failure } = run;
-    super("run_failed", `${describeFailedRun(run)}: ${failureText(failure)}`, { cause: toError(failure) });
+    super("run_failed", `${describeFailedRun(run)}: ${reasonOf(failure)}`, { cause: toError(failure) });
     this.runId = runId;
     this.jobName = jobName;
     this.stepName = stepName;
   }
+}
+
+// Descriptions of failed runs, of which another one follows.
+const RUNS_BETWEEN = /^(?:Run "[^"]*" of job ".*?" failed(?: in step ".*?")?: )+(?=Run "[^"]*" of job ".*" failed)/s;
+
+/** Why a run failed. If that is a child of a child, the runs between are left out: each would repeat the message. */
+function reasonOf(failure: Failure): string {
+  const text = failureText(failure);
+  return failure.name === "RunFailedError" ? text.replace(RUNS_BETWEEN, "") : text;
 }
 
 /** The awaited run was cancelled. */

@@ -78,3 +78,8 @@ export function pause(host: Host, ms: number, abortSignal?: AbortSignal): Promis
     abortSignal?.addEventListener("abort", done);
   });
 }
+
+/** Gives everything else that is ready to run a turn of the event loop. */
+export function nextTurn(host: Host): Promise<void> {
+  return new Promise((resolve) => host.defer(resolve));
+}

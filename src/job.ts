@@ -57,7 +57,10 @@ export interface InvokeOptions {
   labels?: Labels;
   /** From -1,000 to 1,000: higher ones are claimed first. Default: that of the run that starts it. */
   priority?: number;
-  /** Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. Not together with `delay`. */
+  /**
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. Not
+   * together with `delay`.
+   */
   startAt?: Date | string;
   /** The same as `startAt`, as milliseconds from now. */
   delay?: number;
@@ -171,6 +174,7 @@ export interface StepContext {
    * @throws {RunCancelledError} The child was cancelled.
    * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
    * @throws {RangeError} This run has 32 parents above it already.
+   * @throws {TypeError} `job` is not a job, or this engine does not have it.
    */
   invoke<Input, Output>(
     name: string,
@@ -185,6 +189,7 @@ export interface StepContext {
    * @throws {RangeError} There are too many items, the results take more than 64 MiB together, or this run has 32
    * parents above it already.
    * @throws {ValidationError} An input does not fit the job's schema, or an option is not valid.
+   * @throws {TypeError} `job` is not a job, or this engine does not have it.
    */
   invokeAll<Input, Output>(
     name: string,
@@ -195,7 +200,9 @@ export interface StepContext {
    * Starts a run of a job and does not wait for it: a step that is recorded once the run is stored. There is never more
    * than one run, even if the process dies in between. The run goes on when this one ends.
    *
-   * @throws {StepError} The input does not fit the job's schema, or an option is not valid.
+   * @throws {StepError} The input does not fit the job's schema, an option is not valid, or this engine does not have
+   * the job.
+   * @throws {TypeError} `job` is not a job.
    */
   trigger<Input, Output>(
     name: string,

@@ -4,8 +4,7 @@ import type { Labels } from "./run.ts";
 const MAX_LENGTH = 255;
 
 /** The rule of {@linkcode isName}, for messages. */
-export const NAME_RULE =
-  `must be a string of 1 to ${MAX_LENGTH} characters, well-formed and without control characters`;
+export const NAME_RULE = ruleOf(MAX_LENGTH);
 
 /** Whether a string can be a name or a key: 1 to 255 characters, well-formed Unicode, no control characters. */
 export function isName(text: unknown): text is string {
@@ -16,11 +15,16 @@ export function isName(text: unknown): text is string {
 /**
  * Checks a name or a key that came from outside.
  *
+ * @param maxLength The maximum number of characters, up to 255.
  * @throws {ValidationError} It is not valid; the message begins with `subject`.
  */
-export function checkName(text: unknown, subject: string): asserts text is string {
-  if (isName(text)) return;
-  throw new ValidationError(`${subject} ${NAME_RULE}`);
+export function checkName(text: unknown, subject: string, maxLength = MAX_LENGTH): asserts text is string {
+  if (isName(text) && text.length <= maxLength) return;
+  throw new ValidationError(`${subject} ${ruleOf(maxLength)}`);
+}
+
+function ruleOf(maxLength: number): string {
+  return `must be a string of 1 to ${maxLength} characters, well-formed and without control characters`;
 }
 
 /** The maximum number of labels of a run. */

@@ -327,8 +327,8 @@ export interface Store extends AsyncDisposable {
    */
   setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null>;
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList>;
+  /** All schedules in the order of their names, or the one with a name: an empty list if there is none. */
+  getSchedules(name?: string): Promise<ScheduleList>;
 
   /** Deletes a schedule. Its runs stay. Returns whether there was one. */
   deleteSchedule(name: string): Promise<boolean>;
@@ -367,10 +367,11 @@ export interface Store extends AsyncDisposable {
    * when all its children (`NewChildren.total`) have been added and have ended.
    *
    * In a retry from the failure, a pause looks at the child of the same number in the pause of the same name in the old
-   * run; if that run has no such pause and is such a retry itself, in the run before it. An old child of the same job
+   * run; if that run has no such child yet and is such a retry itself, in the run before it. An old child of the same job
    * with the same input (`payload`, as JSON text) is taken over if it completed and its result is not lost. If it failed
    * or was cancelled, the new child is a retry of it from its failure, unless it was deleted, or a retry of it has not
-   * ended. Otherwise the new child begins anew.
+   * ended; one that a claim has yet to cancel, since its parent has ended, is cancelled first. Otherwise the new child
+   * begins anew.
    *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.

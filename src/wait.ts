@@ -137,6 +137,8 @@ export interface PauseRecord {
   name: string;
   /** How many children were added to it so far; 0 for a wait or a sleep. */
   childCount: number;
+  /** How many children it has when all are added; 0 for a wait or a sleep. */
+  childTotal: number;
   /** How its only child ended; `null` while it is open, or if it has several, which `readChildren()` reads. */
   child: ChildResult | null;
   /** Information from the job for those who may signal. */

@@ -13,8 +13,9 @@ const RATE = { limit: 20, period: 1_000 };
 const PARTS = RATE.limit;
 const BATCHES = Math.ceil(SECONDS * 0.75); // enough to last while processes are killed
 const SAMPLE_EVERY_MS = 4;
+const PROCESSES = 4;
 
-Deno.test("limits, schedules and children hold while two processes are killed again and again", async () => {
+Deno.test("limits, schedules and children hold while four processes are killed again and again", async () => {
   await using place = await aPlace();
   await using store = await SqliteStore.open(place.database);
   const batch = defineJob({ name: "batch", input: anything<{ parts: number }>(), run: () => {} });
@@ -24,7 +25,7 @@ Deno.test("limits, schedules and children hold while two processes are killed ag
   );
   using leases = new LeaseSampler(place.database);
 
-  const workers = [new Child("flow_worker.ts", place.database), new Child("flow_worker.ts", place.database)];
+  const workers = Array.from({ length: PROCESSES }, () => new Child("flow_worker.ts", place.database));
   await using _workers = { [Symbol.asyncDispose]: () => disposeAll(workers) };
   const endAt = performance.now() + SECONDS * 1_000;
   for (let kills = 0; performance.now() < endAt; kills++) {
@@ -45,6 +46,9 @@ Deno.test("limits, schedules and children hold while two processes are killed ag
   assert.deepEqual(tooManyStarts(db), []);
   assert.deepEqual(wrongSlots(db), []);
   for (const { id, output } of batches) assert.deepEqual(output, resultsOf(db, id), `the results of batch ${id}`);
+  const results = batches.flatMap(({ output }) => output as { runId: string; output: string }[]);
+  assert.equal(new Set(results.map(({ runId }) => runId)).size, BATCHES * PARTS, "each child is in one result");
+  assert.equal(new Set(results.map(({ output }) => output)).size, BATCHES * PARTS, "each output is in one result");
   assert.equal(count(db, "SELECT count(*) AS n FROM holdfast_runs WHERE job = 'part'"), BATCHES * PARTS);
   assert.equal(count(db, "SELECT count(*) AS n FROM holdfast_children"), BATCHES * PARTS);
   assert.deepEqual(db.prepare("PRAGMA integrity_check").all().map((row) => row.integrity_check), ["ok"]);

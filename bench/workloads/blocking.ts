@@ -23,7 +23,7 @@ export const blocking: Workload = {
   title: "The longest time the event loop is held",
   about:
     "A timer every millisecond tells. `own` leaves out the time in COMMIT, when SQLite writes to the disk and waits " +
-    "for it. Raw does the same work, and lets the timer run after each transaction or list.",
+    "for it, and the time in which other processes had the processor. Raw does the same work, and lets the timer run after each transaction or list.",
   trials: [
     blockingTrial("2,000 runs of 5 steps at concurrency 100", drainOurs, drainRaw),
     blockingTrial("1,000 deadlines at once", deadlines, null),

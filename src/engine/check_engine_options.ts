@@ -48,7 +48,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
 /**
  * Checks the declared schedules, but for their inputs and the options of their triggers.
  *
- * @throws {TypeError} An option is unknown or has the wrong type, or the engine does not have the job.
+ * @throws {TypeError} An option is unknown, or the engine does not have the job.
  * @throws {RangeError} A pattern, a zone or a mode is not valid.
  * @throws {ValidationError} A name is not valid.
  * @throws {SerializationError} An input cannot be stored as JSON.

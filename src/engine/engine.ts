@@ -53,7 +53,8 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   schedules?: { readonly [name: string]: DeclaredSchedule<NoInfer<J>, NoInfer<L>> };
   /**
    * The label by whose values runs take turns: a run that was triggered without a `fairnessKey` has the value of this
-   * label as its key. Default: none; over HTTP, the caller's tenant (`auth.tenant`).
+   * label as its key. Default: none; over HTTP, the caller's tenant (`auth.tenant`). A client that can choose the value
+   * of this label chooses its key: let `auth.onTrigger` refuse any other than its own.
    */
   fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */

@@ -73,14 +73,15 @@ export async function newRun(
   { job, aliases, schemaPrint }: CatalogJob,
   input: unknown,
   options: TriggerOptions,
-  deps: NewRunDeps & { retry?: RetryParts },
+  deps: NewRunDeps,
+  retry?: RetryParts,
 ): Promise<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
   if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
   checkCoalesce(coalesce, options);
   const checkedLabels = checkLabels(labels);
-  const flow = deps.retry?.flow ?? triggerFlow(options, {
+  const flow = retry?.flow ?? triggerFlow(options, {
     job: job.flow,
     labels: checkedLabels,
     hasKey: concurrencyKey !== null,
@@ -114,7 +115,7 @@ export async function newRun(
     idempotencyKey,
     concurrencyKey,
     coalesce,
-    retriggerOf: deps.retry?.retriggerOf ?? null,
+    retriggerOf: retry?.retriggerOf ?? null,
     flow,
     schedule: null,
   };

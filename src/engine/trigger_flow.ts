@@ -17,15 +17,15 @@ import type { Deadline } from "../wait.ts";
 /** Options of a trigger that say when and in which order the run is executed. */
 export interface FlowOptions {
   /**
-   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone. An instant in the past is now. Not together
-   * with `delay` or `coalesce`. Default: at once.
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. An
+   * instant in the past is now. Not together with `delay` or `coalesce`. Default: at once.
    */
   startAt?: Date | string;
   /** The same as `startAt`, as milliseconds from now: an integer from 0. */
   delay?: number;
   /**
-   * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless they were triggered more than 100,000
-   * runs earlier for each step of the difference. Default: that of the job.
+   * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless more than 100,000 runs and steps were
+   * stored in between for each point of the difference. Default: that of the job.
    */
   priority?: number;
   /**

@@ -75,7 +75,7 @@ export class Triggers {
     const request = await guard?.beforeAdding(checked) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
-    if (check === null) return await this.add(request);
+    if (check === null) return this.publish(await this.#enqueue(request), request);
     for (let joinOnly = "";;) { // none, until one was checked
       const enqueued = await this.#enqueue({ ...request, joinOnly });
       const { run, disposition } = enqueued;
@@ -103,7 +103,7 @@ export class Triggers {
     const { labels: schema, host } = this.#deps;
     // Without a schema, newRun() checks them.
     const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, host);
-    return await this.requestChecked(job, input, { ...rest, labels: checked });
+    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps);
   }
 
   /** The request for a run with labels that were checked before: those of another run. */
@@ -113,8 +113,7 @@ export class Triggers {
     options: TriggerOptions,
     retry?: RetryParts,
   ): Promise<NewRun> {
-    const { host, maxValueBytes, fairnessLabel } = this.#deps;
-    return await newRun(this.#find(job), input, options, { host, maxValueBytes, fairnessLabel, retry });
+    return await newRun(this.#find(job), input, options, this.#deps, retry);
   }
 
   /** The request for the retry of a run that has ended, and that run. */

@@ -1,15 +1,18 @@
-import { RunCancelledError, RunFailedError, StoreError } from "../error.ts";
+import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../error.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import { failureText } from "../failure.ts";
+import { nextTurn } from "../host.ts";
 import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import { decode, type Json } from "../json.ts";
+import { kindOf } from "../kind_of.ts";
+import { checkLabels } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { NewPause } from "../store/pause_request.ts";
 import type { ChildResult, PauseRecord } from "../wait.ts";
 import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "./execution.ts";
-import { isOver, type Parking } from "./parking.ts";
+import type { Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
 import type { RecordedHistory } from "./recorded_history.ts";
 import type { Replay, ReplayGuard } from "./replay_guard.ts";
@@ -66,9 +69,9 @@ export class ChildCalls {
   /** See `StepContext.invoke()`. */
   async invoke(givenName: string, job: Job, input: unknown, options: InvokeOptions): Promise<Json | undefined> {
     checkOptionNames(options, INVOKE_OPTIONS, "step.invoke()");
-    const { child } = await this.#named(givenName, "invoke", job, [{ input, ...options }]);
-    if (child === null) throw this.#lostError(givenName);
-    return toOutput(child);
+    const pause = await this.#named(givenName, "invoke", job, [{ input, ...options }]);
+    if (pause?.child == null) throw this.#lostError(givenName);
+    return toOutput(pause.child);
   }
 
   /** See `StepContext.invokeAll()`. */
@@ -84,11 +87,10 @@ export class ChildCalls {
       );
     }
     for (const item of items) checkOptionNames(item, ITEM_OPTIONS, "An item of step.invokeAll()");
-    if (items.length === 0) return [];
     const pause = await this.#named(givenName, "invokeAll", job, items);
+    if (pause === null) return [];
     // The turn is this call's: no later result is delivered before it has its own.
-    const results = await this.#execution.track(this.#execution.order.hold(this.#readResults(pause, givenName)));
-    return results.map(toOutcome);
+    return await this.#execution.track(this.#execution.order.hold(this.#readOutcomes(pause, givenName)));
   }
 
   /** See `StepContext.trigger()`. */
@@ -98,10 +100,12 @@ export class ChildCalls {
     input: unknown,
     options: StepTriggerOptions,
   ): Promise<StepTriggerResult> {
+    const call = `step.trigger() of "${givenName}"`;
+    checkJob(job, call);
     checkOptionNames(options, STEP_TRIGGER_OPTIONS, "step.trigger()");
     const { claim, deps, abortSignal } = this.#execution;
     const add = async ({ idempotencyKey: stepKey }: { idempotencyKey: string }): Promise<StepTriggerResult> => {
-      const run = await this.#newRun(job, input, options);
+      const run = await this.#newRun(call, job, input, options);
       // The same id after a crash: the store recognizes the repetition, so there are never two runs.
       const id = derivedRunId(claim.originId, stepKey);
       return await retryStoreCall(() => deps.runs.add({ ...run, id }), deps, abortSignal);
@@ -109,14 +113,18 @@ export class ChildCalls {
     return await this.#steps.run(givenName, add, { retry: {} }) as unknown as StepTriggerResult; // what `add` returns
   }
 
-  /** Resolves when the children of a call have ended, and makes them before, if that was not done yet. */
+  /**
+   * Resolves when the children of a call have ended, and makes them before, if that was not done yet. `null`: there are
+   * none.
+   */
   async #named(
     givenName: string,
     call: "invoke" | "invokeAll",
     job: Job,
     items: readonly InvokeItem<unknown>[],
-  ): Promise<PauseRecord> {
+  ): Promise<PauseRecord | null> {
     const { claim, deps } = this.#execution;
+    checkJob(job, `step.${call}() of "${givenName}"`);
     const outer = deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`step.${call}() of "${givenName}" cannot be called inside the function of step "${outer}"`);
@@ -124,21 +132,22 @@ export class ChildCalls {
     const name = this.#names.begin(givenName);
     try {
       const known = this.#history.pause("children", name);
+      // The children of a call whose slices were interrupted would otherwise be too few, and the run wait for ever.
+      if (known !== undefined && known.childTotal !== items.length) {
+        throw new TypeError(
+          `step.${call}() of "${givenName}" has ${items.length} items, but had ${known.childTotal} when it was first called`,
+        );
+      }
+      if (items.length === 0) return null;
       if (known === undefined && claim.depth >= MAX_DEPTH) {
         throw new RangeError(
           `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
         );
       }
-      const asked = known !== undefined && (isOver(known) || known.childCount === items.length)
+      const asked = known !== undefined && known.childCount === items.length
         ? known
-        : await this.#addAll(known?.name ?? name, job, items, known);
-      const over = await this.#pauses.over(asked);
-      if (over.childCount !== items.length) {
-        throw new TypeError(
-          `step.${call}() of "${givenName}" has ${items.length} items, but had ${over.childCount} when it was first called`,
-        );
-      }
-      return over;
+        : await this.#addAll(known?.name ?? name, `step.${call}() of "${givenName}"`, job, items, known);
+      return await this.#pauses.over(asked);
     } finally {
       this.#names.end(givenName);
     }
@@ -147,6 +156,7 @@ export class ChildCalls {
   /** Adds all slices of children but the last, which the returned pause brings with it. */
   async #addAll(
     name: string,
+    call: string,
     job: Job,
     items: readonly InvokeItem<unknown>[],
     known: PauseRecord | undefined,
@@ -157,11 +167,7 @@ export class ChildCalls {
     const runs: NewRun[] = [];
     for (let from = first; from < items.length; from += SLICE) {
       const slice = items.slice(from, from + SLICE);
-      runs.push(
-        ...await execution.begin(() =>
-          execution.track(Promise.all(slice.map(({ input, ...options }) => this.#newRun(job, input, options))))
-        ),
-      );
+      runs.push(...await execution.begin(() => execution.track(this.#newRuns(call, job, slice))));
     }
     const isNew = { kind: "children", name } as const;
     // After the check of the inputs: what that throws is not recorded, and is thrown again by each replay.
@@ -183,38 +189,65 @@ export class ChildCalls {
     }
   }
 
-  #newRun(job: Job, input: unknown, { labels, ...options }: StepTriggerOptions): Promise<NewRun> {
-    const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
-    return deps.runs.create(job, input, {
-      priority,
-      ...(fairnessKey === null ? {} : { fairnessKey }),
-      ...options,
-      labels: { ...run.labels, ...labels },
-    });
+  async #newRuns(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
+    const runs = await Promise.all(items.map(({ input, ...options }) => this.#newRun(call, job, input, options)));
+    if (runs.length === SLICE) await nextTurn(this.#execution.deps.host); // there may be more of them
+    return runs;
   }
 
-  async #readResults({ id, childCount }: PauseRecord, name: string): Promise<ChildResult[]> {
-    const { deps, abortSignal } = this.#execution;
-    const results: ChildResult[] = [];
-    let length = 0;
-    while (results.length < childCount) {
-      const read = () => deps.store.readChildren(id, results.length, PAGE_LENGTH);
-      const part = await retryStoreCall(read, deps, abortSignal);
-      if (part === null || part.items.length === 0) throw this.#lostError(name);
-      results.push(...part.items);
-      length = part.items.reduce((sum, { output }) => sum + (output?.length ?? 0), length);
-      if (length <= MAX_RESULTS_LENGTH) continue;
-      throw new RangeError(
-        `The results of step.invokeAll() of "${name}" take more than 64 MiB together: let the children store what is large elsewhere, or use several calls`,
+  async #newRun(
+    call: string,
+    job: Job,
+    input: unknown,
+    { labels = {}, ...options }: StepTriggerOptions,
+  ): Promise<NewRun> {
+    const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
+    try {
+      return await deps.runs.create(job, input, {
+        priority,
+        ...(fairnessKey === null ? {} : { fairnessKey }),
+        ...options,
+        labels: { ...run.labels, ...checkLabels(labels) },
+      });
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+      // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
+      throw new TypeError(
+        `${call} cannot start a run of job "${job.name}": the engine that executes it has no such job`,
       );
     }
-    return results;
+  }
+
+  async #readOutcomes({ id, childCount }: PauseRecord, name: string): Promise<ChildOutcome<Json | undefined>[]> {
+    const { deps, abortSignal } = this.#execution;
+    const outcomes: ChildOutcome<Json | undefined>[] = [];
+    let length = 0;
+    while (true) {
+      const read = () => deps.store.readChildren(id, outcomes.length, PAGE_LENGTH);
+      const part = await retryStoreCall(read, deps, abortSignal);
+      if (part === null || part.items.length === 0) throw this.#lostError(name);
+      length = part.items.reduce((sum, { output }) => sum + (output?.length ?? 0), length);
+      if (length > MAX_RESULTS_LENGTH) {
+        throw new RangeError(
+          `The results of step.invokeAll() of "${name}" take more than 64 MiB together: let the children store what is large elsewhere, or use several calls`,
+        );
+      }
+      outcomes.push(...part.items.map(toOutcome));
+      if (outcomes.length >= childCount) return outcomes;
+      // A page is read and parsed without a break.
+      await nextTurn(deps.host);
+    }
   }
 
   #lostError(name: string): StoreError {
     const message = `The store has no result of the children of "${name}" of run "${this.#execution.claim.run.id}"`;
     return new StoreError(message, { code: "internal" });
   }
+}
+
+function checkJob(job: unknown, call: string): void {
+  if (typeof job === "object" && job !== null && "name" in job && typeof job.name === "string") return;
+  throw new TypeError(`${call} needs a job: what defineJob() makes, not ${kindOf(job)}`);
 }
 
 /** The output of a child, or the error that it ended with. */

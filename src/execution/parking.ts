@@ -194,12 +194,12 @@ export class Parking {
     const { claim, deps } = this.#execution;
     const send = (reports: readonly Report[]) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports });
     const result = await this.#execution.write(send);
-    this.#publishCreated(pauses, result);
+    this.#publishChildren(pauses, result);
     return result;
   }
 
-  /** Publishes the triggers of new child runs. They are stored now, and are not sent again. */
-  #publishCreated(pauses: readonly NewPause[], { created }: PauseResult): void {
+  /** Publishes what became of child runs. New ones are stored now, and are not sent again. */
+  #publishChildren(pauses: readonly NewPause[], { created, cancelled }: PauseResult): void {
     const payloads = new Map<string, JsonText | null>();
     for (const { id, children } of pauses) {
       for (const { id, payload } of children?.runs ?? []) payloads.set(id, payload);
@@ -207,6 +207,7 @@ export class Parking {
       if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
     }
     const { claim: { run: { id: parentRunId } }, deps: { hub } } = this.#execution;
+    for (const run of cancelled) hub.publish(run, { type: "run:cancel" });
     for (const { run, startAt, retryOf } of created) {
       const input = parseValue(payloads.get(run.id) ?? null);
       hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName: null, slotAt: null });

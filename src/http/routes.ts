@@ -4,6 +4,7 @@ import type { RouteCall } from "./route_call.ts";
 import { readResume } from "./streams/resume.ts";
 import { streamJson } from "./lists/json_stream.ts";
 import {
+  checkNoFrom,
   readBulk,
   readFrom,
   readListFilter,
@@ -164,9 +165,10 @@ async function signal(call: RouteCall): Promise<Response> {
   return jsonResponse(await call.engine.signal(runId, waitId, await readSignal(call)));
 }
 
-async function retrigger({ engine, query }: RouteCall): Promise<Response> {
-  const from = readFrom(query);
-  const { id: runId, status } = await engine.retrigger(readRunId(query), { from });
+async function retrigger(call: RouteCall): Promise<Response> {
+  const [oldId, from] = [readRunId(call.query), readFrom(call.query)];
+  await checkNoFrom(call);
+  const { id: runId, status } = await call.engine.retrigger(oldId, { from });
   return jsonResponse({ success: true, runId, status });
 }
 

@@ -52,6 +52,8 @@ export interface PauseResult {
   pauses: PauseRecord[];
   /** The children that this call, or an earlier one of which it is a repetition, has created, in their order. */
   created: CreatedChild[];
+  /** The children of the old run that this call has cancelled, before it retried them. */
+  cancelled: RunIdentity[];
   /** How long until the first deadline of those that are not over, in milliseconds; `null` if they have none. */
   nextDeadlineInMs: number | null;
 }

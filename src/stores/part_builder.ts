@@ -66,5 +66,8 @@ function lengthOf(value: unknown): number {
   if (typeof value === "string") return value.length;
   if (value === LARGE) return LARGE_VALUE_BYTES;
   if (typeof value !== "object" || value === null) return 4;
-  return Object.entries(value).reduce((length, [name, item]) => length + name.length + lengthOf(item), 0);
+  let length = 0;
+  // Records are plain objects, so these are their own fields; `Object.entries()` takes three times as long.
+  for (const name in value) length += name.length + lengthOf(value[name as keyof typeof value]);
+  return length;
 }

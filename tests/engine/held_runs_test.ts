@@ -64,6 +64,36 @@ forEachStore("resume() with onDivergence continue executes what is new", async (
   assert.equal(await outputOf(engine, id!), "paid");
 });
 
+forEachStore("a stream of a held run begins with its hold, and a wait for it says why", async (context) => {
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+  const message = (await engine.getRun(id!))!.held!.message;
+
+  const reader = engine.subscribe(id!).getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  const waiting = engine.waitForRun(id!, { timeout: 0 });
+  const error = await Promise.all([waiting.catch((error) => error), pass(host, 10)]).then(([error]) => error);
+
+  assert.deepEqual(value, { ...value, type: "run:hold", code: "diverged", message });
+  assert.equal(error.message, `Run "${id}" has not completed within 0 ms. ${message}`);
+});
+
+forEachStore("a hold is logged as a warning", async (context) => {
+  const warnings: string[] = [];
+  const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed }, logger });
+
+  await engine.resume(id!);
+  await Promise.all([engine.runUntilIdle(), pass(host, 3_000)]);
+
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0]!, new RegExp(`^Run "${id}" of job "checkout" does not go on. Held: step "pay" is new`));
+});
+
 forEachStore("resume() refuses a run that is not held, an unknown one, and unknown options", async (context) => {
   const { store, host } = context;
   await using engine = createEngine({ store, host, jobs: { old } });

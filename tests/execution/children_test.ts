@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { RunCancelledError, RunFailedError, ValidationError } from "../../src/error.ts";
+import { LeaseLostError, RunCancelledError, RunFailedError, ValidationError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import { type ChildOutcome, defineJob, type Job, type StepContext } from "../../src/job.ts";
 import type { Store } from "../../src/store.ts";
@@ -68,6 +68,72 @@ forEachStore("invoke() throws a RangeError at a depth of 32 parents", async ({ s
   await engine.runUntilIdle();
 
   assert.equal(await outputOf(engine, id), "32: RangeError");
+});
+
+forEachStore("invoke() names the first and the last run of a chain that failed", async ({ store, host }) => {
+  const nested: Job<number, unknown> = aJob<unknown, number>(
+    (step, depth) => step.invoke("next", nested, depth + 1),
+    'a "nested" job',
+  );
+  await using engine = createEngine({ store, host, jobs: { nested } });
+  const { id } = await engine.trigger(nested, 0);
+
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.getRuns({ limit: 50 });
+  const [deepest, child] = [runs[0]!, runs.at(-2)!];
+  assert.equal(runs.length, 33);
+  assert.equal(
+    (await engine.getRun(id))!.error,
+    `Run "${child.id}" of job "a "nested" job" failed: Run "${deepest.id}" of job "a "nested" job" failed: step.invoke() of "next" cannot start a child run: run "${deepest.id}" has 32 parents above it already`,
+  );
+});
+
+const UNREGISTERED = aJob(() => null, "other");
+for (
+  const [call, start, isStep] of [
+    ["invoke", (step, job) => step.invoke("one", job, null), false],
+    ["invokeAll", (step, job) => step.invokeAll("one", job, [{ input: null }]), false],
+    ["trigger", (step, job) => step.trigger("one", job, null), true],
+  ] as [keyof StepContext, (step: StepContext, job: Job) => Promise<unknown>, boolean][]
+) {
+  forEachStore(
+    `${call}() throws a TypeError without a job, and for one that the engine does not have`,
+    async (context) => {
+      const { store, host } = context;
+      const jobs = [undefined, null, "parent", {}, UNREGISTERED] as Job[];
+      const parent = aJob<unknown, number>((step, index) => start(step, jobs[index]!), "parent");
+      await using engine = createEngine({ store, host, jobs: { parent } });
+      const runs = await engine.jobs.parent.batchTrigger(jobs.map((_, input) => ({ input })));
+
+      await engine.runUntilIdle();
+
+      const failures = await Promise.all(runs.map(async ({ id }) => (await engine.getRun(id))!.failure!));
+      const needs = (kind: string) => `step.${call}() of "one" needs a job: what defineJob() makes, not ${kind}`;
+      assert.deepEqual(failures.map(({ name, message }) => `${name}: ${message}`), [
+        ...["undefined", "null", "a string", "an object"].map((kind) => `TypeError: ${needs(kind)}`),
+        `TypeError: step.${call}() of "one" cannot start a run of job "other": the engine that executes it has no such job`,
+      ]);
+      assert.equal((await engine.getSteps(runs[4]!.id)).length, isStep ? 1 : 0);
+    },
+  );
+}
+
+forEachStore("invoke() refuses labels that are not an object of strings", async ({ store, host }) => {
+  const all = [5, ["a"], "a", { a: 1 }, null] as never[];
+  const parent = aJob(
+    (step) =>
+      Promise.all(
+        all.map((labels, index) => step.invoke(`child ${index}`, echo, {}, { labels }).catch((error) => error.name)),
+      ),
+    "parent",
+  );
+  await using engine = createEngine({ store, host, jobs: { parent, echo } });
+  const { id } = await engine.jobs.parent.trigger(null);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(await outputOf(engine, id), Array(all.length).fill("ValidationError"));
 });
 
 forEachStore("invoke() throws how the child failed, the same on a replay", async ({ store, host }) => {
@@ -565,6 +631,72 @@ forEachStore("an invoke publishes that the run waits, without the id of a wait",
   assert.ok(ofParent.some((event) => event.type === "run:complete"));
 });
 
+forEachStore("a retrigger right after a cancel keeps the steps of all children", async ({ store, host }) => {
+  const keys: string[] = [];
+  let isStuck = true;
+  const child = aJob<number, number>(async (step, n) => {
+    await step.run("charge", ({ idempotencyKey }) => void keys.push(idempotencyKey));
+    if (isStuck) await step.wait("never");
+    return n;
+  }, "child");
+  const parent = aJob(async (step) => {
+    return (await step.invokeAll("all", child, Array.from({ length: 150 }, (_, n) => ({ input: n })))).length;
+  });
+  await using engine = createEngine({ store, host, jobs: { parent, child } });
+  const { id } = await engine.trigger(parent, null);
+  await engine.runUntilIdle();
+  const events = recordEvents(engine);
+  isStuck = false;
+
+  await engine.cancel(id);
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal(await outputOf(engine, retry.id), 150);
+  assert.equal(keys.length, 150);
+  const cancelled = events.filter(({ type }) => type === "run:cancel").map((event) => (event as RunEvent).runId);
+  assert.equal(new Set(cancelled).size, 151);
+  assert.equal(cancelled.length, 151);
+});
+
+forEachStore("a retry of a retry that ended between two slices keeps all children that completed", async (context) => {
+  const calls: number[] = [];
+  let [isBroken, isInterrupted] = [true, false];
+  const child = aJob<number, number>((_step, n) => {
+    calls.push(n);
+    if (n === 0 && isBroken) throw new Error("broken");
+    return n;
+  }, "child");
+  const parent = aJob(async (step) => {
+    const results = await step.invokeAll("all", child, Array.from({ length: 250 }, (_, n) => ({ input: n })));
+    if (results.some(({ status }) => status !== "completed")) throw new Error("a child failed");
+    return results.length;
+  }, "parent");
+  let slices = 0;
+  const { host } = context;
+  const store: Store = withCalls(context.store, {
+    pause: async (lease, request) => {
+      const hasChildren = request.pauses.some(({ children }) => children !== null);
+      if (isInterrupted && hasChildren && ++slices === 2) await context.store.cancel(lease.runId, "c1", null);
+      return await context.store.pause(lease, request);
+    },
+  });
+  await using engine = createEngine({ store, host, jobs: { parent, child } });
+  const old = await engine.trigger(parent, null);
+  await engine.runUntilIdle();
+  isInterrupted = true;
+  const cancelled = await engine.retrigger(old.id, { from: "failure" });
+  await engine.runUntilIdle();
+  [isBroken, isInterrupted, calls.length] = [false, false, 0];
+
+  const retry = await engine.retrigger(cancelled.id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(cancelled.id))!.status, "cancelled");
+  assert.equal(await outputOf(engine, retry.id), 250);
+  assert.deepEqual(calls, [0]);
+});
+
 forEachStore("a retrigger from the failure costs only what failed", async ({ store, host }) => {
   const calls: number[] = [];
   let isBroken = true;
@@ -700,6 +832,31 @@ forEachStore(
     assert.equal(await outputOf(engine, id), 1);
   },
 );
+
+for (const items of [0, 50, 100, 200, 300]) {
+  forEachStore(`invokeAll() refuses ${items} items, if it was interrupted at 100 of 250`, async ({ store, host }) => {
+    let [count, slices] = [250, 0];
+    const interrupting = withCalls(store, {
+      pause: (lease, request) => {
+        const hasChildren = request.pauses.some(({ children }) => children !== null);
+        if (!hasChildren || ++slices !== 2) return store.pause(lease, request);
+        count = items;
+        return Promise.reject(new LeaseLostError(lease));
+      },
+    });
+    const parent = aJob((step) => step.invokeAll("all", echo, Array.from({ length: count }, () => ({ input: 1 }))));
+    await using engine = createEngine({ store: interrupting, host, jobs: { parent, echo } });
+    const { id } = await engine.trigger(parent, null);
+
+    await engine.runUntilIdle();
+
+    assert.partialDeepStrictEqual(await engine.getRun(id), {
+      status: "failed",
+      error: `step.invokeAll() of "all" has ${items} items, but had 250 when it was first called`,
+    });
+    assert.equal((await engine.getRuns({ parentRunId: id })).total, 100);
+  });
+}
 
 forEachStore("invokeAll() refuses another number of items than before", async ({ store, host }) => {
   let count = 2;

@@ -63,12 +63,19 @@ Deno.test("/run leaves out what a plain run does not have", async () => {
   }
 });
 
-Deno.test("POST /trigger ignores fairnessKey, as it does any unknown field", async () => {
+Deno.test("POST /trigger refuses fairnessKey, and says why", async () => {
   const { ask, asked } = aRecorded();
 
-  const { status } = await ask("POST", "/trigger", { body: { ...A_TRIGGER, fairnessKey: "own" } });
+  for (const fairnessKey of ["own", null, 5]) {
+    const { status, body } = await ask("POST", "/trigger", { body: { ...A_TRIGGER, fairnessKey } });
 
-  assert.deepEqual([status, asked[0]!.flow.fairnessKey], [200, null]);
+    assert.equal(status, 400);
+    assert.deepEqual(body.issues, [{
+      path: ["fairnessKey"],
+      message: "cannot be given over HTTP: a client with a key for each run would pass all others",
+    }]);
+  }
+  assert.deepEqual(asked, []);
 });
 
 const REFUSED: [Record<string, unknown>, string, RegExp][] = [

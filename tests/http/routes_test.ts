@@ -564,6 +564,23 @@ for (const path of ["/retrigger", "/retry"]) {
     assert.deepEqual([fromFailure.status, readsFromFailure, fromStart.status, reads], [200, 1, 200, 2]);
   });
 
+  forEachStore(`POST ${path} refuses a from in its body, and ignores any other body`, async (context) => {
+    await using service = aService({}, context);
+    const runId = await aRunOf(service, "fail");
+    const send = (body: BodyInit | Record<string, unknown>) => service.ask("POST", `${path}?runId=${runId}`, { body });
+
+    const refused = [await send({ from: "failure" }), await send({ from: null })];
+    const before = (await service.engine.getRuns()).total;
+    const taken = [await send({}), await send("from=failure"), await send("null"), await send("[]"), await send("")];
+
+    const error = 'The body has a field "from": give it as a parameter of the URL, such as from=failure';
+    for (const { status, body } of refused) {
+      assert.deepEqual([status, body], [400, { error, code: "invalid_request" }]);
+    }
+    assert.equal(before, 1);
+    assert.deepEqual(taken.map(({ status }) => status), Array(5).fill(200));
+  });
+
   forEachStore(`POST ${path} twice makes one run, to which the old one is linked`, async (context) => {
     await using service = aService({}, context);
     const old = await aRunOf(service, "fail");

@@ -1,36 +1,15 @@
 import assert from "node:assert/strict";
 import { FOUND_SEEDS } from "./seeds.ts";
+import { range, simulateMany } from "./simulate_many.ts";
 import { simulate } from "./simulation.ts";
-import type { StoreKind } from "./stores.ts";
-import { toFailure, Totals } from "./totals.ts";
 
-// A bounded part of what `deno task simulate` does for as long as one likes.
-const MEMORY_SEEDS = 260;
+// A bounded part of what `deno task simulate` does for as long as one likes; `tests/long/simulation_test.ts` takes more.
+const MEMORY_SEEDS = 40;
 const SQLITE_SEEDS = 10;
 const TWIN_SEEDS = 1;
 
-async function simulateMany(seeds: Iterable<number>, store: StoreKind): Promise<Totals> {
-  const totals = new Totals();
-  for (const seed of seeds) {
-    const verdict = await simulate({ seed, store });
-    assert.equal(
-      verdict.violation,
-      null,
-      verdict.violation === null ? "" : toFailure(verdict, `deno task simulate --store ${store} --seed ${seed}`),
-    );
-    totals.add(verdict);
-  }
-  return totals;
-}
-
-function range(from: number, count: number): number[] {
-  return Array.from({ length: count }, (_, at) => from + at);
-}
-
-Deno.test("a simulation over a MemoryStore breaks no promise, and everything happens that has to", async () => {
-  const totals = await simulateMany(range(1, MEMORY_SEEDS), "memory");
-
-  assert.deepEqual(totals.missing(), []);
+Deno.test("a simulation over a MemoryStore breaks no promise", async () => {
+  await simulateMany(range(1, MEMORY_SEEDS), "memory");
 });
 
 Deno.test("a simulation over a SqliteStore breaks no promise", async () => {

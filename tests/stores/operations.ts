@@ -421,11 +421,12 @@ export class Script {
   }
 
   #readHistory(): Operation {
-    const [runId, schemaPrint] = [this.#runId(), `schema-${this.#chance.int(3)}`];
-    return operation("getHistory", [runId, schemaPrint], async (store) => [
-      withSortedRecords(await store.getHistory(runId)),
-      await store.getInput(runId, schemaPrint),
-    ]);
+    const [runIds, schemaPrint] = [this.#runIds.slice(-15), `schema-${this.#chance.int(3)}`];
+    return operation("getHistory", [runIds, schemaPrint], (store) =>
+      Promise.all(runIds.map(async (runId) => [
+        withSortedRecords(await store.getHistory(runId)),
+        await store.getInput(runId, schemaPrint),
+      ])));
   }
 
   #saveInput(): Operation {

@@ -1,5 +1,5 @@
 import { type ErrorCode, HoldfastError, StoreError } from "../../error.ts";
-import type { Host } from "../../host.ts";
+import { type Host, nextTurn } from "../../host.ts";
 import {
   type BulkOperation,
   isOneOf,
@@ -85,8 +85,8 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
     const { total } = query.limit === 0 ? { total: 0 } : await deps.store.findRuns({ ...query, limit: 0 });
     return { matched: total, done: 0, skipped: [], next: null };
   }
+  const takeTurn = turnTaker(host); // its time begins before the runs are found: that may take some of it
   const found = selection.kind === "ids" ? pageOf(selection, limit) : await find(query!, limit, deps.store); // not ids
-  const takeTurn = turnTaker(host);
   const isOver = () => host.monotonic() - startedAt >= MAX_CALL_MS;
   const skipped: SkippedRun[] = [];
   let met = 0;
@@ -197,8 +197,4 @@ function turnTaker(host: Host): () => Promise<void> {
     await nextTurn(host);
     since = host.monotonic();
   };
-}
-
-function nextTurn(host: Host): Promise<void> {
-  return new Promise((resolve) => host.defer(resolve));
 }

@@ -40,7 +40,6 @@ export class Calendar {
   /**
    * Creates a calendar; `cron` works out the slots, unless a test replaces it.
    *
-   * @throws {TypeError} The pattern or the zone is not a string.
    * @throws {RangeError} The pattern is not valid or has no slot at all, or the zone is unknown.
    */
   constructor(pattern: string, timezone: string, cron?: CronClock) {
@@ -71,7 +70,11 @@ export class Calendar {
   /** The first slots after an instant. */
   upcoming(after: number, count: number): number[] {
     const slots: number[] = [];
-    for (let at = this.next(after); at !== null && slots.length < count; at = this.next(at)) slots.push(at);
+    while (slots.length < count) {
+      const at = this.next(slots.at(-1) ?? after);
+      if (at === null) break;
+      slots.push(at);
+    }
     return slots;
   }
 
@@ -106,7 +109,7 @@ export function newCron(pattern: string, timezone: string): Cron {
 
 function readPattern(pattern: unknown): string {
   if (typeof pattern !== "string") {
-    throw new TypeError(`cron must be a string like "30 2 * * *", not ${kindOf(pattern)}`);
+    throw new RangeError(`cron must be a string like "30 2 * * *", not ${kindOf(pattern)}`);
   }
   const fields = (NICKNAMES.get(pattern.trim().toLowerCase()) ?? pattern).trim().split(/\s+/);
   // croner would also take a date.
@@ -119,15 +122,21 @@ function readPattern(pattern: unknown): string {
   try {
     newCron(complete.join(" "), "UTC");
   } catch (error) {
-    const reason = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
-    throw new RangeError(`cron "${pattern}" is not valid: ${reason}`);
+    throw new RangeError(`cron "${pattern}" is not valid: ${reasonOf(error)}`);
   }
   return complete.join(" ");
 }
 
+/** What croner says of a pattern. It counts days and months from 0: the reason says what the pattern says. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.message.replace(/^CronPattern: /, "")
+    .replace(/^(Invalid value for (?:day|month): )(-?\d+)$/, (_, text, value) => `${text}${Number(value) + 1}`);
+}
+
 function checkTimezone(timezone: unknown): void {
   if (typeof timezone !== "string") {
-    throw new TypeError(`timezone must be a string like "Europe/Berlin", not ${kindOf(timezone)}`);
+    throw new RangeError(`timezone must be a string like "Europe/Berlin", not ${kindOf(timezone)}`);
   }
   try {
     // croner takes an empty name for the zone of the process.

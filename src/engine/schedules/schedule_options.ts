@@ -90,7 +90,7 @@ export const SCHEDULE_KEYS = "schedule/";
  * Checks a schedule. The job and the options of the trigger are checked with the first run.
  *
  * @throws {ValidationError} The name is not valid.
- * @throws {TypeError} An option is unknown or has the wrong type.
+ * @throws {TypeError} An option is unknown, or the job is not a job.
  * @throws {RangeError} The pattern, the zone or a mode is not valid.
  * @throws {SerializationError} The input cannot be stored as JSON.
  */
@@ -121,10 +121,13 @@ export function checkSchedule(
   return { name, options: readOptions(text), text };
 }
 
-function checkScheduleName(name: unknown): void {
-  checkName(name, "The name of a schedule");
-  if (name.length <= MAX_NAME_LENGTH) return;
-  throw new RangeError(`The name of a schedule has at most ${MAX_NAME_LENGTH} characters, not ${name.length}`);
+/**
+ * Checks the name of a schedule: 1 to 200 characters.
+ *
+ * @throws {ValidationError} It is not valid.
+ */
+export function checkScheduleName(name: unknown): asserts name is string {
+  checkName(name, "The name of a schedule", MAX_NAME_LENGTH);
 }
 
 function nameOf(job: unknown, subject: string): string {
@@ -139,7 +142,6 @@ function explain<T>(subject: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
-    if (error instanceof TypeError) throw new TypeError(`${subject}: ${error.message}`);
     if (error instanceof RangeError) throw new RangeError(`${subject}: ${error.message}`);
     throw error;
   }

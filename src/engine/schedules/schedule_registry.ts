@@ -1,7 +1,6 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Job } from "../../job.ts";
-import { checkName } from "../../name.ts";
 import type { Labels } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { NewRun } from "../../store/new_run.ts";
@@ -9,7 +8,13 @@ import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import type { TriggerOptions, TriggerResult } from "../new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { type Schedule, toSchedule } from "./schedule.ts";
-import { type CheckedSchedule, checkSchedule, readOptions, type ScheduleOptions } from "./schedule_options.ts";
+import {
+  type CheckedSchedule,
+  checkSchedule,
+  checkScheduleName,
+  readOptions,
+  type ScheduleOptions,
+} from "./schedule_options.ts";
 
 /** The schedules of a store. Methods for one schedule throw {@linkcode NotFoundError} if there is none of that name. */
 export interface Schedules<L = Labels> {
@@ -18,11 +23,11 @@ export interface Schedules<L = Labels> {
    * declared keeps these options until the code declares others.
    *
    * If the pattern and the zone stay the same, slots that are due already are fired with the new options. Otherwise the
-   * first slot is the next one from now.
+   * first slot is the next one from now. There must be one.
    *
    * @throws {NotFoundError} This engine has no job of that name.
-   * @throws {ValidationError} The name, the pattern, the input or another option is not valid.
-   * @throws {TypeError} An option is unknown or has the wrong type.
+   * @throws {ValidationError} The name (1 to 200 characters), the pattern, the input or another option is not valid.
+   * @throws {TypeError} An option is unknown, or `job` is neither a job nor a name.
    */
   set<Input>(name: string, options: ScheduleOptions<Input, L>): Promise<Schedule>;
   /** A schedule, or `null` if there is none of that name. */
@@ -102,7 +107,12 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   async set<Input>(name: string, options: ScheduleOptions<Input, L>): Promise<Schedule> {
     const schedule = this.#check(name, options);
     await this.#checkRun(schedule);
-    return await this.#change(name, (known, now) => withOptions(known, schedule, now));
+    return await this.#change(name, (known, now) => {
+      const next = withOptions(known, schedule, now);
+      // One that has fired its last slot may keep its pattern: code that sets it at each start goes on.
+      if (next.nextAt !== null || (known !== null && isSameCalendar(known, schedule))) return next;
+      throw new ValidationError(`Schedule "${name}": cron "${schedule.options.cron}" has no slot from now on`);
+    });
   }
 
   #check(name: string, options: ScheduleOptions<unknown, L>): CheckedSchedule {
@@ -166,7 +176,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   }
 
   async delete(name: string): Promise<void> {
-    checkName(name, "The name of a schedule");
+    checkScheduleName(name);
     await this.#deps.migrate();
     const isDeleted = await this.#deps.store.deleteSchedule(name);
     if (!isDeleted) found(name, null);
@@ -181,9 +191,9 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   }
 
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {
-    checkName(name, "The name of a schedule");
+    checkScheduleName(name);
     await this.#deps.migrate();
-    const { schedules, now } = await this.#deps.store.getSchedules();
+    const { schedules, now } = await this.#deps.store.getSchedules(name);
     return { record: schedules.find((schedule) => schedule.name === name) ?? null, now };
   }
 
@@ -233,15 +243,18 @@ function withOptions(known: ScheduleRecord | null, schedule: CheckedSchedule, no
       error: null,
     };
   }
-  const { cron, timezone } = readOptions(known.options);
-  const isSameCalendar = cron === options.cron && timezone === options.timezone && known.nextAt !== null;
   return {
     ...known,
     jobName: options.jobName,
     options: text,
-    nextAt: isSameCalendar ? known.nextAt : nextAt,
+    nextAt: isSameCalendar(known, schedule) ? known.nextAt ?? nextAt : nextAt,
     error: null,
   };
+}
+
+function isSameCalendar(known: ScheduleRecord, { options }: CheckedSchedule): boolean {
+  const { cron, timezone } = readOptions(known.options);
+  return cron === options.cron && timezone === options.timezone;
 }
 
 /** The first slot from now on; `null` if the calendar fails, which an engine will find out. */

@@ -22,6 +22,9 @@ const labels = z.unknown().transform((value, context): Labels => {
 
 const period = z.custom<number>(isPeriod, PERIOD_RULE);
 
+// Every other option of a trigger is a field of the body. Ignored, this one would seem to have been taken.
+const NO_FAIRNESS_KEY = "cannot be given over HTTP: a client with a key for each run would pass all others";
+
 const triggerFields = z.object({
   jobName: name,
   input: z.custom<Json>(isObject, "must be an object"),
@@ -32,6 +35,7 @@ const triggerFields = z.object({
   startAt: z.custom<string>(isInstant, INSTANT_RULE).optional(),
   delay: z.custom<number>(isDelay, DELAY_RULE).optional(),
   priority: z.custom<number>(isPriority, PRIORITY_RULE).optional(),
+  fairnessKey: z.custom<undefined>((value) => value === undefined, NO_FAIRNESS_KEY).optional(),
   startWithin: period.optional(),
   finishWithin: period.optional(),
 });

@@ -2,7 +2,7 @@ import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filt
 import type { TriggerOptions } from "../../engine/new_run.ts";
 import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
-import { ValidationError } from "../../error.ts";
+import { HoldfastError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../json.ts";
 import { type BulkOperation, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
@@ -80,6 +80,26 @@ export function readFrom(query: URLSearchParams): RetriggerOptions["from"] {
   if (from === undefined || from === "start" || from === "failure") return from;
   throw new ValidationError('The parameter from must be "start" or "failure"');
 }
+
+/**
+ * Refuses a `from` in the body of a retrigger: ignored, the retry would begin at the start. Any other body is ignored,
+ * also one that cannot be read.
+ *
+ * @throws {ValidationError} The body is an object with a `from`.
+ */
+export async function checkNoFrom({ request, settings: { host, limits } }: RouteCall): Promise<void> {
+  if (request.body === null || request.bodyUsed) return;
+  const read = readJson(request, { host, limits: { ...limits, maxBodyBytes: MAX_IGNORED_BYTES } });
+  const body = await read.catch((error) => {
+    if (error instanceof HoldfastError) return null;
+    throw error;
+  });
+  if (typeof body !== "object" || body === null || !Object.hasOwn(body, "from")) return;
+  throw new ValidationError('The body has a field "from": give it as a parameter of the URL, such as from=failure');
+}
+
+// A larger body is none that was meant to say where a retrigger begins.
+const MAX_IGNORED_BYTES = 4_096;
 
 /**
  * Reads the filter of a list. Two different values for one label match nothing.

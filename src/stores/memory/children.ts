@@ -14,6 +14,8 @@ export interface ChildDeps {
   get(runId: string): KeptRun | undefined;
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */
   findOpenRetry(request: Pick<NewRun, "retriggerOf">): KeptRun | undefined;
+  /** Cancels a child of a run that has ended. */
+  cancel(orphan: KeptRun): void;
   /** Adds a child. */
   add(request: NewRun, parent: KeptRun["parent"]): KeptRun;
 }
@@ -31,8 +33,10 @@ export function addChildren(
   const { members } = pause.children;
   const former = findFormer(parent, pause.name, deps);
   for (const asked of request.runs.slice(Math.max(0, members.length - request.from))) {
-    const old = former?.[members.length];
+    const old = former.find((children) => members.length < children.length)?.[members.length];
     const same = old !== undefined && isSameWork(old.child, asked) ? old : undefined;
+    // The following claims would cancel it, too late to retry it from there.
+    if (same !== undefined && isOrphan(same.child)) deps.cancel(same.child);
     if (same !== undefined && resultOf(same)?.status === "completed") {
       addMember(parent, pause, same.child);
       pause.children.unfinished -= 1;
@@ -60,14 +64,20 @@ function addMember(owner: KeptRun, pause: KeptPause, child: KeptRun): void {
   child.memberships.push(member);
 }
 
-/** The children of the pause of this name in the run of which the parent is a retry, or in one before it. */
-function findFormer(parent: KeptRun, name: string, deps: ChildDeps): readonly KeptChild[] | undefined {
+/**
+ * The children of the pauses of this name in the run of which the parent is a retry, and in those before it. A run that
+ * ended between two slices has only the first ones.
+ */
+function findFormer(parent: KeptRun, name: string, deps: ChildDeps): (readonly KeptChild[])[] {
+  const former: (readonly KeptChild[])[] = [];
   for (let run: KeptRun | undefined = parent; run !== undefined && run.originId !== run.id;) {
     run = deps.get(run.retriggerOf!); // a run with another origin is a retry
-    const pause = run?.pauses.find((pause) => pause.kind === "children" && pause.name === name);
-    if (pause !== undefined) return pause.children?.members;
+    const { children = null } = run?.pauses.find((pause) => pause.kind === "children" && pause.name === name) ?? {};
+    if (children === null) continue;
+    former.push(children.members);
+    if (children.members.length === children.total) break;
   }
-  return undefined;
+  return former;
 }
 
 function isSameWork(old: KeptRun, { jobName, payload }: NewRun): boolean {

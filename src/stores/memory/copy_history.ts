@@ -27,8 +27,8 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
 }
 
 /**
- * Whether a pause is copied: one that is resolved, or a patch. If the last record is the timeout of a wait, that wait is not copied, so the
- * retry prepares it again.
+ * Whether a pause is copied: one that is resolved, or a patch. If the last record is the timeout of a wait, that wait is
+ * not copied, so the retry prepares it again.
  */
 function isToBeCopied({ kind, state, children }: KeptPause, lastRecordedNo: number): boolean {
   if (kind === "patch") return true;

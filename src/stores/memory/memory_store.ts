@@ -62,10 +62,11 @@ import {
   toWaitText,
 } from "./records.ts";
 import { MemoryRates } from "./rates.ts";
-import { matchesQuery } from "./run_filter.ts";
+import { queryMatcher } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
+import { cancelOrphan } from "./timers.ts";
 import { MemoryTurns } from "./fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
@@ -311,9 +312,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => this.#schedules.set(schedule, version, now));
   }
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList> {
-    return this.#perform((now) => ({ schedules: this.#schedules.list(), now }));
+  /** All schedules in the order of their names, or the one with a name. */
+  getSchedules(name?: string): Promise<ScheduleList> {
+    return this.#perform((now) => ({ schedules: this.#schedules.list(name), now }));
   }
 
   /** Deletes a schedule. */
@@ -399,7 +400,8 @@ export class MemoryStore implements Store {
 
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, request.reports);
-      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, now));
+      const cancelled: RunIdentity[] = [];
+      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, cancelled, now));
       this.#runs.journal.putTriggersFirst();
       commitDeadlines(run, now);
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
@@ -410,7 +412,7 @@ export class MemoryStore implements Store {
         this.#runs.park(run, awaited, retryAt, now);
       }
       this.#runs.touch(run, now);
-      return this.#toPauseResult(request, parked, pauses, now);
+      return { ...this.#toPauseResult(request, parked, pauses, now), cancelled };
     });
   }
 
@@ -422,13 +424,14 @@ export class MemoryStore implements Store {
     return pauses.every((pause) => pause !== undefined) ? pauses : null;
   }
 
-  #prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
+  #prepare(run: KeptRun, request: NewPause, cancelled: RunIdentity[], now: number): KeptPause {
     const pause = findPause(run, request) ?? preparePause(run, request, now);
     this.#pauses.set(pause.id, { run, wait: pause });
     if (request.children !== null) {
       const deps: ChildDeps = {
         get: (runId) => this.#runs.get(runId),
         findOpenRetry: (retry) => this.#runs.findOpenRetry(retry),
+        cancel: (orphan) => cancelled.push(cancelOrphan(this.#runs, orphan, now)),
         add: (child, parent) => this.#add(child, now, parent),
       };
       addChildren(run, pause, request.children, deps, now);
@@ -442,7 +445,7 @@ export class MemoryStore implements Store {
       const { children } = request.pauses[at]!; // one pause for each request
       return children === null ? [] : findCreated(pause, children, (runId) => this.#runs.get(runId));
     });
-    return { parked, pauses: records, created, nextDeadlineInMs: nextDeadlineInMs(records, now) };
+    return { parked, pauses: records, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(records, now) };
   }
 
   #findWait(waitId: string): { run: KeptRun; wait: KeptPause } | undefined {
@@ -583,12 +586,18 @@ export class MemoryStore implements Store {
 
   #find(query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
     const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
-    const matching = this.#runs.all
-      .filter((run) => matchesQuery(run, query))
-      .reverse();
+    const isWanted = queryMatcher(query);
+    const all = this.#runs.all;
+    // Without a total, one run behind the page is enough.
+    const most = uncounted ? offset + limit + 1 : Infinity;
+    const matching: KeptRun[] = [];
+    for (let index = all.length - 1; index >= 0 && matching.length < most; index--) {
+      const run = all[index]!;
+      if (isWanted(run)) matching.push(run);
+    }
     const runs = matching.slice(offset, offset + limit);
-    const total = uncounted ? Math.min(matching.length, offset + limit + 1) : matching.length;
-    return { runs, total, hasMore: offset + runs.length < matching.length };
+    const total = matching.length;
+    return { runs, total, hasMore: offset + runs.length < total };
   }
 
   /** Reads runs without parsing their values, up to a number of characters. */

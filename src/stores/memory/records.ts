@@ -132,7 +132,7 @@ export interface KeptChild {
 }
 
 /** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
-export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "child"> {
+export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
   /** When the run first paused on it. */
@@ -387,9 +387,9 @@ export function toStep(runId: string, step: KeptStep): StepText {
 export function toPauseRecord(pause: KeptPause): PauseRecord {
   const { id, kind, name, metadata, children, deadlineAt, createdAt, preparedNo, state } = pause;
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
-  const childCount = children?.members.length ?? 0;
+  const [childCount, childTotal] = [children?.members.length ?? 0, children?.total ?? 0];
   const child = children?.total === 1 && resolution !== null ? resultOf(children.members[0]!) : null;
-  return { id, kind, name, metadata, childCount, child, deadlineAt, createdAt, preparedNo, resolution };
+  return { id, kind, name, metadata, childCount, childTotal, child, deadlineAt, createdAt, preparedNo, resolution };
 }
 
 /** How a child ended; `null` if it has not, or the result is lost. */

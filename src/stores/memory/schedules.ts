@@ -14,8 +14,9 @@ export class MemorySchedules {
   }
 
   /** See `Store.getSchedules()`. */
-  list(): ScheduleRecord[] {
+  list(name?: string): ScheduleRecord[] {
     return [...this.#records.values()]
+      .filter((record) => name === undefined || record.name === name)
       .sort((one, other) => one.name < other.name ? -1 : 1)
       .map((record) => ({ ...record }));
   }

@@ -62,7 +62,7 @@ export function processTimers(
 }
 
 /** Cancels a child whose parent has ended. */
-function cancelOrphan(runs: MemoryRuns, run: KeptRun, now: number): RunIdentity {
+export function cancelOrphan(runs: MemoryRuns, run: KeptRun, now: number): RunIdentity {
   cancelSteps(run, [], runs.journal, now);
   runs.end(run, { status: "cancelled" }, now);
   return toIdentity(run);

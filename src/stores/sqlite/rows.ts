@@ -4,7 +4,6 @@ import type { JsonText } from "../../json.ts";
 import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
-import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import {
@@ -145,6 +144,16 @@ function toHeld(column: JsonText | null): Held | null {
   if (column === null) return null;
   const [code, message, since]: [HoldCode, string, number] = JSON.parse(column);
   return { code, message, since: isoTime(since) };
+}
+
+/** Returns a function that does the same for many rows: equal labels are parsed once, and shared. */
+export function identityReader(): (row: IdentityRow) => RunIdentity {
+  const known = new Map<JsonText, Labels>();
+  return (row) => {
+    const labels = known.get(row.labels) ?? toLabels(row.labels);
+    known.set(row.labels, labels);
+    return { id: row.id, jobName: row.job, labels };
+  };
 }
 
 /** What the lease cache keeps of a row of `holdfast_runs`. */
@@ -289,6 +298,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     name: row.name,
     metadata: row.metadata,
     childCount: row.added ?? 0,
+    childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
     createdAt: row.created_at,
@@ -333,17 +343,6 @@ export function toLogText(runId: string, row: LogRow): LogText {
     data: row.data,
     timestamp: isoTime(row.written_at),
   };
-}
-
-/** The columns of `holdfast_copies`: NULL for a run that is no retry from the failure. */
-export interface CopiesRow {
-  copied_up_to: number | null;
-  unfinished: JsonText | null;
-}
-
-/** What a run has as copies. */
-export function toCopied({ copied_up_to: upTo, unfinished }: CopiesRow): CopiedHistory | null {
-  return upTo === null || unfinished === null ? null : { upTo, unfinished: JSON.parse(unfinished) };
 }
 
 /**

@@ -23,9 +23,12 @@ interface ScheduleRow {
 
 const COLUMNS = "name, job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, version";
 
-/** All schedules, in the order of their names. See `Store.getSchedules()`. */
-export function readSchedules(db: SqliteDatabase): ScheduleRecord[] {
-  return db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`).map(toRecord);
+/** All schedules in the order of their names, or the one with a name. See `Store.getSchedules()`. */
+export function readSchedules(db: SqliteDatabase, name: string | undefined): ScheduleRecord[] {
+  const rows = name === undefined
+    ? db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`)
+    : db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
+  return rows.map(toRecord);
 }
 
 /** Adds or replaces a schedule. See `Store.setSchedule()`. */

@@ -314,9 +314,9 @@ export class SqliteStore implements Store {
     return this.#write((now) => setSchedule(this.#db, schedule, version, now));
   }
 
-  /** All schedules, in the order of their names. */
-  getSchedules(): Promise<ScheduleList> {
-    return this.#read(() => ({ schedules: readSchedules(this.#db), now: this.#host.now() }));
+  /** All schedules in the order of their names, or the one with a name. */
+  getSchedules(name?: string): Promise<ScheduleList> {
+    return this.#read(() => ({ schedules: readSchedules(this.#db, name), now: this.#host.now() }));
   }
 
   /** Deletes a schedule. */

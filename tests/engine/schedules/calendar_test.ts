@@ -142,8 +142,12 @@ const WRONG: [cron: unknown, timezone: unknown, name: string, message: RegExp][]
   ["2030-01-01T00:00:00Z", "UTC", "RangeError", /^cron must have 5 fields/],
   ["61 * * * *", "UTC", "RangeError", /^cron "61 \* \* \* \*" is not valid: Invalid value for minute: 61$/],
   ["* * * * FOO", "UTC", "RangeError", /^cron ".*" is not valid: /],
+  ["0 0 32 * *", "UTC", "RangeError", /^cron ".*" is not valid: Invalid value for day: 32$/],
+  ["0 0 0 * *", "UTC", "RangeError", /^cron ".*" is not valid: Invalid value for day: 0$/],
+  ["0 0 * 13 *", "UTC", "RangeError", /^cron ".*" is not valid: Invalid value for month: 13$/],
+  ["0 24 * * *", "UTC", "RangeError", /^cron ".*" is not valid: Invalid value for hour: 24$/],
   ["0 0 30 2 *", "UTC", "RangeError", /^cron "0 0 30 2 \*" has no slot: no such date exists$/],
-  [5, "UTC", "TypeError", /^cron must be a string like "30 2 \* \* \*", not a number$/],
+  [5, "UTC", "RangeError", /^cron must be a string like "30 2 \* \* \*", not a number$/],
   ["* * * * *", "", "RangeError", /^timezone "" is unknown/],
   [
     "* * * * *",
@@ -151,7 +155,7 @@ const WRONG: [cron: unknown, timezone: unknown, name: string, message: RegExp][]
     "RangeError",
     /^timezone "Europe\/Nowhere" is unknown: it must be a name like "Europe\/Berlin"/,
   ],
-  ["* * * * *", null, "TypeError", /^timezone must be a string like "Europe\/Berlin", not null$/],
+  ["* * * * *", null, "RangeError", /^timezone must be a string like "Europe\/Berlin", not null$/],
 ];
 
 for (const [cron, timezone, name, message] of WRONG) {

@@ -66,7 +66,14 @@ const REFUSED: [options: Record<string, unknown>, error: { name: string; message
   [{ concurrencyKey: "" }, { name: "ValidationError", message: /^Schedule "s": concurrencyKey must be/ }],
   [{ coalesce: "skip" }, { name: "ValidationError", message: /^Schedule "s": coalesce needs a concurrencyKey/ }],
   [{ labels: { a: 1 } }, { name: "ValidationError", message: /^Schedule "s": The value of label "a"/ }],
-  [{ cron: undefined }, { name: "TypeError", message: /^Schedule "s": cron must be a string/ }],
+  [{ cron: undefined }, { name: "ValidationError", message: /^Schedule "s": cron must be a string/ }],
+  [{ cron: 5 }, { name: "ValidationError", message: /^Schedule "s": cron must be a string .*, not a number/ }],
+  [{ timezone: 5 }, { name: "ValidationError", message: /^Schedule "s": timezone must be a string .*, not a number/ }],
+  [{ cron: "0 0 30 2 *" }, { name: "ValidationError", message: /^Schedule "s": cron .* has no slot: no such date/ }],
+  [{ cron: "0 0 0 1 1 * 2020" }, {
+    name: "ValidationError",
+    message: /^Schedule "s": cron "0 0 0 1 1 \* 2020" has no slot from now on$/,
+  }],
   [{ job: undefined }, { name: "TypeError", message: /^Schedule "s" needs a job: what defineJob\(\) makes/ }],
   [{ job: "other" }, { name: "NotFoundError", message: /^There is no job "other" in this engine/ }],
   [{ idempotencyKey: "k" }, { name: "TypeError", message: /^Schedule "s" has no option "idempotencyKey"/ }],
@@ -99,6 +106,59 @@ forEachStore("schedules.set() refuses a name that is empty or too long", async (
   }
 
   assert.equal((await engine.schedules.set("x".repeat(200), options)).name.length, 200);
+});
+
+forEachStore("the functions of engine.schedules refuse the same names, and know no others", async ({ store, host }) => {
+  const engine = createEngine({ store, host, jobs: { echo } });
+  const { schedules } = engine;
+  const calls = [schedules.pause, schedules.resume, schedules.delete, schedules.trigger].map((call) =>
+    call.bind(schedules)
+  );
+
+  for (const name of ["", "x".repeat(201), "a\n", 5 as never]) {
+    for (const call of [...calls, schedules.get.bind(schedules)]) {
+      await assert.rejects(call(name), {
+        name: "ValidationError",
+        message: /^The name of a schedule must be a string of 1 to 200 characters/,
+      });
+    }
+  }
+
+  for (const call of calls) {
+    await assert.rejects(call("x"), { name: "NotFoundError", message: 'There is no schedule "x"' });
+  }
+  assert.equal(await schedules.get("x"), null);
+});
+
+forEachStore("schedules.set() takes a pattern whose slots have passed only if it is the old one", async (context) => {
+  const { store, host } = context;
+  const engine = createEngine({ store, host, jobs: { echo } });
+  const second = new Date(host.now() + 5_000).toISOString();
+  const [year, month, day, hour, minute] = second.split(/\D/).map(Number);
+  const once = {
+    job: echo,
+    input: 1,
+    cron: `${Number(second.slice(17, 19))} ${minute} ${hour} ${day} ${month} * ${year}`,
+  };
+  await engine.schedules.set("once", once);
+  host.advance(10_000);
+  await engine.runUntilIdle();
+
+  const set = await engine.schedules.set("once", { ...once, input: 2 });
+  const other = engine.schedules.set("once", { ...once, timezone: "Etc/UTC" });
+
+  await assert.rejects(other, { name: "ValidationError", message: /has no slot from now on$/ });
+  assert.partialDeepStrictEqual(set, { input: 2, nextRuns: [], error: null });
+  assert.equal((await engine.getRuns()).total, 1);
+});
+
+forEachStore("start() takes a declared schedule whose slots have passed", async ({ store, host }) => {
+  const old = { job: echo, input: 1, cron: "0 0 0 1 1 * 2020" };
+  await using engine = createEngine({ store, host, jobs: { echo }, schedules: { old } });
+
+  await engine.start();
+
+  assert.partialDeepStrictEqual(await engine.schedules.get("old"), { declared: true, nextRuns: [], error: null });
 });
 
 forEachStore(

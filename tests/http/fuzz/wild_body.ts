@@ -38,7 +38,8 @@ const TRIGGERS: Change[] = [
   [200, { startAt: "2040-01-01T01:00:00+01:00", priority: -1_000, startWithin: 1, finishWithin: 3_155_760_000_000 }],
   [200, { startAt: "0000-01-01", priority: 1_000 }],
   [200, { startAt: "9999-12-31T23:59:59.999Z", startWithin: 3_155_760_000_000 }],
-  [200, { delay: 3_155_760_000_000, startWithin: 3_155_760_000_000, fairnessKey: 5 }],
+  [200, { delay: 3_155_760_000_000, startWithin: 3_155_760_000_000 }],
+  ...["k", 5, null].map((fairnessKey) => [400, { fairnessKey }] as Change),
   [200, { delay: 0, priority: -0 }],
   ...["", "now", "2040-01-01T00:00:00", "2040-02-30", "+010000-01-01T00:00:00Z", 0, null, {}].map((startAt) =>
     [400, { startAt }] as Change

@@ -133,6 +133,7 @@ export const CLAIM_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody moves up when a key is free again",
+    from: 6,
     rule: "K2: while a key is free the first run of each job is ready",
     database: (store, database) =>
       double(store, {

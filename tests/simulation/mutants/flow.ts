@@ -17,6 +17,7 @@ import type { Mutant } from "./mutant.ts";
 export const FLOW_MUTANTS: readonly Mutant[] = [
   {
     name: "a paused job goes on",
+    from: 14,
     rule: "F1: no run of a paused job is claimed",
     store: over(() => ({
       pauseJob: (jobName, { by, note }) => Promise.resolve({ jobName, since: new Date(0).toISOString(), by, note }),
@@ -47,6 +48,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancelled run gives its place up at once",
+    from: 5,
     rule: "F2: a place is kept until the worker has noticed the cancel",
     plan: withJobs({ limits: { concurrency: 1 } }),
     code: () =>
@@ -57,6 +59,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a key is given to a run more than its limit",
+    from: 6,
     rule: "F2: fewer runs hold a key than the next one allows",
     plan: withJobs({ limits: { perKey: { concurrency: 2 } } }),
     store: over((store) => ({
@@ -68,6 +71,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a holder of a key does not count that shares it",
+    from: 6,
     rule: "F2: a run that wants a key alone waits for all that share it",
     code: () =>
       replace(MemoryKeys.prototype, "countOthers", (count) =>
@@ -132,12 +136,14 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "fairness keys take no turns",
+    from: 19,
     rule: "F4: no key is served again and again while another one waits",
     plan: withFairness,
     code: () => replace(MemoryTurns.prototype, "serve", () => function () {}),
   },
   {
     name: "a fairness key that comes back has saved its turns up",
+    from: 17,
     rule: "F4: who comes back joins the current turn",
     plan: withFairness,
     code: () => {
@@ -222,6 +228,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a paused job makes workers spin",
+    from: 13,
     rule: "F12: a system in which nothing changes is quiet",
     store: over((store) => ({
       claim: async (request) => {

@@ -17,6 +17,7 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "all tenants share their keys",
+    from: 10,
     rule: "a tenant's keys are its own",
     auth: { tenant: () => "everybody" },
   },

@@ -15,7 +15,7 @@ import type { Mutant } from "./mutant.ts";
 export const JOURNAL_MUTANTS: readonly Mutant[] = [
   {
     name: "facts are kept after a rollback",
-    from: 72,
+    from: 80,
     rule: "J2: what was not committed is not in the journal",
     isOfSqlite: true,
     code: () => {
@@ -158,6 +158,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a trim goes unnoticed",
+    from: 14,
     rule: "J1: who reads what is gone is told so",
     code: () =>
       replace(MemoryJournal.prototype, (original) => ({
@@ -172,7 +173,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "the newest row is trimmed if it is large",
-    from: 73,
+    from: 85,
     rule: "J7: the newest row is kept",
     code: () =>
       replace(MemoryJournal.prototype, (original) => ({
@@ -246,6 +247,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a consumer is attached too early",
+    from: 7,
     rule: "J4: a stream tells each fact once",
     code: () => attachingAt(-3),
   },

@@ -15,13 +15,13 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 127,
+    from: 387,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
   {
     name: "a run is parked under a lost lease",
-    from: 8,
+    from: 18,
     rule: "only the newest lease can write",
     store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
   },
@@ -46,13 +46,13 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "nobody looks for leases that stand still",
-    from: 289,
+    from: 295,
     rule: "a clock that was set back strands no run",
     client: overClient(() => ({ getLeases: () => Promise.resolve([]) })),
   },
   {
     name: "a lease that was renewed is taken away",
-    from: 32,
+    from: 39,
     rule: "a lease is revoked only as it was seen",
     store: over((store) => ({
       revoke: async (leases) => {
@@ -67,6 +67,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a lost lease is not told",
+    from: 5,
     rule: "what cannot count any more is interrupted",
     client: overClient((store) => ({
       renew: async (renewals, leaseMs) => (await store.renew(renewals, leaseMs)).map((end) => end ?? Date.now()),
@@ -91,7 +92,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 137,
+    from: 150,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },

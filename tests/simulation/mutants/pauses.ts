@@ -10,6 +10,7 @@ import type { Mutant } from "./mutant.ts";
 export const PAUSE_MUTANTS: readonly Mutant[] = [
   {
     name: "a signal is taken after its deadline",
+    from: 14,
     rule: "a signal counts strictly before the deadline",
     store: (make, host) => {
       let lagMs = 0;
@@ -163,6 +164,7 @@ export const PAUSE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a signal comes too late, and the wait stays open",
+    from: 14,
     rule: "who was too late once is so for ever",
     store: (make, host) => {
       const store = make(host);

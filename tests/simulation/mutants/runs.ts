@@ -75,6 +75,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger forgets a wait",
+    from: 5,
     rule: "a retry from the failure asks no question that was answered",
     database: (store, database) =>
       double(store, {
@@ -113,6 +114,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retry's steps have keys of their own",
+    from: 7,
     rule: "a step has one idempotency key in a run and its retries from the failure",
     store: over((store) => ({
       claim: async (request) => {
@@ -123,6 +125,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "each retrigger makes a run",
+    from: 10,
     rule: "while the newest retry has not ended, another retrigger answers that one",
     database: (store, database) =>
       double(store, {

@@ -180,6 +180,7 @@ export const STEP_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "timers are lost",
+    from: 14,
     rule: "nothing waits for ever",
     host: (host) => ({
       ...host,

@@ -112,7 +112,7 @@ test("pause() adds no child twice if the worker dies between two slices", async 
   const known = again.pauses[0]!;
   const { created } = await park(store, again.lease, onChildren([aChild()], { total: 3, from: known.childCount }));
 
-  assert.deepEqual([known.kind, known.childCount], ["children", 2]);
+  assert.deepEqual([known.kind, known.childCount, known.childTotal], ["children", 2, 3]);
   assert.equal(created.length, 1);
   assert.equal((await store.getRuns({ jobName: CHILD })).total, 3);
   await assert.rejects(prepare(store, lease, onChildren([aChild()], { name: "other" })), LeaseLostError);
@@ -758,6 +758,27 @@ test("pause() of a retry from the failure takes over completed children and retr
     old.children[3],
   ]);
   assert.deepEqual(results.map(({ output }) => output), ['"0"', '"again"', '"again"', '"3"']);
+});
+
+test("pause() of a retry from the failure cancels and retries children that no claim has cancelled yet", async ({ store }) => {
+  const { lease } = await startParent(store);
+  const old = Array.from({ length: 45 }, () => aChild());
+  await park(store, lease, onChildren(old));
+  await store.cancel(lease.runId, "c1", null);
+  await add(store, { jobName: PARENT, ...fromFailure(lease) });
+  const { lease: again } = await claimOne(store, { jobNames: [PARENT] }); // cancels 40 of them
+  const open = (await store.getRuns({ jobName: CHILD, status: "pending" })).runs.map(({ id }) => id).reverse();
+  const children = Array.from({ length: 45 }, () => aChild());
+
+  const { created, cancelled } = await park(store, again, onChildren(children));
+  const repeated = await park(store, again, onChildren(children));
+
+  assert.deepEqual(open, old.slice(40).map(({ id }) => id));
+  assert.deepEqual(cancelled.map(({ id }) => id), open);
+  assert.deepEqual(created.map(({ retryOf }) => retryOf?.id), old.map(({ id }) => id));
+  assert.deepEqual([repeated.created, repeated.cancelled], [created, []]);
+  assert.equal((await store.getRun(open[0]!))!.status, "cancelled");
+  assert.equal((await store.claim(aClaimRequest({ jobNames: [PARENT] }))).cancelled.length, 0);
 });
 
 test("pause() of a retry from the failure begins anew what has another input, job or number", async ({ store }) => {

@@ -238,6 +238,7 @@ test("pause() prepares a patch once, with a record number of its own", async ({ 
     kind: "patch",
     name: "gift wrap",
     childCount: 0,
+    childTotal: 0,
     child: null,
     metadata: "true",
     deadlineAt: null,

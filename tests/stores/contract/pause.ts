@@ -40,11 +40,13 @@ test("pause() prepares a wait and leaves the run running", async ({ store, host 
       deadlineAt: FAKE_START + 5_010,
       createdAt: FAKE_START + 10,
       childCount: 0,
+      childTotal: 0,
       child: null,
       preparedNo: null,
       resolution: null,
     }],
     created: [],
+    cancelled: [],
     nextDeadlineInMs: 5_000,
   });
   assert.deepEqual(await store.getWaits(lease.runId), [{
@@ -271,7 +273,7 @@ test("pause() can be repeated after it parked the run until a retry", async ({ s
 
   const repeated = await store.pause(lease, { ...NO_PAUSE, retryAt: host.now() + 500, park: true });
 
-  assert.deepEqual(repeated, { parked: true, pauses: [], created: [], nextDeadlineInMs: null });
+  assert.deepEqual(repeated, { parked: true, pauses: [], created: [], cancelled: [], nextDeadlineInMs: null });
 });
 
 test("pause() can be repeated after the run was woken", async ({ store }) => {

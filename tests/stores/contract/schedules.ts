@@ -76,6 +76,18 @@ test("setSchedule() adds schedules, and getSchedules() lists them by name with t
   assert.deepEqual(kept, aSchedule({ declared: "{}", pausedAt: 5, error: "no", skipped: 3 }));
 });
 
+test("getSchedules() of a name reads that schedule alone", async ({ store, host }) => {
+  const daily = await store.setSchedule(aSchedule({ name: "daily" }), null);
+  await store.setSchedule(aSchedule({ name: "nightly" }), null);
+  host.advance(10);
+
+  const one = await store.getSchedules("daily");
+  const none = await store.getSchedules("weekly");
+
+  assert.deepEqual(one, { schedules: [daily], now: FAKE_START + 10 });
+  assert.deepEqual(none, { schedules: [], now: FAKE_START + 10 });
+});
+
 test("setSchedule() replaces a schedule of the version that was read, and raises the version", async ({ store }) => {
   const old = await addSchedule(store);
 

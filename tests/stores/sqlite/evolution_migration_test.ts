@@ -124,6 +124,27 @@ Deno.test("SqliteStore.migrate() tells what open retries from the failure have a
   database.close();
 });
 
+Deno.test("SqliteStore offers no run that a process of the version before has cancelled while it was held", async () => {
+  const database = new DatabaseSync(":memory:");
+  await using store = await SqliteStore.from(database, { host: new FakeHost() });
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  const { claims: [claim] } = await store.claim(aClaimRequest());
+  await store.hold(claim!.lease, aHold(), []);
+  database.prepare("UPDATE holdfast_runs SET status = 'cancelled', completed_at = ?").run(FAKE_START);
+  database.prepare("UPDATE holdfast_counts SET runs = 0").run();
+
+  const found = [await store.getHold(claim!.run.id), await store.findHeld({ after: 0, limit: 10 })];
+  const jobs = [aKnownJob({ print: "new" })];
+  const offered = await store.claim(aClaimRequest({ claimId: "offered", jobs, offersHeld: true }));
+
+  assert.deepEqual(found, [null, { ids: [], seqs: [] }]);
+  assert.deepEqual(offered.claims, []);
+  assert.equal(findBrokenLine(database), null);
+  await store.close();
+  database.close();
+});
+
 Deno.test("SqliteStore deletes and backs up what belongs to a held run", async () => {
   const host = new FakeHost();
   const folder = await Deno.makeTempDir();

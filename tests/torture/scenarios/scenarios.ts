@@ -9,15 +9,11 @@ import { openingTogether } from "./opening_together.ts";
 import { readOnlyFile } from "./read_only_file.ts";
 import { replacedFile } from "./replaced_file.ts";
 
+/** Scenarios of a disk or a file that is full, read-only, replaced, damaged or broken. */
+export const FILE_SCENARIOS: readonly Scenario[] = [fullDisk, readOnlyFile, replacedFile, damagedFile, diskErrors];
+
+/** Scenarios of other processes and of the clock. */
+export const PROCESS_SCENARIOS: readonly Scenario[] = [foreignLock, openingTogether, killedOpening, movedClock];
+
 /** All scenarios, in the order in which they are run. */
-export const SCENARIOS: readonly Scenario[] = [
-  fullDisk,
-  readOnlyFile,
-  replacedFile,
-  foreignLock,
-  openingTogether,
-  killedOpening,
-  damagedFile,
-  movedClock,
-  diskErrors,
-];
+export const SCENARIOS: readonly Scenario[] = [...FILE_SCENARIOS, ...PROCESS_SCENARIOS];

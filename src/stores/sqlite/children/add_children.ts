@@ -1,7 +1,7 @@
 import type { Host } from "../../../host.ts";
 import type { JsonText } from "../../../json.ts";
 import { isoTime } from "../../../iso_time.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { CreatedChild, NewChildren } from "../../../store/pause_request.ts";
 import { jobNameOf } from "../../queue_name.ts";
@@ -9,6 +9,7 @@ import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
 import { resolveChildren } from "../writes/pause_resolution.ts";
+import { cancelOrphan, isOrphan } from "./orphans.ts";
 
 /** A pause on children. */
 interface PauseOnChildren {
@@ -19,18 +20,23 @@ interface PauseOnChildren {
   unfinished: number | null;
 }
 
-/** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */
+/**
+ * Adds the children that a pause does not have yet, and resolves it if all its children have ended.
+ *
+ * @returns The children of the old run that it has cancelled.
+ */
 export function addChildren(
   db: SqliteDatabase,
   { parentSeq, pause }: { parentSeq: number; pause: PauseOnChildren },
   request: NewChildren,
   host: Pick<Host, "newId">,
   now: number,
-): void {
+): RunIdentity[] {
+  const cancelled: RunIdentity[] = [];
   let added = pause.added ?? 0;
   let unfinished = pause.unfinished ?? request.total;
   const asked = request.runs.slice(Math.max(0, added - request.from));
-  if (pause.status !== "pending" || asked.length === 0) return;
+  if (pause.status !== "pending" || asked.length === 0) return cancelled;
   const parent = db.one<{ id: string; depth: number | null }>(
     `SELECT id, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq) AS depth FROM holdfast_runs WHERE seq = ?`,
     parentSeq,
@@ -38,7 +44,13 @@ export function addChildren(
   const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: (parent.depth ?? 0) + 1 };
   const former = findFormer(db, parentSeq, pause.name);
   for (const run of asked) {
-    const old = former === null ? null : findOld(db, former, added, run);
+    const formerPause = former.find((pause) => added < pause.added);
+    const old = formerPause === undefined ? null : findOld(db, formerPause.seq, added, run);
+    if (old !== null && old.id !== null && isOrphan(db, old.run_seq)) {
+      // The following claims would cancel it, too late to retry it from there.
+      cancelled.push(cancelOrphan(db, old.id, now));
+      old.status = "cancelled";
+    }
     if (old !== null && old.status === "completed") {
       addMember(db, pause.seq, added, old);
       unfinished -= 1;
@@ -56,6 +68,7 @@ export function addChildren(
     pause.seq,
   );
   if (unfinished === 0) resolveChildren(db, parentSeq, pause.seq, now);
+  return cancelled;
 }
 
 function addMember(
@@ -74,19 +87,33 @@ function addMember(
   );
 }
 
-/** The pause of this name in the run of which the parent is a retry from the failure, or in one before it. */
-function findFormer(db: SqliteDatabase, parentSeq: number, name: string): number | null {
+/** A pause of an old run, and how many children it has. */
+interface FormerPause {
+  seq: number;
+  added: number;
+}
+
+/**
+ * The pauses of this name in the run of which the parent is a retry from the failure, and in those before it. A run that
+ * ended between two slices has only the first children.
+ */
+function findFormer(db: SqliteDatabase, parentSeq: number, name: string): FormerPause[] {
+  const former: FormerPause[] = [];
   for (let seq = parentSeq;;) {
-    const old = db.get<{ seq: number; pause_seq: number | null }>(
-      `SELECT o.seq, (SELECT p.seq FROM holdfast_pauses p WHERE p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?)
-         AS pause_seq
+    const old = db.get<{ run_seq: number; seq: number | null; added: number | null; total: number | null }>(
+      `SELECT o.seq AS run_seq, p.seq, p.added, p.total
        FROM holdfast_runs r JOIN holdfast_runs o ON o.id = r.retrigger_of
+       LEFT JOIN holdfast_pauses p ON p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?
        WHERE r.seq = ? AND r.origin_id IS NOT NULL AND r.origin_id <> r.id`,
       name,
       seq,
     );
-    if (old === undefined || old.pause_seq !== null) return old?.pause_seq ?? null;
-    seq = old.seq;
+    if (old === undefined) return former;
+    if (old.seq !== null && old.added !== null) {
+      former.push({ seq: old.seq, added: old.added });
+      if (old.added === old.total) return former;
+    }
+    seq = old.run_seq;
   }
 }
 

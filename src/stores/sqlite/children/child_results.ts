@@ -3,7 +3,7 @@ import type { RunStatus } from "../../../run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import { type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity } from "../rows.ts";
+import { identityReader, type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many children are examined at once.
@@ -35,13 +35,14 @@ export function readChildren(
   );
   if (pause === undefined || pause.total === null) return null;
   const part = new PartBuilder<ChildResult>(maxLength);
+  const toIdentity = identityReader();
   let next = from;
   while (next < pause.total && !part.hasMore) {
     const members = readMembers(db, pause.seq, next, countFitting(db, pause.seq, next, part.room));
     if (members.length === 0) return null;
     for (const member of members) {
       if (part.hasMore) break;
-      const result = toResult(member);
+      const result = toResult(member, toIdentity);
       if (result === null) return null;
       part.add([result], (item) => item);
       next += 1;
@@ -50,16 +51,22 @@ export function readChildren(
   return { items: part.items, hasMore: next < pause.total };
 }
 
+// About how long a result is without its values.
+const FIXED_LENGTH = 120;
+const SIZES = `
+  SELECT ${FIXED_LENGTH} + coalesce(length(r.labels), 0) + coalesce(length(m.result), length(r.output), 0) AS size
+  FROM ${MEMBERS} WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ${SLICE}`;
+
 /** How many children have about this many characters: at least one. */
 function countFitting(db: SqliteDatabase, pauseSeq: number, from: number, room: number): number {
-  const rows = db.all<{ size: number }>(
-    `SELECT coalesce(length(m.result), length(r.output), 0) AS size FROM ${MEMBERS}
-     WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ${SLICE}`,
+  const { total } = db.one<{ total: number }>(
+    `SELECT coalesce(sum(size), 0) AS total FROM (${SIZES})`,
     pauseSeq,
     from,
   );
+  if (total <= room) return SLICE;
   let left = room;
-  const end = rows.findIndex(({ size }) => (left -= size) <= 0);
+  const end = db.all<{ size: number }>(SIZES, pauseSeq, from).findIndex(({ size }) => (left -= size) <= 0);
   return end === -1 ? SLICE : end + 1;
 }
 
@@ -74,11 +81,11 @@ function readMembers(db: SqliteDatabase, pauseSeq: number, from: number, limit: 
 }
 
 /** How a child ended; `null` if it has not, or its result is lost. */
-function toResult(row: MemberRow): ChildResult | null {
+function toResult(row: MemberRow, toIdentity = toRunIdentity): ChildResult | null {
   if (row.result !== null) return JSON.parse(row.result);
   if (row.completed_at === null) return null;
   return {
-    run: toRunIdentity(row),
+    run: toIdentity(row),
     status: row.status as ChildResult["status"], // it has ended
     output: row.output,
     failure: row.failure === null ? null : JSON.parse(row.failure),

@@ -4,10 +4,13 @@ import { cancelRun } from "../writes/endings.ts";
 
 /** Cancels children of runs that have ended, a bounded number of them. */
 export function cancelOrphans(db: SqliteDatabase, limit: number, now: number): RunIdentity[] {
-  return findOrphans(db, limit).map((runId) => {
-    const run = cancelRun(db, runId, { requestId: null, execution: null }, now)!; // it has not ended
-    return { id: run.id, jobName: run.jobName, labels: run.labels };
-  });
+  return findOrphans(db, limit).map((runId) => cancelOrphan(db, runId, now));
+}
+
+/** Cancels a child of a run that has ended. */
+export function cancelOrphan(db: SqliteDatabase, runId: string, now: number): RunIdentity {
+  const run = cancelRun(db, runId, { requestId: null, execution: null }, now)!; // it has not ended
+  return { id: run.id, jobName: run.jobName, labels: run.labels };
 }
 
 /** The oldest children of the first parents. Parents without further children are forgotten. */
@@ -72,7 +75,7 @@ export class PassedOrphans {
 }
 
 /** Whether the run that waited for a run has ended: it is not claimed any more. */
-function isOrphan(db: SqliteDatabase, seq: number): boolean {
+export function isOrphan(db: SqliteDatabase, seq: number): boolean {
   return db.get(
     `SELECT 1 FROM holdfast_child_runs c JOIN holdfast_orphans o ON o.parent_seq = c.parent_seq
      WHERE c.run_seq = ? AND c.is_open = 1`,

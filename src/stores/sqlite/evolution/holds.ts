@@ -84,20 +84,6 @@ function writeHold(
   );
 }
 
-/**
- * Notes that a run is held no more: it is claimed, or it ends.
- *
- * @param generation That of the lease which the claim gives.
- */
-export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
-  db.run(
-    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
-     WHERE run_seq = ? AND since IS NOT NULL`,
-    generation,
-    runSeq,
-  );
-}
-
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
   db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
@@ -120,6 +106,19 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   return toRun({ ...run, updated_at: now, held: null });
 }
 
+/** What an earlier hold of a run means for its claim: whether that ended the hold, and whether the run is held again. */
+export function readHoldOfClaim(
+  db: SqliteDatabase,
+  { seq, lease_generation: generation }: { seq: number; lease_generation: number },
+): { isResumed: boolean; continues: boolean } {
+  // A run that is claimed first was never held.
+  const hold = generation === 1 ? undefined : db.get<{ continues: number; generation: number }>(
+    "SELECT continues, generation FROM holdfast_holds WHERE run_seq = ?",
+    seq,
+  );
+  return { isResumed: hold?.generation === generation, continues: hold?.continues === 1 };
+}
+
 interface HoldRow {
   code: HoldCode;
   message: string;
@@ -132,7 +131,7 @@ interface HoldRow {
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
   const row = db.get<HoldRow>(
     `SELECT h.code, h.message, h.details, h.since, h.prints
-     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND h.since IS NOT NULL`,
+     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND r.status = 'pending' AND h.since IS NOT NULL`,
     runId,
   );
   if (row === undefined) return null;
@@ -151,7 +150,7 @@ export function findHeld(
   db: SqliteDatabase,
   { jobNames, code, after, limit }: HeldQuery,
 ): { ids: string[]; seqs: number[] } {
-  const terms = ["h.since IS NOT NULL", "h.run_seq > ?"];
+  const terms = ["h.since IS NOT NULL", "h.run_seq > ?", "r.status = 'pending'"];
   const parameters: SqliteValue[] = [after];
   if (jobNames !== undefined) {
     terms.push("h.queue IN (SELECT value FROM json_each(?))");

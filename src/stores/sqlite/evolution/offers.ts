@@ -74,15 +74,31 @@ function* groupsFor(db: SqliteDatabase, { name, version, print }: KnownJob, live
 }
 
 function offer(db: SqliteDatabase, seq: number, queue: string, now: number): void {
-  const run = db.one<{ seq: number; concurrency_key: string | null; flow: number | null }>(
-    "SELECT seq, concurrency_key, flow FROM holdfast_runs WHERE seq = ?",
+  const run = db.get<{ seq: number; concurrency_key: string | null; flow: number | null }>(
+    "SELECT seq, concurrency_key, flow FROM holdfast_runs WHERE seq = ? AND status = 'pending'",
     seq,
   );
+  // A process of an earlier version ends a run without ending its hold.
+  if (run === undefined) return endHold(db, seq);
   if (run.flow === null) addFlow(db, seq);
   else leavePrint(db, run);
   db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
   db.run("UPDATE holdfast_flow SET job = ? WHERE run_seq = ?", queue, seq);
   enterQueue(db, { ...run, flow: 1 }, now);
+}
+
+/**
+ * Notes that a run is held no more: it is claimed, or it ends.
+ *
+ * @param generation That of the lease which the claim gives.
+ */
+export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
+  db.run(
+    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
+     WHERE run_seq = ? AND since IS NOT NULL`,
+    generation,
+    runSeq,
+  );
 }
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */

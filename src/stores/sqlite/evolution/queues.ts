@@ -4,11 +4,18 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The queues of the runs of a job, of all its versions: at least that of its first version. */
 export function queuesOf(db: SqliteDatabase, jobName: string): string[] {
-  const versions = db.all<{ job: string }>(
-    "SELECT DISTINCT job FROM holdfast_counts WHERE job > ? AND job < ? AND runs > 0 ORDER BY job",
-    ...versionRange(jobName),
-  ).map(({ job }) => job);
-  return [jobName, ...versions];
+  const queues = [jobName];
+  let [after, before] = versionRange(jobName);
+  while (true) {
+    const next = db.get<{ job: string }>(
+      "SELECT job FROM holdfast_counts WHERE job > ? AND job < ? AND runs > 0 ORDER BY job LIMIT 1",
+      after,
+      before,
+    );
+    if (next === undefined) return queues;
+    queues.push(next.job);
+    after = next.job;
+  }
 }
 
 /** The names between which the queues of the versions of a job are, but for the first version. */
@@ -16,16 +23,38 @@ export function versionRange(jobName: string): [after: string, before: string] {
   return [`${jobName}\t`, `${jobName}\n`];
 }
 
-/** The queues in which a request looks for an existing run: its own, those of other versions, and those of aliases. */
-export function queuesToSearch(db: SqliteDatabase, { jobName, version, aliases }: NewRun): string[] {
-  const own = queueName(jobName, version);
-  const queues = [jobName, ...aliases].flatMap((name) => [...queuesOf(db, name), ...addedQueues(db, name)]);
-  return [...new Set([...queues, own])];
-}
+/** Finds the queues in which the requests of a call look for existing runs. */
+export class QueueSearch {
+  readonly #db: SqliteDatabase;
+  /** The queues of each job that were in use before the call. */
+  readonly #queues = new Map<string, string[]>();
 
-/** Queues to which the open transaction has added runs: the counts are written right before the commit. */
-function addedQueues(db: SqliteDatabase, jobName: string): string[] {
-  const [after, before] = versionRange(jobName);
-  return [...db.counts.keys()].map((key) => key.slice(key.indexOf(" ") + 1))
-    .filter((queue) => queue > after && queue < before);
+  constructor(db: SqliteDatabase) {
+    this.#db = db;
+  }
+
+  /** The queues of all versions of the job of a request, and of its aliases. */
+  queuesFor({ jobName, version, aliases }: NewRun): string[] {
+    const names = [jobName, ...aliases];
+    const queues = new Set(names.flatMap((name) => [...this.#queuesOf(name), ...this.#addedTo(name)]));
+    return [...queues.add(queueName(jobName, version))];
+  }
+
+  #queuesOf(jobName: string): string[] {
+    const known = this.#queues.get(jobName);
+    if (known !== undefined) return known;
+    const queues = queuesOf(this.#db, jobName);
+    this.#queues.set(jobName, queues);
+    return queues;
+  }
+
+  /** Queues to which the open transaction has added runs: the counts are written right before the commit. */
+  #addedTo(jobName: string): string[] {
+    const added: string[] = [];
+    for (const key of this.#db.counts.keys()) {
+      const queue = key.slice(key.indexOf(" ") + 1);
+      if (queue.startsWith(`${jobName}\t`)) added.push(queue);
+    }
+    return added;
+  }
 }

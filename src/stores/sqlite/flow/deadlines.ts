@@ -2,7 +2,7 @@ import { deadlineFailure } from "../../../deadline_failure.ts";
 import { failedFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
-import { endHold } from "../evolution/holds.ts";
+import { endHold } from "../evolution/offers.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -28,14 +28,19 @@ export function openGates(
   now: number,
 ): JobGate[] {
   const open = paused.size === 0 ? jobs : jobs.filter(({ name }) => !paused.has(name));
-  return open.flatMap((job) => {
-    const limits = {
-      room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job.name),
-      starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.name), job.rate, most, now),
-      started: 0,
-    };
-    return queuesOf(job, hasOffers).map((queue) => ({ job, queue, ...limits }));
-  });
+  const gates = open.map((job) => ({
+    job,
+    queue: queueName(job.name, job.version),
+    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job.name),
+    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.name), job.rate, most, now),
+    started: 0,
+  }));
+  if (!hasOffers) return gates;
+  const ofPrints = gates.map((gate) => ({
+    ...gate,
+    queue: queueName(gate.job.name, gate.job.version, gate.job.print),
+  }));
+  return [...gates, ...ofPrints];
 }
 
 /** The queues from which a worker claims that knows a job. */

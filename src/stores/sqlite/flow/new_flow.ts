@@ -34,7 +34,7 @@ export function insertFlow(
   seq: number,
   { jobName, version, concurrencyKey, flow }: NewRun,
   now: number,
-): Pick<RunRow, FlowColumn> {
+): Pick<RunRow, Exclude<FlowColumn, "parent_id" | "held">> {
   const startAt = deadlineAt(flow.start, now);
   const isDelayed = startAt !== null && startAt > now;
   const startBy = flow.startWithin === null ? null : Math.max(startAt ?? now, now) + flow.startWithin;
@@ -71,5 +71,5 @@ export function insertFlow(
   );
   if (state === "R") touchGroup(db, row.job, flow.fairnessKey);
   if (!isDelayed && state === null && concurrencyKey !== null) updateQueue(db, concurrencyKey, now);
-  return { ...row, finish_by: null, parent_id: null, held: null };
+  return { ...row, finish_by: null };
 }

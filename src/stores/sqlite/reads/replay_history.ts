@@ -3,10 +3,12 @@ import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { PauseRecord } from "../../../wait.ts";
 import { versionOf } from "../../queue_name.ts";
+import { readCopied } from "../evolution/copies.ts";
+import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import { type PauseRow, type ReplayedStepRow, toCopied, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
+import { type PauseRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;
@@ -40,7 +42,7 @@ export function* readClaims(
       ? []
       : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
+    claims.push(toClaim(db, row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
   }
   return claims.filter((_, at) => {
     const row = rows[at]!; // there is one claim for each row
@@ -77,6 +79,7 @@ export function toLease(row: ClaimedRow): Lease {
 }
 
 function toClaim(
+  db: SqliteDatabase,
   row: ClaimedRow,
   steps: readonly ReplayedStepRow[],
   pauses: PauseRecord[],
@@ -96,9 +99,8 @@ function toClaim(
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),
     schemaPrint: row.schema_print,
-    isResumed: row.is_resumed === 1,
-    continues: row.continues === 1,
-    copied: toCopied(row),
+    ...readHoldOfClaim(db, row),
+    copied: row.origin_id === null ? null : readCopied(db, row.seq),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses,

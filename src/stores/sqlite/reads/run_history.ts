@@ -1,17 +1,8 @@
 import type { JsonText } from "../../../json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
+import { readCopied } from "../evolution/copies.ts";
 import { readPauseRecord } from "../children/child_results.ts";
-import {
-  type CopiesRow,
-  type PauseRow,
-  type ReplayedStepRow,
-  type RunRow,
-  SELECT_RUN,
-  toCopied,
-  toInput,
-  toRun,
-  toStepRecord,
-} from "../rows.ts";
+import { type PauseRow, type ReplayedStepRow, type RunRow, SELECT_RUN, toInput, toRun, toStepRecord } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** All that a replay of a run needs. See `Store.getHistory()`. */
@@ -29,7 +20,6 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     seq,
   );
   const pauses = db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", seq);
-  const copies = db.get<CopiesRow>("SELECT copied_up_to, unfinished FROM holdfast_copies WHERE run_seq = ?", seq);
   return {
     run: toRun(row),
     payload,
@@ -37,6 +27,6 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     schemaPrint: schema_print,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map((pause) => readPauseRecord(db, pause)),
-    copied: copies === undefined ? null : toCopied(copies),
+    copied: readCopied(db, seq),
   };
 }

@@ -4,8 +4,7 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
-import { endHold } from "../evolution/holds.ts";
-import { hasOffer, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
+import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
 import { isOfPrint, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
@@ -26,7 +25,7 @@ import { readPausedJobs } from "../flow/job_pauses.ts";
 import { correctStarts, forgetStarts } from "../flow/rates.ts";
 import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { type CopiesRow, type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
+import { type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
@@ -42,10 +41,6 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
-  (SELECT continues FROM holdfast_holds WHERE run_seq = seq) AS continues,
-  (SELECT generation = lease_generation FROM holdfast_holds WHERE run_seq = seq) AS is_resumed,
-  iif(origin_id IS NULL, NULL, (SELECT copied_up_to FROM holdfast_copies WHERE run_seq = seq)) AS copied_up_to,
-  iif(origin_id IS NULL, NULL, (SELECT unfinished FROM holdfast_copies WHERE run_seq = seq)) AS unfinished,
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
@@ -53,7 +48,7 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
   (SELECT slot_at FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot_at`;
 
 /** A row of a claimed run. */
-export interface ClaimedRow extends IdentityRow, HeldRow, CopiesRow {
+export interface ClaimedRow extends IdentityRow, HeldRow {
   concurrency_key: string | null;
   lease_expires_at: number;
   interruptions: number;
@@ -63,9 +58,6 @@ export interface ClaimedRow extends IdentityRow, HeldRow, CopiesRow {
   payload: JsonText | null;
   input: JsonText | null;
   schema_print: string | null;
-  /** NULL: it was never held. */
-  continues: number | null;
-  is_resumed: number | null;
   finish_by: number | null;
   priority: number | null;
   fairness_key: string | null;
@@ -98,7 +90,7 @@ export function findIdle(
   if (hasExpired(db, facts, request.jobs, now)) return null;
   const gates = openGates(db, request.jobs, { ...facts, paused: pausedJobs(db, facts) }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
-  if (takesOffers(request) && hasOffer(db, request.jobs, () => queuesOfAll(db, request, now))) return null;
+  if (takesOffers(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
   return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
 }
 
@@ -107,9 +99,10 @@ function takesOffers({ offersHeld, limit }: ClaimRequest): boolean {
   return offersHeld && limit > 0;
 }
 
-/** The queues from which live workers claim, this one and those of offers included. */
-function queuesOfAll(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now: number): Set<string> {
-  return new Set([...jobs.flatMap((job) => queuesOf(job, true)), ...liveQueues(db, now, workerId)]);
+/** The queues from which live workers claim, this one and those of offers included. They are read once, when needed. */
+function liveQueuesOf(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now: number): LiveQueues {
+  let live: ReadonlySet<string> | null = null;
+  return () => live ??= new Set([...jobs.flatMap((job) => queuesOf(job, true)), ...liveQueues(db, now, workerId)]);
 }
 
 function pausedJobs(db: SqliteDatabase, { hasPaused }: ClaimFacts): Set<string> {
@@ -156,7 +149,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
   const isOffered = takesOffers(request) &&
-    offerHeldRuns(db, request.jobs, () => queuesOfAll(db, request, now), now);
+    offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now);
   settleHeads(db);
   // What the timers and the offers have made due counts, too.
   const hasChanged = isLate || isOffered;
@@ -369,7 +362,6 @@ function claimRows(
     moveRun(db, row.job, candidate.status, "running");
     if (isOfPrint(candidate.job)) {
       endHold(db, row.seq, row.lease_generation);
-      row.is_resumed = 1;
       db.facts.note([row.seq, "resumed"]);
     }
     db.facts.note(claimedFact(row, request.workerId));

@@ -12,7 +12,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
-import { endHold } from "../evolution/holds.ts";
+import { endHold } from "../evolution/offers.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { closePauses } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";

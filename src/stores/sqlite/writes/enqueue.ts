@@ -4,7 +4,7 @@ import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { queueName } from "../../queue_name.ts";
-import { queuesToSearch } from "../evolution/queues.ts";
+import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
@@ -30,14 +30,21 @@ export function enqueueRuns(
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
   }
-  return runs.map((run) => enqueueRun(db, run, host, now));
+  const search = new QueueSearch(db);
+  return runs.map((run) => enqueueRun(db, run, search, host, now));
 }
 
-function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+function enqueueRun(
+  db: SqliteDatabase,
+  run: NewRun,
+  search: QueueSearch,
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued {
   const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
   const searches = run.idempotencyKey !== null || run.coalesce !== null;
-  const queues = searches ? queuesToSearch(db, run) : [queueName(run.jobName, run.version)];
+  const queues = searches ? search.queuesFor(run) : [queueName(run.jobName, run.version)];
   // The insert notices only a run of its own queue.
   const known = queues.length > 1 ? findRun(db, run, queues) : null;
   if (known !== null) return known;
@@ -159,25 +166,39 @@ export function insertRun(
     ? "R"
     : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: queue, position: seq }, now);
   const row = {
+    ...UNCLAIMED,
     seq,
     id: run.id,
     job: queue,
-    status: "pending" as const,
     labels: JSON.stringify(run.labels),
+    payload: run.payload,
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
-    queue_state: hasFlow ? null : state ?? "B",
     flow: hasFlow ? 1 : null,
-    retrigger_of: run.retriggerOf?.runId ?? null,
     created_at: now,
     updated_at: now,
+    retrigger_of: run.retriggerOf?.runId ?? null,
+    schedule_name: run.schedule?.name ?? null,
+    slot_at: slotOf(run),
+    parent_id: parent?.id ?? null,
   };
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, created_at,
-        updated_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-    ...Object.values(row),
+       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, has_pauses,
+        created_at, updated_at)
+     VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    seq,
+    row.id,
+    row.job,
+    row.labels,
+    row.idempotency_key,
+    row.concurrency_key,
+    hasFlow ? null : state ?? "B",
+    row.flow,
+    row.retrigger_of,
+    parent === null ? 0 : 1,
+    now,
+    now,
   ) > 0;
   if (!isAdded) return null;
   moveRun(db, queue, null, "pending");
@@ -191,35 +212,30 @@ export function insertRun(
   for (const [key, value] of Object.entries(run.labels)) {
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
-  const scheduled = noteSchedule(db, seq, run);
+  if (run.schedule !== null) insertSchedule(db, row);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (parent !== null) insertChild(db, seq, parent);
-  const columns = { ...UNCLAIMED, ...row, payload: run.payload };
-  if (!hasFlow) {
-    if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
-    return { run: toRun({ ...columns, ...scheduled, parent_id: parent?.id ?? null }), seq };
-  }
-  return {
-    run: toRun({ ...columns, ...scheduled, ...insertFlow(db, seq, run, now), parent_id: parent?.id ?? null }),
-    seq,
-  };
+  if (hasFlow) return { run: toRun({ ...row, ...insertFlow(db, seq, run, now) }), seq };
+  if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
+  return { run: toRun(row), seq };
+}
+
+function slotOf({ schedule }: NewRun): number | null {
+  const slotAt = schedule?.slotAt ?? null;
+  return slotAt === null ? null : Date.parse(slotAt);
 }
 
 /** Keeps which schedule has made a run. */
-function noteSchedule(
+function insertSchedule(
   db: SqliteDatabase,
-  seq: number,
-  { schedule }: NewRun,
-): Pick<RunRow, ScheduleColumn> {
-  if (schedule === null) return { schedule_name: null, slot_at: null };
-  const slotAt = schedule.slotAt === null ? null : Date.parse(schedule.slotAt);
+  { seq, schedule_name, slot_at }: Pick<RunRow, "seq" | ScheduleColumn>,
+): void {
   db.run(
     "INSERT INTO holdfast_scheduled_runs (run_seq, schedule_name, slot_at) VALUES (?, ?, ?)",
     seq,
-    schedule.name,
-    slotAt,
+    schedule_name,
+    slot_at,
   );
-  return { schedule_name: schedule.name, slot_at: slotAt };
 }
 
 function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, pauseSeq, depth }: ParentOfRun): void {
@@ -232,12 +248,12 @@ function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, paus
     pauseSeq,
     depth,
   );
-  db.run("UPDATE holdfast_runs SET has_pauses = 1 WHERE seq = ?", seq);
 }
 
 /** The columns of a run that was not claimed yet. */
 const UNCLAIMED = {
   ...NO_FLOW,
+  status: "pending" as const,
   lease_owner: null,
   lease_expires_at: null,
   lease_generation: 0,

@@ -37,18 +37,20 @@ export function pauseRun(
 
   const runSeq = run.seq;
   noteReports(db, lease, runSeq, reports);
+  const cancelled: RunIdentity[] = [];
   for (const pause of request.pauses) {
     insertPause(db, runSeq, pause, now);
     if (pause.children === null) continue;
     const inserted = findPause(db, runSeq, pause)!; // inserted now, or by an earlier call
-    addChildren(db, { parentSeq: runSeq, pause: inserted }, pause.children, host, now);
+    cancelled.push(...addChildren(db, { parentSeq: runSeq, pause: inserted }, pause.children, host, now));
   }
   commitDeadlines(db, runSeq, now);
   const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!); // inserted, now or before
   const pauses = rows.map((row) => readPauseRecord(db, row));
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
-  const result = { pauses, created: readCreated(db, rows, request), nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  const created = readCreated(db, rows, request);
+  const result = { pauses, created, cancelled, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
   if (!request.park || isOver) return { parked: false, ...result };
 
   const awaited = rows.filter(({ kind }) => kind !== "patch");
@@ -102,7 +104,7 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, no
   });
   const pauses = rows.map((row) => readPauseRecord(db, row));
   const created = readCreated(db, rows, request);
-  return { parked: true, pauses, created, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
+  return { parked: true, pauses, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
 }
 
 /** The children that this call, or the same call before, has created. */

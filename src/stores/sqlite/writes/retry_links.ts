@@ -1,9 +1,8 @@
 import type { Host } from "../../../host.ts";
-import type { RecordName } from "../../../hold.ts";
-import type { JsonText } from "../../../json.ts";
 import type { RetriggerFrom } from "../../../run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
 import type { PauseKind } from "../../../wait.ts";
+import { writeCopied } from "../evolution/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
@@ -98,21 +97,15 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     );
   }
   db.run(
-    "UPDATE holdfast_runs SET recorded = ?, has_pauses = ?, origin_id = ? WHERE seq = ?",
+    "UPDATE holdfast_runs SET recorded = ?, has_pauses = max(has_pauses, ?), origin_id = ? WHERE seq = ?",
     old.recorded,
     copied.length > 0 ? 1 : 0,
     old.origin_id,
     seq,
   );
-  const leftOut = pauses.flatMap(({ kind, name, is_copied }) =>
-    kind === "patch" || is_copied === 1 ? [] : [{ kind, name }]
-  );
-  db.run(
-    "INSERT INTO holdfast_copies (run_seq, copied_up_to, unfinished) VALUES (?, ?, ?)",
-    seq,
-    old.recorded,
-    JSON.stringify(findUnfinished(db, old.seq, leftOut)),
-  );
+  const leftOut = pauses.filter(({ is_copied }) => is_copied === 0)
+    .flatMap(({ kind, name }) => kind === "patch" ? [] : [{ kind, name }]);
+  writeCopied(db, { seq, old }, leftOut);
 }
 
 interface OldPauseRow {
@@ -120,19 +113,4 @@ interface OldPauseRow {
   kind: PauseKind;
   name: string;
   is_copied: number;
-}
-
-/** What the run and those of which it is a retry had begun and not completed. */
-function findUnfinished(db: SqliteDatabase, oldSeq: number, pauses: readonly RecordName[]): RecordName[] {
-  const earlier = db.get<{ unfinished: JsonText }>("SELECT unfinished FROM holdfast_copies WHERE run_seq = ?", oldSeq);
-  const steps = db.all<{ name: string }>(
-    "SELECT name FROM holdfast_steps WHERE run_seq = ? AND status <> 'completed' ORDER BY position, seq",
-    oldSeq,
-  );
-  const names: RecordName[] = [
-    ...(earlier === undefined ? [] : JSON.parse(earlier.unfinished)),
-    ...steps.map(({ name }) => ({ kind: "step", name })),
-    ...pauses,
-  ];
-  return [...new Map(names.map((name) => [`${name.kind} ${name.name}`, name])).values()];
 }
