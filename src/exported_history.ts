@@ -103,6 +103,8 @@ export interface ChildrenHistory extends HistoryName {
   no: number | null;
   /** How many were added. */
   count: number;
+  /** How many the call has. */
+  total: number;
   /** How they ended, in their order; `null`: they have not all ended, or their results are lost. */
   result: ChildHistory[] | null;
 }

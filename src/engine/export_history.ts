@@ -146,6 +146,7 @@ class Exporter {
       ...nameOf(name),
       no: resolution?.recordedNo ?? null,
       count: pause.childCount,
+      total: pause.childTotal,
       result: results?.map((child) => this.#child(child, { kind, name })) ?? null,
     };
   }

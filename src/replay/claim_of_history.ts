@@ -69,7 +69,15 @@ function toStep(step: StepHistory, index: number): StepRecord {
 
 function toPause(record: Exclude<HistoryRecord, StepHistory>): PauseRecord {
   const { kind, no } = record;
-  const pause = { kind, name: fullName(record), childCount: 0, child: null, metadata: null, deadlineAt: null };
+  const pause = {
+    kind,
+    name: fullName(record),
+    childCount: 0,
+    childTotal: 0,
+    child: null,
+    metadata: null,
+    deadlineAt: null,
+  };
   switch (record.kind) {
     case "patch":
       return {
@@ -85,6 +93,7 @@ function toPause(record: Exclude<HistoryRecord, StepHistory>): PauseRecord {
         ...pause,
         id: childrenId(record),
         childCount: record.count,
+        childTotal: record.total,
         child: record.count === 1 && record.result !== null ? toChild(record.result[0]!) : null,
         createdAt: 0,
         preparedNo: null,

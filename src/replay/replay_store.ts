@@ -43,7 +43,7 @@ export class ReplayStore implements UsedStore {
   async pause(_lease: Lease, { pauses, park }: PauseRequest): Promise<PauseResult> {
     const records = pauses.map((pause) => this.#find(pause) ?? this.#add(pause));
     const parked = park && records.every(({ resolution }) => resolution === null) && await this.#park();
-    return { parked, pauses: records, created: [], nextDeadlineInMs: null };
+    return { parked, pauses: records, created: [], cancelled: [], nextDeadlineInMs: null };
   }
 
   readChildren(pauseId: string, from: number): Promise<Part<ChildResult> | null> {
@@ -80,6 +80,7 @@ export class ReplayStore implements UsedStore {
       kind,
       name,
       childCount: 0,
+      childTotal: 0,
       child: null,
       metadata,
       deadlineAt: deadlineAt(deadline, now),
