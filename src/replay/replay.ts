@@ -1,4 +1,5 @@
 import { checkDuration } from "../check_duration.ts";
+import { baseOf } from "../execution/recorded_history.ts";
 import { divergenceMessage, listNames, showName } from "../execution/divergence_message.ts";
 import type { RecordName } from "../hold.ts";
 import { checkHistory, type ExportedHistory, type HistoryFailure } from "../exported_history.ts";
@@ -12,6 +13,7 @@ import { toFailure } from "../to_failure.ts";
 import { executeHistory, type ReplayEnd, type ReplayLimits } from "./execute_history.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 import { type ReplayReport, toReport } from "./replay_report.ts";
+import { showChanges } from "./show_changes.ts";
 import { suggestChanges } from "./suggest_changes.ts";
 
 /** Options of {@linkcode replay}. */
@@ -25,6 +27,8 @@ export interface ReplayOptions {
   timeout?: number;
 }
 
+// How many names a message suggests to declare.
+const MAX_NAMES = 3;
 const OPTIONS: Record<keyof ReplayOptions, true> = { patience: true, timeout: true };
 
 /**
@@ -145,9 +149,11 @@ function heldLater({ unasked, heldBack }: ReplayEnd): Result {
       message: `Held: ${divergenceMessage({ code: "diverged", isNew: heldBack, thrown: null, unasked })}`,
     };
   }
-  const message = `Held at its next step: the job waits, and has not asked for what this run has recorded: ${
+  const names = [...new Set(unasked.map(({ name }) => baseOf(name).base))].slice(0, MAX_NAMES);
+  const removed = showChanges({ removed: names });
+  const message = `Held at its next step, unless the job asks before for what this run has recorded: ${
     listNames(unasked)
-  }. See removed, or what the job decides outside of its steps`;
+  }. If it asks later or not at all, say changes: ${removed}; else see what the job decides outside of its steps`;
   return { ...held, message };
 }
 

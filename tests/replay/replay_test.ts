@@ -70,6 +70,13 @@ const MOVED: Program = async (step) => {
   await step.run("ship", neverCalled);
   await step.wait("received?");
 };
+const MOVED_BEHIND: Program = async (step) => {
+  await step.sleep("cool down", 0);
+  await step.wait("ok?");
+  await step.run("ship", neverCalled);
+  await step.wait("received?");
+  await step.run("charge", neverCalled);
+};
 const THROWS: Program = (_step, { currency }) => void currency!.toUpperCase();
 const WITH_CURRENCY = z.object({ order: z.string(), currency: z.string() });
 const WITH_DEFAULT = z.object({ order: z.string(), currency: z.string().default("EUR") });
@@ -100,6 +107,8 @@ const CHANGES: Record<string, [job: Job, outcome: string]> = {
     })),
     "goes on",
   ],
+  "a recorded step moved behind the open wait": [aCheckout(MOVED_BEHIND), "held"],
+  "the same, declared as removed": [aCheckout(MOVED_BEHIND, { changes: { removed: ["charge"] } }), "goes on"],
   "a step renamed": [aCheckout(replayed({ charge: "charge card" })), "held"],
   "the same step, declared": [
     aCheckout(replayed({ charge: "charge card" }), { changes: { renamed: { charge: "charge card" } } }),
@@ -334,8 +343,8 @@ Deno.test("replay() goes on with a step between two attempts, and is held if it 
   assert.deepEqual([without.outcome, without.suggestion], ["held", { removed: ["read"] }]);
   assert.equal(
     without.message,
-    'Held at its next step: the job waits, and has not asked for what this run has recorded: step "read". ' +
-      "See removed, or what the job decides outside of its steps",
+    'Held at its next step, unless the job asks before for what this run has recorded: step "read". If it asks later ' +
+      'or not at all, say changes: { removed: ["read"] }; else see what the job decides outside of its steps',
   );
 });
 

@@ -2,6 +2,7 @@ import { showName } from "../../execution/divergence_message.ts";
 import type { Job } from "../../job.ts";
 import type { Changes } from "../../job_changes.ts";
 import { isTerminal } from "../../run.ts";
+import { showChanges } from "../show_changes.ts";
 import { isRefused, REPLAY_OUTCOMES, type ReplayOutcome, type ReplayReport } from "../replay_report.ts";
 
 /** Describes the reports of one job: how many runs go on, and why the others do not. */
@@ -36,21 +37,9 @@ export function reasonOf({ code, isNew, unasked, message }: ReplayReport): strin
     const [ending] = text.split(" before it asked for recorded ");
     return `${ending} before it asked for ${showName(first)}`;
   }
-  if (isNew === null) return `the job waits while ${showName(first)} is unasked`;
+  if (isNew === null) return `the job waits and has not asked for ${showName(first)}`;
   const old = unasked.find(({ kind }) => kind === isNew.kind) ?? first;
   return `${showName(isNew)} is new while ${showName(old)} is unasked`;
-}
-
-/** Changes as they are written in the definition of a job. */
-export function showChanges({ renamed = {}, removed = [], added = [] }: Changes): string {
-  const pairs = Object.entries(renamed).map(([old, name]) => `${JSON.stringify(old)}: ${JSON.stringify(name)}`);
-  const list = (names: readonly string[]) => `[${names.map((name) => JSON.stringify(name)).join(", ")}]`;
-  const parts = [
-    ...(pairs.length === 0 ? [] : [`renamed: { ${pairs.join(", ")} }`]),
-    ...(removed.length === 0 ? [] : [`removed: ${list(removed)}`]),
-    ...(added.length === 0 ? [] : [`added: ${list(added)}`]),
-  ];
-  return `{ ${parts.join(", ")} }`;
 }
 
 /** One and many of each outcome. */

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { defineJob } from "../../../src/job.ts";
 import type { Changes } from "../../../src/job_changes.ts";
-import { showChanges, summarize } from "../../../src/replay/command/summary.ts";
+import { summarize } from "../../../src/replay/command/summary.ts";
+import { showChanges } from "../../../src/replay/show_changes.ts";
 import { type ReplayReport, toReport } from "../../../src/replay/replay_report.ts";
 import { anything } from "../../support/for_each_store.ts";
 
