@@ -41,6 +41,8 @@ export type {
   JobHandle,
   JobHandles,
   Jobs,
+  ResumeAllOptions,
+  ResumeOptions,
   RetriggerOptions,
   WaitOptions,
 } from "./src/engine/engine.ts";
@@ -77,6 +79,7 @@ export type {
   ScheduleSkip,
   ScheduleSkipEvent,
   WorkerErrorEvent,
+  WorkerStrandedEvent,
 } from "./src/event.ts";
 export type {
   ChildHistory,
@@ -121,6 +124,7 @@ export {
   type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
+export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job_changes.ts";
 export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
 export type { Report } from "./src/execution_report.ts";
 export type { RetryPolicy } from "./src/retry.ts";

@@ -11,7 +11,7 @@ export interface CatalogJob {
   readonly aliases: readonly string[];
   /** Identifies the code: a held run is tried again by code with another print. */
   readonly print: string;
-  /** Identifies the schema of the input; `null`: its library tells nothing about it. */
+  /** Identifies the schema of the input; `null`: its library does not describe it. */
   readonly schemaPrint: string | null;
 }
 

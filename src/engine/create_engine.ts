@@ -10,6 +10,7 @@ import type { LogEntry } from "../log.ts";
 import type { BulkOperation, Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
+import type { NewRun } from "../store/new_run.ts";
 import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
@@ -92,6 +93,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
+  /** The retries that bulk operations have published, while any of them goes on. */
+  readonly #bulkRetries = new Set<string>();
+  #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
   constructor(options: EngineOptions<J, L>) {
@@ -308,12 +312,18 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
     await this.migrate();
-    return await performBulk(operation, bulk, {
-      store: this.#store,
-      host: this.#deps.host,
-      guard,
-      prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
-    });
+    this.#bulkCalls += 1;
+    try {
+      return await performBulk(operation, bulk, {
+        store: this.#store,
+        host: this.#deps.host,
+        guard,
+        prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
+      });
+    } finally {
+      this.#bulkCalls -= 1;
+      if (this.#bulkCalls === 0) this.#bulkRetries.clear();
+    }
   }
 
   /** Prepares an operation on one of many runs. */
@@ -323,7 +333,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const { request, old } = await this.#triggers.requestRetry(runId, from);
     if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
     // The same id each time: of calls at the same time, all find the one run that the first has made.
-    return () => this.#triggers.addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+    return () => this.#addBulkRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+  }
+
+  /** Adds a retry, and publishes it unless another bulk operation has done so a moment ago. */
+  async #addBulkRetry(request: NewRun, old: Run): Promise<void> {
+    const enqueued = await this.#triggers.enqueue(request);
+    if (this.#bulkRetries.has(request.id)) return;
+    this.#bulkRetries.add(request.id);
+    this.#triggers.publishRetry(enqueued, request, old);
   }
 
   async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {

@@ -67,12 +67,12 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   onDivergence?: OnDivergence;
   /**
    * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
-   * another one. Default: the text of each job's function tells.
+   * another one. Default: the text of each job's function, which does not include the functions that it calls.
    */
   build?: string;
   /**
-   * Receives the failures of runs in this process, with their stack, errors of listeners and plugins, and
-   * `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
+   * Receives the failures of runs in this process, with their stack, the holds of runs, errors of listeners and
+   * plugins, and `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
    */
   logger?: Logger | null;
   /** Time, timers, randomness and ids. Default: those of the system. */
@@ -231,7 +231,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
    * Makes a new run with the job, input, labels, concurrency key, priority, fairness key and deadlines (`startWithin`,
-   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While the newest retry of a run has not ended, that one is returned instead.
+   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While
+   * the newest retry of a run has not ended, that one is returned instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine no longer has its job.
@@ -293,8 +294,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then deletes what `retention` no longer
-   * keeps: for tests, cron and serverless.
+   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then
+   * deletes what `retention` no longer keeps: for tests, cron and serverless.
    *
    * @returns `executed`: how many runs it executed. A run that paused and resumed meanwhile counts once.
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.

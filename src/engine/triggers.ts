@@ -75,9 +75,9 @@ export class Triggers {
     const request = await guard?.beforeAdding(checked) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
-    if (check === null) return this.publish(await this.#enqueue(request), request);
+    if (check === null) return this.publish(await this.enqueue(request), request);
     for (let joinOnly = "";;) { // none, until one was checked
-      const enqueued = await this.#enqueue({ ...request, joinOnly });
+      const enqueued = await this.enqueue({ ...request, joinOnly });
       const { run, disposition } = enqueued;
       if (disposition === "created" || run.id === joinOnly) return this.publish(enqueued, request);
       await check(run);
@@ -136,12 +136,17 @@ export class Triggers {
 
   /** Adds a run. */
   async add(request: NewRun): Promise<TriggerResult> {
-    return this.publish(await this.#enqueue(request), request);
+    return this.publish(await this.enqueue(request), request);
   }
 
   /** Adds the retry of a run. */
   async addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
-    const result = await this.add(request);
+    return this.publishRetry(await this.enqueue(request), request, old);
+  }
+
+  /** Publishes what the store did with the request for a retry. */
+  publishRetry(enqueued: Enqueued, request: NewRun, old: Run): TriggerResult {
+    const result = this.publish(enqueued, request);
     if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
     return result;
   }
@@ -191,7 +196,8 @@ export class Triggers {
     return found;
   }
 
-  async #enqueue(run: NewRun): Promise<Enqueued> {
+  /** Adds a run, and publishes nothing yet. */
+  async enqueue(run: NewRun): Promise<Enqueued> {
     const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
     return enqueued!; // one for each request
   }

@@ -28,8 +28,8 @@ type HeldBack =
   & { release: (isFurther: boolean) => void }
   & ({ of: "new"; isNew: RecordName } | { of: "patch" } | { of: "end"; thrown: { error: unknown } | null });
 
-// For so long the job must have asked for nothing before the replay counts as complete: a branch of it may await
-// something outside of its steps.
+// How long the job must have asked for nothing before the replay counts as complete: a branch of it may await something
+// outside of its steps.
 const QUIET_MS = 1_000;
 
 /**
@@ -95,7 +95,7 @@ export class ReplayGuard {
     await this.#holdBack({ of: "end", thrown });
   }
 
-  /** Ends what waits: the engine stops. An ending is not saved. */
+  /** Releases what waits, because the engine stops. An ending is not saved. */
   #stop(): void {
     const ends = this.#heldBack.filter(({ of }) => of === "end");
     this.#heldBack = this.#heldBack.filter(({ of }) => of !== "end");

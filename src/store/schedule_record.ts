@@ -23,7 +23,7 @@ export interface ScheduleRecord {
   skipped: number;
   /** Why its slots cannot be worked out; `null`: they can. */
   error: string | null;
-  /** Rises with each change of the schedule. A schedule that is deleted and added again has another one. */
+  /** Rises by one with each change of the schedule. A schedule that is deleted and added again has another one. */
   version: number;
 }
 

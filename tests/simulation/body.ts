@@ -1,17 +1,18 @@
-import { TimeoutError } from "../../src/error.ts";
-import type { StepContext, StepTools } from "../../src/job.ts";
-import type { Json } from "../../src/json.ts";
+import { RunFailedError, TimeoutError } from "../../src/error.ts";
+import type { ChildOutcome, StepContext, StepTools } from "../../src/job.ts";
+import { decode, type Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
+import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
 import type { Incarnation } from "./incarnation.ts";
-import type { BodyWitness, StepAction } from "./program.ts";
+import type { BodyWitness, CallAction, CallResult, StepAction } from "./program.ts";
 
 // From so many turns on, what a program does outside of steps takes time: so many milliseconds for each.
 const LONG_TURNS = 2;
 const OUTSIDE_MS = 50;
 
 /** One execution of a job's function: what it is given is judged by what was committed. */
-export class Body implements BodyWitness {
+export class Body implements Omit<BodyWitness, "jobOf"> {
   readonly #facts: Facts;
   readonly #incarnation: Incarnation;
   readonly #run: RunFacts;
@@ -47,6 +48,9 @@ export class Body implements BodyWitness {
 
   /** The same `step`, of which it is known what the program waits for. */
   asking(step: StepContext): StepContext {
+    const { id, schedule } = this.#run.request;
+    const slotAt = schedule?.slotAt ?? null;
+    this.#facts.expect(step.slotAt === slotAt, "F6", () => `${id} is told the slot ${step.slotAt}, not ${slotAt}`);
     const count = <P extends unknown[], T>(ask: (...parameters: P) => Promise<T>) => (...parameters: P): Promise<T> => {
       this.#asking += 1;
       return ask(...parameters).finally(() => this.#asking -= 1);
@@ -58,6 +62,9 @@ export class Body implements BodyWitness {
       wait: count(step.wait) as StepContext["wait"],
       prepareWait: count(step.prepareWait),
       waitFor: count(step.waitFor) as StepContext["waitFor"],
+      invoke: count(step.invoke) as StepContext["invoke"],
+      invokeAll: count(step.invokeAll) as StepContext["invokeAll"],
+      trigger: count(step.trigger) as StepContext["trigger"],
     };
   }
 
@@ -157,6 +164,38 @@ export class Body implements BodyWitness {
 
   waits(givenName: string, timeout: number | null): void {
     this.#run.asked.set(`wait ${this.#use("waits", givenName)}`, timeout);
+  }
+
+  calls({ do: kind, name: givenName, jobName, items }: CallAction): void {
+    const run = this.#run;
+    const name = this.#use("calls", givenName);
+    const { priority } = run.request.flow;
+    const asked = items.map(({ program, options }) => {
+      return { jobName, payload: JSON.stringify({ program }), options, priority, hasOtherFairness: true };
+    });
+    run.calls.set(name, asked);
+    // A run that is executed again triggers the same run, and so does a retry from its failure.
+    if (kind === "trigger") this.#facts.noteTrigger(run.originId, `${run.originId}/${name}`, asked[0]!);
+  }
+
+  called({ do: kind, name: givenName }: CallAction, result: CallResult): void {
+    const name = this.#use("called", givenName);
+    if (kind === "trigger" || ("outcomes" in result && result.outcomes.length === 0)) return;
+    const { request: { id }, childPauses } = this.#run;
+    const pause = childPauses.get(name);
+    const told = "outcomes" in result ? result.outcomes : [toOutcome(pause?.members[0]?.run.request.id ?? "", result)];
+    const expected = pause?.members.map(({ run }) => outcomeOf(run));
+    this.#facts.expect(
+      pause?.isOver === true && JSON.stringify(told) === JSON.stringify(expected),
+      "F7",
+      () =>
+        `${this.#incarnation.label} gave ${id} for ${name} ${JSON.stringify(told)}, not ${JSON.stringify(expected)}`,
+    );
+    if (pause !== undefined && pause.total > 100) this.#facts.notice("children of several slices ended");
+    if (told.some(({ status }) => status === "failed")) this.#facts.notice("a parent saw that a child had failed");
+    if (told.some(({ status }) => status === "cancelled")) {
+      this.#facts.notice("a parent saw that a child was cancelled");
+    }
   }
 
   slept(givenName: string): void {
@@ -273,6 +312,24 @@ export class Body implements BodyWitness {
       () => `${label} begins a step of ${id} while ${[...runs].map(({ request }) => request.id)} use key ${key}`,
     );
   }
+}
+
+/** How a child ended, as `invokeAll()` tells it. */
+function outcomeOf(run: RunFacts): ChildOutcome {
+  const { status, output, error } = endingOf(run);
+  const runId = run.request.id;
+  if (status === "completed") return { runId, status, output: decode(output) };
+  return { runId, status, error: status === "failed" ? error : `Run "${runId}" was cancelled` };
+}
+
+/** The same as `invoke()` tells it. */
+function toOutcome(runId: string, result: { output: unknown } | { error: Error }): ChildOutcome {
+  if (!("error" in result)) return { runId, status: "completed", output: result.output };
+  const { error } = result;
+  if (error instanceof RunFailedError) {
+    return { runId: error.runId, status: "failed", error: error.message.slice(error.message.indexOf(": ") + 2) };
+  }
+  return { runId, status: "cancelled", error: error.message };
 }
 
 function fired(abortSignal: AbortSignal): Promise<void> {

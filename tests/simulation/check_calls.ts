@@ -1,15 +1,19 @@
+import type { Signal, SignalOutcome } from "../../src/wait.ts";
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
-import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/run.ts";
 import type { CancelledExecution, Ending, Renewal } from "../../src/store/claim.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { Firing, ScheduleRecord } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
-import type { Signal, SignalOutcome } from "../../src/wait.ts";
+import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/run.ts";
 import type { NewLogEntry } from "../../src/log.ts";
 import { checkClaim } from "./check_claim.ts";
+import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
+import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
 import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 
 /** A call that a store has carried out or refused. */
@@ -53,6 +57,9 @@ const CHECKS: Record<string, Check> = {
   forgetWorker: (facts, [workerId]: [string]) => (facts.flow.forgetWorker(workerId), []),
   pauseJob: (facts, [jobName]: [string]) => (facts.flow.paused.add(jobName), []),
   resumeJob: (facts, [jobName]: [string]) => (facts.flow.paused.delete(jobName), []),
+  setSchedule: checkSetSchedule,
+  deleteSchedule: (facts, [name]: [string]) => (facts.schedules.delete(name), []),
+  fireSchedule: checkFireSchedule,
 };
 
 function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
@@ -62,8 +69,44 @@ function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enq
   return [...retriggered, ...outcome.value.map(({ run }) => run.id)];
 }
 
+function checkSetSchedule(
+  facts: Facts,
+  [schedule, version]: [Omit<ScheduleRecord, "version">, number | null],
+  outcome: Outcome<ScheduleRecord | null>,
+  wallNow: number,
+): string[] {
+  if (!("error" in outcome)) facts.schedules.set(facts, schedule, version, outcome.value, wallNow);
+  return [];
+}
+
+function checkFireSchedule(
+  facts: Facts,
+  [firing]: [Firing],
+  outcome: Outcome<{ schedule: ScheduleRecord; run: Enqueued | null } | null>,
+  wallNow: number,
+): string[] {
+  if ("error" in outcome) return [];
+  const { run: request, schedule: { name }, next } = firing;
+  const { run = null, schedule = null } = outcome.value ?? {};
+  const known = request === null ? undefined : facts.runs.get(request.id);
+  if (known !== undefined && !known.isDeleted) {
+    facts.expect(
+      run?.run.id === request!.id,
+      "F6",
+      () => `a slot was fired again, and its run ${request!.id} not found`,
+    );
+    return [];
+  }
+  facts.schedules.fire(facts, firing, schedule, run?.run.id ?? null, wallNow);
+  if (run === null || request === null) return [];
+  facts.noteAsked(request.payload);
+  checkEnqueued(facts, request, run, wallNow);
+  facts.schedules.noteRun(facts, name, next.lastSlotAt!, facts.run(run.run.id));
+  return [run.run.id];
+}
+
 function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqueued, wallNow: number): void {
-  const { jobName, idempotencyKey, concurrencyKey, coalesce } = request;
+  const { jobName, idempotencyKey, concurrencyKey, coalesce, schedule } = request;
   const known = facts.runs.get(request.id);
   if (known !== undefined) {
     facts.expect(run.id === request.id, "I12", () => `a repeated trigger of ${request.id} was answered ${run.id}`);
@@ -87,6 +130,17 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     () => `key ${idempotencyKey} of ${jobName} names ${same!.request.id}, and now ${run.id} too`,
   );
   if (disposition === "created") {
+    if (old !== null && request.id === derivedRunId(old.request.id, `bulk retrigger of ${old.request.id}`)) {
+      facts.noteAsked(request.payload);
+      facts.notice("one of many runs was retriggered");
+      facts.expect(
+        facts.bulkRetriggers.some((count) => old.order < count),
+        "F11",
+        () => `${old.request.id} was retriggered with many, and was made by none but that`,
+      );
+    }
+    // Whoever triggers a schedule does not say with which input.
+    if (schedule !== null && schedule.slotAt === null && old === null) facts.noteAsked(request.payload);
     const joinable = facts.open().find((other) => !other.isUnread && mayJoin(request, other, wallNow));
     facts.expect(
       joinable === undefined,
@@ -98,6 +152,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
       isDelayed && startAt! > wallNow && request.jobName === jobName && request.concurrencyKey === concurrencyKey;
     if (coalesce !== null && facts.open().some(isPassed)) facts.notice("a trigger did not join a delayed run");
     facts.noteMade(request);
+    if (old !== null) checkRetryOptions(facts, request, old);
+    else if (schedule === null) checkOptions(facts, request);
     const source = request.retriggerOf?.from === "failure" ? old : null;
     const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));
     facts.runs.set(run.id, made);
@@ -248,6 +304,8 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
     `attempt ${attempts} at ${name} of ${run.request.id} came to ${JSON.stringify(attempt)}, recorded is ${
       JSON.stringify(result)
     }`;
+  const asked = run.calls.get(name);
+  if (asked !== undefined) return checkTriggered(facts, run, asked[0]!, result, tell);
   if (attempt === undefined) return facts.violate("I1", tell());
   const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs, delayMs } = attempt;
   facts.expect(result.status !== "retrying" || result.delayMs === delayMs, "I5", tell);
@@ -265,6 +323,23 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
   facts.expect(isSame && (result.status === "failed") === (attempts >= maxAttempts), "I1", tell);
 }
 
+/** A step that triggers a run is recorded with one that was asked for. */
+function checkTriggered(
+  facts: Facts,
+  { request: { labels } }: RunFacts,
+  { jobName, payload, options }: AskedRun,
+  result: StepWrite["result"],
+  tell: () => string,
+): void {
+  if (result.status !== "completed") return facts.violate("I11", tell());
+  const { runId } = JSON.parse(result.output ?? "null") as { runId: string };
+  const made = facts.runs.get(runId)?.request;
+  const isAsked = made?.jobName === jobName && made.payload === payload &&
+    JSON.stringify(made.labels) === JSON.stringify({ ...labels, ...options.labels });
+  facts.notice("a run triggered another one");
+  facts.expect(isAsked, "I12", tell);
+}
+
 function checkPause(
   facts: Facts,
   [lease, request]: [Lease, PauseRequest],
@@ -273,10 +348,14 @@ function checkPause(
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, "a pause");
-  const { parked, pauses } = outcome.value;
+  const { parked, pauses, created } = outcome.value;
+  const changed = request.pauses.flatMap(({ name, children }) =>
+    children === null ? [] : noteChildren(facts, run, name, children, created, wallNow)
+  );
   checkPauses(facts, run, pauses, wallNow);
   request.pauses.forEach(({ deadline, kind }, at) => {
     const { createdAt, deadlineAt, name } = pauses[at]!;
+    if (kind === "children") return;
     const askedMs = run.asked.get(`${kind} ${name}`);
     const isAsked = deadline === null ? askedMs === null : "at" in deadline || askedMs === deadline.afterMs;
     facts.expect(
@@ -302,7 +381,7 @@ function checkPause(
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
     if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");
   } else if (request.park) facts.notice("a pause was over when the run was to park");
-  return [lease.runId];
+  return [lease.runId, ...changed.map(({ request: { id } }) => id)];
 }
 
 function checkFinish(
@@ -323,10 +402,17 @@ function checkFinish(
     checkLate(facts, run, lease, now);
   } else checkReturned(facts, run, lease, ending);
   run.ending = ending;
-  run.hasEnded = true;
   run.leaseEndsAt = null;
   run.heldUnder = null;
-  return [lease.runId];
+  return [lease.runId, ...noteEnd(facts, run)];
+}
+
+/** Takes note that a run has ended. Answers who else has changed. */
+function noteEnd(facts: Facts, run: RunFacts): string[] {
+  if (run.hasEnded) return [];
+  run.hasEnded = true;
+  const parent = noteChildEnd(facts, run);
+  return parent === null ? [] : [parent.request.id];
 }
 
 /** A worker fails a run that is late, and never earlier. */
@@ -423,7 +509,7 @@ function checkCancel(
   if (run.isCancelled) facts.notice("a cancel was repeated");
   else {
     facts.expect(
-      run.permitted.has("cancel"),
+      facts.isPermitted(run, "cancel"),
       "I8",
       () => `${runId} was cancelled, and nobody has asked for that who may`,
     );
@@ -433,17 +519,21 @@ function checkCancel(
   }
   if (!run.isCancelled) run.isGhost = run.heldUnder !== null && (run.leaseEndsAt ?? 0) > wallNow;
   run.isCancelled = true;
-  run.hasEnded = true;
   run.heldUnder = null;
-  return [runId];
+  return [runId, ...noteEnd(facts, run)];
 }
 
 function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
-  facts.expect(run.permitted.has("delete"), "I8", () => `${runId} was deleted, and nobody has asked for that who may`);
+  facts.expect(
+    facts.isPermitted(run, "delete"),
+    "I8",
+    () => `${runId} was deleted, and nobody has asked for that who may`,
+  );
   facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
   run.isDeleted = true;
+  noteChildDeletion(facts, run);
   facts.notice("a run was deleted");
   return [runId];
 }
@@ -466,6 +556,7 @@ function checkPurge(
       () => `${id}, which is ${status} since ${completedAt}, was purged by ${JSON.stringify(retention)}`,
     );
     run.isDeleted = true;
+    noteChildDeletion(facts, run);
     facts.notice("a run was purged");
   }
   return outcome.value.map(({ id }) => id);

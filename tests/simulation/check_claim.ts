@@ -1,5 +1,6 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { checkPauses } from "./check_pauses.ts";
+import { isOrphan, noteChildEnd } from "./child_facts.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 import type { Invariant } from "./invariants.ts";
 import { keepsKey, type Obstacle, Queue } from "./queue.ts";
@@ -11,7 +12,7 @@ export function checkClaim(
   outcome: { value: ClaimResult } | { error: unknown },
 ): "any" {
   if ("error" in outcome) return "any";
-  const { claims, failed, hasMore, now } = outcome.value;
+  const { claims, failed, cancelled, hasMore, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
   const most = request.limit + request.holding.length;
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
@@ -21,7 +22,7 @@ export function checkClaim(
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
   // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
-  if (!isRepeated || taken.length > 0 || failed.length > 0 || !hasMore) {
+  if (!isRepeated || taken.length > 0 || failed.length > 0 || cancelled.length > 0 || !hasMore) {
     checkGates(facts, request, outcome.value, taken);
   }
   for (const claim of claims) {
@@ -116,7 +117,8 @@ function checkCopiedSleeps(facts: Facts, { request: { id } }: RunFacts, retried:
 
 /** Judges which runs a claim has failed and taken, and which it has left. */
 function checkGates(facts: Facts, request: ClaimRequest, result: ClaimResult, taken: readonly Claim[]): void {
-  const { failed, now } = result;
+  const { failed, cancelled, now } = result;
+  for (const { id } of cancelled) checkOrphan(facts, request, facts.run(id), now);
   noteTimers(facts, request, now);
   for (const one of failed) checkFailed(facts, request, one, now);
   const queue = new Queue(facts, request, new Set(failed.map(({ run }) => run.id)), now);
@@ -144,6 +146,24 @@ function noteTimers(facts: Facts, request: ClaimRequest, now: number): void {
     else if (run.request.concurrencyKey !== null) facts.notice("a cancelled run kept its key");
     else facts.notice("a cancelled run kept its place under the limit of its job");
   }
+}
+
+/** A child is cancelled when the run has ended that waited for it. */
+function checkOrphan(facts: Facts, { holding, leaseMs }: ClaimRequest, run: RunFacts, now: number): void {
+  const { request: { id }, heldUnder } = run;
+  facts.expect(isOrphan(run), "F7", () => `${id} was cancelled, and its parent has not ended`);
+  facts.notice(
+    heldUnder === null
+      ? "a child was cancelled because its parent had ended"
+      : "a child was cancelled that was executed",
+  );
+  const isOwn = holding.some(({ runId, generation }) => runId === id && generation === heldUnder);
+  if (isOwn && (run.leaseEndsAt ?? 0) <= now) run.leaseEndsAt = now + leaseMs;
+  run.isGhost = heldUnder !== null && (run.leaseEndsAt ?? 0) > now;
+  run.isCancelled = true;
+  run.hasEnded = true;
+  run.heldUnder = null;
+  noteChildEnd(facts, run);
 }
 
 /** A run that no worker executes fails when it was abandoned too often, or when a deadline of its own has passed. */
@@ -185,6 +205,7 @@ function checkFailed(
   const name = kind === "timeout" ? "TimeoutError" : "Error";
   const failure = { kind, name, message: error, stack: null, cause: null } as const;
   run.ending = { status: "failed", failure, failedStepName: null };
+  noteChildEnd(facts, run);
 }
 
 /** A run starts in time, and does not go on after its end. */
@@ -263,6 +284,8 @@ function brokenBy(obstacle: Obstacle, { isDelayed, parking, request }: RunFacts)
       return "I19";
     case "its job is paused":
       return "F1";
+    case "its parent has ended":
+      return "F7";
     case "its job is full":
       return "F2";
     case "its key is full":

@@ -1,4 +1,5 @@
 import type { PauseRecord } from "../../src/wait.ts";
+import { checkResult } from "./child_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
 /** Judges pauses as a store answers them to a worker, and takes note of them. */
@@ -21,8 +22,26 @@ function checkPause(facts: Facts, run: RunFacts, record: PauseRecord, wallNow: n
     "I4",
     () => `${kind} ${name} of ${run.request.id} ended as ${known.resolution}, and now as ${resolution}`,
   );
-  if (known.resolution === null) checkResolution(facts, run, record, wallNow);
+  if (kind === "children") checkChildren(facts, run, record);
+  else if (known.resolution === null) checkResolution(facts, run, record, wallNow);
   known.resolution = resolution;
+}
+
+/** A call is over when all its children have ended, and from that commit on. It tells how, the same each time. */
+function checkChildren(facts: Facts, run: RunFacts, { name, childCount, child, resolution }: PauseRecord): void {
+  const { id } = run.request;
+  const pause = run.childPauses.get(name);
+  if (pause === undefined) return facts.violate("F7", `${id} has children for ${name}, and nobody has added them`);
+  const { members, isOver, total } = pause;
+  facts.expect(
+    childCount === members.length && (resolution !== null) === isOver,
+    "F7",
+    () =>
+      `${name} of ${id} has ${members.length} of ${total} children, ${isOver ? "" : "not "}all ended: ${childCount}, ${
+        JSON.stringify(resolution)
+      }`,
+  );
+  if (total === 1) checkResult(facts, isOver ? members[0] : undefined, child);
 }
 
 /** What ended a pause is the signal that was accepted, or its deadline if it has passed. */

@@ -6,7 +6,8 @@ import type { Ending } from "../../src/store/claim.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
-import type { Facts, RunFacts, WaitFacts } from "./facts.ts";
+import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./facts.ts";
+import { type ChildFacts, endingOf } from "./child_facts.ts";
 import { checkFolded } from "./folded.ts";
 
 /** Reads runs as they stand and judges them against what was committed. */
@@ -99,20 +100,23 @@ function checkRun(
 }
 
 /** A run that waits is written to only by what ends its pauses: then all that are due by that time are over. */
-function noteOver({ parking, overPauses, waits }: RunFacts, updatedAt: string): void {
-  for (const { id, deadlineAt } of parking?.pauses ?? []) {
+function noteOver(run: RunFacts, updatedAt: string): void {
+  const { parking, overPauses, waits } = run;
+  for (const pause of parking?.pauses ?? []) {
+    const { id, deadlineAt } = pause;
     const isDue = deadlineAt !== null && deadlineAt <= Date.parse(updatedAt);
-    if (isDue || waits.get(id)?.ending != null) overPauses.add(id);
+    if (isDue || waits.get(id)?.ending != null || hasChildrenOver(run, pause)) overPauses.add(id);
   }
 }
 
-/** A run names the run of which it is a retry, and its newest retry. */
-function checkLinks(facts: Facts, { request, retry }: RunFacts, { run }: RunState): void {
-  const expected = [request.retriggerOf?.runId ?? null, retry?.request.id ?? null];
+/** A run names the run of which it is a retry, its newest retry, and the run that waits for it. */
+function checkLinks(facts: Facts, { request, retry, parent }: RunFacts, { run }: RunState): void {
+  const expected = [request.retriggerOf?.runId ?? null, retry?.request.id ?? null, parent?.run.request.id ?? null];
+  const links = [run.retriggerOf, run.retriggeredAs, run.parentRunId];
   facts.expect(
-    run.retriggerOf === expected[0] && run.retriggeredAs === expected[1],
+    links.join() === expected.join(),
     "I12",
-    () => `${run.id} is linked with ${run.retriggerOf} and ${run.retriggeredAs}, not with ${expected.join(" and ")}`,
+    () => `${run.id} is linked with ${links.join(" and ")}, not with ${expected.join(" and ")}`,
   );
 }
 
@@ -143,6 +147,12 @@ function checkRequest(
       JSON.stringify(run.labels) === JSON.stringify(request.labels),
     "I12",
     () => `${run.id} was triggered with ${JSON.stringify(request)}, and is ${JSON.stringify(run)}`,
+  );
+  facts.expect(
+    run.scheduleName === (request.schedule?.name ?? null) && run.slotAt === (request.schedule?.slotAt ?? null),
+    "F6",
+    () =>
+      `${run.id} is shown as the run of ${run.slotAt} of ${run.scheduleName}, not ${JSON.stringify(request.schedule)}`,
   );
   const { flow } = request;
   const kept = [run.priority, run.fairnessKey, run.startAt, run.startBy, run.finishBy];
@@ -248,8 +258,19 @@ function newWaitFacts({ source }: RunFacts, wait: Wait): WaitFacts {
 function checkFailure(facts: Facts, run: RunFacts, error: string): void {
   const isOwn = error === "the program fails" || / fails$| took longer than /.test(error) ||
     /^Abandoned /.test(error) ||
-    / \((startWithin|finishWithin)\)$/.test(error);
+    / \((startWithin|finishWithin)\)$/.test(error) ||
+    [...run.childPauses.values()].some(({ members }) => members.some((member) => isOfChild(member, error)));
   facts.expect(isOwn, "I11", () => `${run.request.id} failed: ${error}`);
+}
+
+/** Whether an error says that a child failed or was cancelled, as it did. */
+function isOfChild({ run }: ChildFacts, error: string): boolean {
+  const { status, error: reason } = endingOf(run);
+  const { id, jobName } = run.request;
+  if (!run.hasEnded || status === "completed") return false;
+  return status === "failed"
+    ? error.startsWith(`Run "${id}" of job "${jobName}" failed`) && error.endsWith(`: ${reason}`)
+    : error === `Run "${id}" was cancelled`;
 }
 
 /** Of the runs that share a concurrency key, no more are being executed than the last of them allowed. */

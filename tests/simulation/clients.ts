@@ -1,10 +1,13 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
 import { Chance } from "../support/chance.ts";
+import { changeMany } from "./bulk_clients.ts";
+import type { AskedRun } from "./check_options.ts";
+import { endingOf } from "./child_facts.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
-import type { Request } from "./plan.ts";
+import type { Relation, Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
 import { HttpClients, type HttpManner } from "./http_clients.ts";
 
@@ -74,6 +77,15 @@ export class Clients {
     }
   }
 
+  /** Pauses all schedules, so that there is an end. */
+  pauseSchedules(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const { name, pausedAt } of this.#deps.facts.schedules.records) {
+      if (pausedAt === null) engine.schedules.pause(name).catch(unlessRefused);
+    }
+  }
+
   /** Resumes all jobs that are still paused. */
   resumeAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
@@ -98,7 +110,7 @@ export class Clients {
     if (engine === null) return Promise.resolve("unanswered");
     // A stranger is refused; but a batch cannot be asked for over HTTP.
     const isStranger = manner !== null && manner.isStranger && request.ask !== "batch";
-    for (const payload of isStranger ? [] : payloadsOf(request)) facts.noteAsked(payload);
+    for (const asked of isStranger ? [] : askedRuns(request, manner !== null)) facts.noteAskedRun(asked);
     const performed = manner === null
       ? this.#perform(node, engine, request)
       : this.#performOverWeb(node, engine, request, manner);
@@ -114,7 +126,7 @@ export class Clients {
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
-    const patienceMs = ["wait", "watch", "run", "feed"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
+    const patienceMs = ["wait", "watch", "run", "feed", "bulk"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
     return Promise.race([asked, world.pass(patienceMs).then(() => "unanswered" as const)]);
   }
 
@@ -123,7 +135,9 @@ export class Clients {
     const http = this.#http;
     const { ask } = request;
     // These are not to be had over HTTP.
-    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob") return await this.#perform(node, engine, request);
+    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" || ask === "bulk") {
+      return await this.#perform(node, engine, request);
+    }
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
     if (ask === "list") return await http.list(node);
     if (ask === "feed") return await http.feed(node, request.ms, manner);
@@ -171,6 +185,10 @@ export class Clients {
         facts.expect(paused === null, "I20", () => `${jobName} was resumed, and is shown as paused`);
         return jobName;
       }
+      case "bulk":
+        return await changeMany(engine, request, facts);
+      case "schedule":
+        return await this.#changeSchedule(engine, request);
       case "signal":
         return await this.#signal(engine, request);
       case "cancel": {
@@ -223,6 +241,35 @@ export class Clients {
     }
   }
 
+  async #changeSchedule({ schedules }: Engine, request: Request & { ask: "schedule" }): Promise<string> {
+    const { facts } = this.#deps;
+    const { name } = request;
+    switch (request.change) {
+      case "set": {
+        const { cron } = await schedules.set(name, request.options);
+        facts.expect(cron === request.options.cron, "I20", () => `${name} was set, and is shown with ${cron}`);
+        return name;
+      }
+      case "pause":
+      case "resume": {
+        const { pausedAt } = await schedules[request.change](name);
+        const isPaused = request.change === "pause";
+        facts.expect((pausedAt !== null) === isPaused, "I20", () => `${name} is shown as paused since ${pausedAt}`);
+        return name;
+      }
+      case "delete":
+        await schedules.delete(name);
+        return name;
+      case "trigger": {
+        const { id, scheduleName, slotAt } = await schedules.trigger(name);
+        const isRight = scheduleName === name && slotAt === null;
+        facts.expect(isRight, "F6", () => `${id} is triggered for ${slotAt} of ${scheduleName}, not of ${name}`);
+        facts.notice("a schedule was triggered without a slot");
+        return id;
+      }
+    }
+  }
+
   /** A change of a run is refused because it has ended, or is gone. */
   #judgeRefusal(run: RunFacts, error: unknown): never {
     const isTrue = (!(error instanceof ConflictError) || run.hasEnded) &&
@@ -270,6 +317,11 @@ export class Clients {
     const { facts } = this.#deps;
     if (!("which" in request)) return undefined;
     const { ask, which } = request;
+    const of = "of" in request ? request.of : undefined;
+    if (of !== undefined) {
+      const hasEnded = ask !== "cancel";
+      return pickAt(facts.existing().filter((run) => run.hasEnded === hasEnded && isOne(run, of, ask)), which);
+    }
     if (ask === "cancel") return pickAt(facts.open(), which);
     // Several clients follow the same run.
     if (ask === "watch" && which < 0.5) return pickAt(facts.open().slice(-2), 2 * which);
@@ -297,10 +349,14 @@ export class Clients {
   }
 }
 
-/** What runs that are triggered by a request are given. */
-function payloadsOf(request: Request): string[] {
-  if (request.ask === "trigger" || request.ask === "run") return [JSON.stringify({ program: request.program })];
-  return request.ask === "batch" ? request.items.map(({ program }) => JSON.stringify({ program })) : [];
+/** The runs that are triggered by a request. */
+function askedRuns(request: Request, isOverWeb: boolean): AskedRun[] {
+  if (request.ask !== "trigger" && request.ask !== "run" && request.ask !== "batch") return [];
+  const { jobName } = request;
+  const items = request.ask === "batch" ? request.items : [request];
+  return items.map(({ program, options }) => {
+    return { jobName, payload: JSON.stringify({ program }), options, hasOtherFairness: isOverWeb };
+  });
 }
 
 /** The handle of a job, which an engine has if it knows the job. */
@@ -308,6 +364,12 @@ function handleOf(engine: Engine, jobName: string): NonNullable<Engine["jobs"][s
   const handle = engine.jobs[jobName];
   if (handle === undefined) throw new NotFoundError(`There is no job "${jobName}"`);
   return handle;
+}
+
+/** Whether a run has started others, or was started by one; what is retriggered has not completed. */
+function isOne(run: RunFacts, of: Relation, ask: Request["ask"]): boolean {
+  const isRelated = of === "parents" ? run.childPauses.size > 0 : run.parent !== null;
+  return isRelated && (ask !== "retrigger" || endingOf(run).status !== "completed");
 }
 
 function unlessRefused(error: unknown): void {

@@ -6,6 +6,7 @@ import type { Run, RunIdentity } from "../../src/run.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts, RunFacts } from "./facts.ts";
@@ -31,21 +32,14 @@ export function factsOf(facts: Facts, { method, parameters, outcome, wallNow }: 
 
 // deno-lint-ignore no-explicit-any -- each function knows what its method takes and answers
 const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallNow: number) => ExpectedFact[]> = {
-  enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) => {
-    return enqueued.flatMap(({ run, disposition }, at) => {
-      const { id, payload, retriggerOf } = requests[at]!;
-      if (facts.runs.has(id) || disposition === "idempotent") return [];
-      if (disposition === "coalesced") {
-        return coalescedFacts(0, run, requests[at]!).map((fact) => made(run.id, tail(fact)));
-      }
-      const startAt = run.startAt === null ? null : Date.parse(run.startAt);
-      const triggered = made(id, tail(triggeredFact(0, startAt, null, requests[at]!.schedule)), { json: payload });
-      return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
-    });
-  },
-  claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed }: ClaimResult) => {
+  enqueue: (facts, [requests]: [NewRun[]], enqueued: Enqueued[]) =>
+    enqueued.flatMap((one, at) => enqueuedFacts(facts, requests[at]!, one)),
+  fireSchedule: (facts, [{ run }]: [Firing], fired: { run: Enqueued | null } | null) =>
+    run === null || fired === null || fired.run === null ? [] : enqueuedFacts(facts, run, fired.run),
+  claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed, cancelled }: ClaimResult) => {
     const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
     return [
+      ...cancelled.map(({ id }) => made(id, ["cancelled"])),
       ...failed.map(({ run, error, failureKind }) => made(run.id, tail(failedFact(0, failureKind)), { error })),
       ...claims.filter(({ lease }) => isNew(lease)).map(({ lease: { runId, generation }, leaseExpiresAt, execution }) =>
         made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution])
@@ -82,16 +76,31 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     const what: Tail<Fact> = ["step_failed", name, index, attempts, startedAt, error, retry?.at ?? null];
     return [...said, made(run.request.id, what, error === null ? { error: message } : null)];
   },
-  pause: (facts, [lease, { reports }]: [Lease, PauseRequest], { parked, pauses }: PauseResult) => {
+  pause: (
+    facts,
+    [lease, { reports, pauses }]: [Lease, PauseRequest],
+    { parked, pauses: stored, created }: PauseResult,
+  ) => {
     const run = facts.run(lease.runId);
     if (parked && run.heldUnder !== lease.generation) return []; // it has parked before
-    const said = reportFacts(run, lease.generation, reports);
+    const payloads = new Map(
+      pauses.flatMap(({ children }) => children?.runs ?? []).map(({ id, payload }) => [id, payload]),
+    );
+    const added = created.filter(({ run }) => !facts.runs.has(run.id));
+    const triggered = added.map(({ run: { id }, startAt }) => {
+      const at = startAt === null ? null : Date.parse(startAt);
+      return made(id, tail(triggeredFact(0, at, run.request.id)), { json: payloads.get(id) ?? null });
+    });
+    const retried = added.flatMap(({ run: { id }, retryOf }) =>
+      retryOf === null ? [] : [made(retryOf.id, ["retried", id])]
+    );
+    const said = [...triggered, ...reportFacts(run, lease.generation, reports), ...retried];
     if (!parked) return said;
     const retries = [...run.steps].filter(([, { isOver }]) => !isOver)
       .sort(([, left], [, right]) => left.index - right.index);
     return [
       ...said,
-      ...pauses.map(({ id, kind, name, deadlineAt }) =>
+      ...stored.map(({ id, kind, name, deadlineAt }) =>
         made(run.request.id, ["waiting", kind === "wait" ? id : null, name, deadlineAt])
       ),
       ...retries.map(([name, step]) => made(run.request.id, ["waiting", null, name, step.retryAt])),
@@ -122,6 +131,15 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
   delete: (_facts, _parameters, run: RunIdentity | null) => run === null ? [] : [deleted(run)],
   purge: (_facts, _parameters, runs: RunIdentity[]) => runs.map(deleted),
 };
+
+function enqueuedFacts(facts: Facts, request: NewRun, { run, disposition }: Enqueued): ExpectedFact[] {
+  const { id, payload, retriggerOf, schedule } = request;
+  if (facts.runs.has(id) || disposition === "idempotent") return [];
+  if (disposition === "coalesced") return coalescedFacts(0, run, request).map((fact) => made(run.id, tail(fact)));
+  const startAt = run.startAt === null ? null : Date.parse(run.startAt);
+  const triggered = made(id, tail(triggeredFact(0, startAt, null, schedule)), { json: payload });
+  return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
+}
 
 /** The facts of the reports that are new under a lease. */
 function reportFacts(run: RunFacts, generation: number, reports: readonly Report[]): ExpectedFact[] {

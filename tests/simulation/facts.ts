@@ -1,13 +1,18 @@
+import type { FlowDefinition } from "../../src/flow.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Ending } from "../../src/store/claim.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
+import type { AskedRun } from "./check_options.ts";
+import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
+import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
 import { FlowFacts } from "./flow_facts.ts";
 import type { Plan } from "./plan.ts";
+import { ScheduleFacts } from "./schedule_facts.ts";
 import type { Situation } from "./situations.ts";
 
 /** A promise that was broken. */
@@ -88,6 +93,12 @@ export interface RunFacts {
   request: NewRun;
   /** The run of whose failure it goes on. */
   source: RunFacts | null;
+  /** The run that waits for it, and the call; `null`: it is no child. */
+  parent: { run: RunFacts; pause: ChildPauseFacts } | null;
+  /** Its children, by the name of the call. */
+  childPauses: Map<string, ChildPauseFacts>;
+  /** What its program asked to be started, by the name of the call. */
+  calls: Map<string, AskedRun[]>;
   /** The first run of its chain of retries from the failure. */
   originId: string;
   /** Its newest retry. */
@@ -194,17 +205,29 @@ export class Facts {
   readonly concurrency: number;
   /** How long the way to a store takes at most, in milliseconds. */
   readonly latency: number;
+  /** What the versions of the code say about each job. */
+  readonly definitions: { [jobName: string]: readonly FlowDefinition[] } | null;
+  /** What was asked for, by payload. */
+  readonly askedRuns = new Map<string, AskedRun[]>();
   /** How long a worker that has nothing to do waits at least until it looks again, in milliseconds. */
   readonly idleMs: number;
   readonly runs = new Map<string, RunFacts>();
   readonly waits = new Map<string, WaitFacts>();
   readonly situations = new Map<Situation, number>();
+  /** What is known of schedules. */
+  readonly schedules = new ScheduleFacts();
   /** What is known of limits, pauses of jobs and turns. */
   readonly flow = new FlowFacts();
   /** How often a run with a payload was asked for. */
   readonly #asked = new Map<string | null, number>();
+  /** The ids of the runs that steps trigger. */
+  readonly triggeredBySteps = new Set<string>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
+  /** Which runs clients may change because they change many: also those that were made a moment before. */
+  readonly bulkFilters: { operation: string; matches: (run: RunFacts) => boolean }[] = [];
+  /** How many runs there were, at most, when clients began to retrigger many. */
+  readonly bulkRetriggers: number[] = [];
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
   /** How often the wall clock was set forward. */
@@ -220,7 +243,8 @@ export class Facts {
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor({ worker, reliability }: Pick<Plan, "worker" | "reliability">) {
+  constructor({ worker, reliability, flow }: Pick<Plan, "worker" | "reliability" | "flow">) {
+    this.definitions = flow?.jobs ?? null;
     this.concurrency = worker.concurrency;
     this.latency = reliability.latency;
     this.idleMs = Math.min(0.9 * worker.pollingInterval, worker.staleThreshold / 3);
@@ -239,6 +263,20 @@ export class Facts {
   /** A client is about to ask for a run with a payload. */
   noteAsked(payload: string | null): void {
     this.#asked.set(payload, (this.#asked.get(payload) ?? 0) + 1);
+  }
+
+  /** The same, with the options. */
+  noteAskedRun(asked: AskedRun): void {
+    this.noteAsked(asked.payload);
+    this.askedRuns.set(asked.payload, [...this.askedRuns.get(asked.payload) ?? [], asked]);
+  }
+
+  /** A step is about to trigger a run: one, however often it is executed. */
+  noteTrigger(originId: string, stepKey: string, asked: AskedRun): void {
+    const runId = derivedRunId(originId, stepKey);
+    if (this.triggeredBySteps.has(runId)) return;
+    this.triggeredBySteps.add(runId);
+    this.noteAskedRun(asked);
   }
 
   /** One was made: not more often than it was asked for. */
@@ -266,6 +304,12 @@ export class Facts {
     return [...this.runs.values()].filter(({ isDeleted }) => !isDeleted);
   }
 
+  /** Whether somebody who may has asked for a change of a run. */
+  isPermitted(run: RunFacts, operation: "cancel" | "delete"): boolean {
+    return run.permitted.has(operation) ||
+      this.bulkFilters.some((bulk) => bulk.operation === operation && bulk.matches(run));
+  }
+
   /** The runs that exist and have not ended. */
   open(): RunFacts[] {
     return this.existing().filter((run) => !run.hasEnded);
@@ -289,6 +333,9 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
   return {
     request,
     source,
+    parent: null,
+    childPauses: source === null ? new Map() : copyChildPauses(source),
+    calls: new Map(),
     originId: source?.originId ?? request.id,
     retry: null,
     order,
@@ -346,9 +393,15 @@ export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
   const { parking } = run;
   if (parking === null) return false;
   return (parking.retryAt !== null && parking.retryAt <= now) || !isAsleep(run) ||
-    parking.pauses.some(({ id, deadlineAt }) =>
-      (deadlineAt !== null && deadlineAt <= now) || facts.waits.get(id)?.accepted != null
+    parking.pauses.some((pause) =>
+      (pause.deadlineAt !== null && pause.deadlineAt <= now) || facts.waits.get(pause.id)?.accepted != null ||
+      hasChildrenOver(run, pause)
     );
+}
+
+/** Whether a run waits for children, and all of them have ended. */
+export function hasChildrenOver({ childPauses }: RunFacts, { kind, name }: PauseFacts): boolean {
+  return kind === "children" && childPauses.get(name)?.isOver === true;
 }
 
 /** Whether a run that waits still waits for all that it has parked on: what is over once stays so, whatever the clock does. */

@@ -4,6 +4,7 @@ import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending } from "../../src/store/claim.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
+import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import type { Cursor, JournalPage } from "../../src/journal.ts";
@@ -19,8 +20,9 @@ import type { SimProcess } from "./sim_process.ts";
 // Told by whoever did it, after some more reading.
 const TOLD_LATER = new Set(["run:cancel", "step:cancel"]);
 
-// How long after it was made a report is kept, in milliseconds, apart from the way to the store.
-const REPORT_KEPT_MS = 110;
+// How long after it was made a report is kept, in milliseconds, apart from the way to the store: it waits for 20 ms, and
+// then, if others were sent a moment ago, for 100 ms.
+const REPORT_KEPT_MS = 125;
 // How many claims may find nothing although nothing has changed, beside those of a worker that polls.
 const IDLE_CLAIMS = 8;
 // A worker looks when it has slept, and as often because it asks whether the store has changed.
@@ -120,6 +122,7 @@ export class Incarnation {
         this.#executions.set(leaseKey(lease), execution);
       }
     }
+    if (method === "claim") { for (const { id } of (outcome.value as ClaimResult).cancelled) this.#cancelled.add(id); }
     if (method === "cancel" && outcome.value !== null) this.#cancelled.add(parameters[0] as string);
     if (method === "getLostLeases") { for (const lease of outcome.value as Lease[]) this.#lost.add(leaseKey(lease)); }
     if (method === "renew") {
@@ -259,14 +262,19 @@ export class Incarnation {
       this.#facts.expect(!isLost, "I17", () => `${this.label} tells ${type} of ${runId} after its lease was lost`);
       this.#noteReport(this.#facts.run(runId), generation, event);
     }
-    if (type === "step:start") this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`);
+    if (type === "step:start") {
+      const isCall = this.#facts.run(runId).calls.has(event.stepName);
+      this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`, isCall);
+    }
     const token = this.#tokenOf(event, generation);
     // A step that was recorded under a former lease may be told late: when its answer comes.
     this.#checkPhase(event, this.#savedUnder.get(token ?? "") ?? generation);
     if (token === null) return;
     this.#facts.expect(this.#true.has(token), "I17", () => `${this.label} tells ${token}, which was not committed`);
     const isNew = !this.#told.has(token);
-    const mayRepeat = type === "run:coalesced" || token.endsWith(RETRY);
+    // A step that triggers a run publishes it again if it is executed again because it was not recorded.
+    const isOfStep = type === "run:trigger" && this.#facts.triggeredBySteps.has(runId);
+    const mayRepeat = type === "run:coalesced" || isOfStep || token.endsWith(RETRY);
     this.#facts.expect(isNew || mayRepeat, "I17", () => `${this.label} tells ${token} twice`);
     this.#told.add(token);
   }
@@ -298,10 +306,10 @@ export class Incarnation {
     if (next !== undefined) this.#phases.set(key, next);
   }
 
-  #noteStart(start: string): void {
+  #noteStart(start: string, isCall: boolean): void {
     this.#facts.expect(!this.#startsTold.has(start), "I17", () => `${this.label} tells the start of ${start} twice`);
     this.#startsTold.add(start);
-    this.#starts.add(start);
+    if (!isCall) this.#starts.add(start);
   }
 
   /** The text of an event, or `null` for one that tells of no commit. */
@@ -422,14 +430,14 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
   if ("error" in outcome) return [];
   switch (method) {
     case "enqueue":
-      return (outcome.value as Enqueued[]).flatMap(({ run, disposition }, at) => {
-        if (disposition === "created") return [`run:trigger ${run.id}`];
-        // Over HTTP a hook is asked first whether the trigger may join the run.
-        const { joinOnly = run.id } = (parameters[0] as NewRun[])[at]!;
-        return disposition === "coalesced" && joinOnly === run.id ? [`run:coalesced ${run.id}`] : [];
-      });
+      return (outcome.value as Enqueued[]).flatMap((one, at) => enqueuedTokens((parameters[0] as NewRun[])[at]!, one));
+    case "fireSchedule": {
+      const fired = outcome.value as { run: Enqueued | null } | null;
+      const { run } = parameters[0] as Firing;
+      return fired?.run == null || run === null ? [] : enqueuedTokens(run, fired.run);
+    }
     case "claim": {
-      const { claims, failed } = outcome.value as ClaimResult;
+      const { claims, failed, cancelled } = outcome.value as ClaimResult;
       const { workerId } = parameters[0] as ClaimRequest;
       return [
         ...claims.flatMap(({ lease, execution }) => [
@@ -437,6 +445,7 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
           `run:start ${leaseKey(lease)} ${execution}`,
         ]),
         ...failed.map(({ run, error }) => `run:fail ${run.id} ${error} null`),
+        ...cancelled.map(({ id }) => `run:cancel ${id}`),
       ];
     }
     case "saveStep": {
@@ -448,10 +457,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     }
     case "pause": {
       const [lease, { retryAt }] = parameters as [Lease, PauseRequest];
-      const { parked, pauses } = outcome.value as PauseResult;
-      if (!parked) return [];
+      const { parked, pauses, created } = outcome.value as PauseResult;
+      const triggered = created.map(({ run }) => `run:trigger ${run.id}`);
+      if (!parked) return triggered;
       const about = `run:waiting ${leaseKey(lease)}`;
       return [
+        ...triggered,
         ...pauses.map(({ id, kind, name, deadlineAt }) =>
           `${about} ${kind === "wait" ? id : null} ${name} ${isoTime(deadlineAt)}`
         ),
@@ -479,6 +490,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
     default:
       return [];
   }
+}
+
+function enqueuedTokens({ joinOnly }: NewRun, { run: { id }, disposition }: Enqueued): string[] {
+  if (disposition === "created") return [`run:trigger ${id}`];
+  // Over HTTP a hook is asked first whether the trigger may join the run.
+  return disposition === "coalesced" && (joinOnly ?? id) === id ? [`run:coalesced ${id}`] : [];
 }
 
 function tokenOf(event: RunEvent, generation: number): string | null {

@@ -114,6 +114,6 @@ export class Inspector {
 /** Most claims find nothing, and would hide in the trace what does happen. */
 function isIdleClaim({ method, outcome }: Call): boolean {
   if (method !== "claim" || "error" in outcome) return false;
-  const { claims, failed } = outcome.value as ClaimResult;
-  return claims.length + failed.length === 0;
+  const { claims, failed, cancelled } = outcome.value as ClaimResult;
+  return claims.length + failed.length + cancelled.length === 0;
 }

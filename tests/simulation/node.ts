@@ -15,8 +15,9 @@ import { Incarnation } from "./incarnation.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
 import { changeProgram } from "./changed_program.ts";
-import { type BodyWitness, perform, type Program } from "./program.ts";
+import { type BodyWitness, jobNamesOf, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
+import type { PlannedSchedule } from "./schedules_plan.ts";
 import type { SimProcess } from "./sim_process.ts";
 import type { SharedStore } from "./stores.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -154,6 +155,7 @@ export class Node {
       store: reached,
       jobs,
       worker: plan.worker,
+      schedules: this.#schedules(),
       retention: plan.retention,
       host,
       ...(plan.flow?.fairnessLabel === undefined ? {} : { fairnessLabel: plan.flow.fairnessLabel }),
@@ -219,6 +221,17 @@ export class Node {
     facts.expect(error instanceof StoreError, "I20", () => `a 500 hides ${(error as Error)?.stack}`);
   }
 
+  /** The schedules that the code of this process declares: those of the jobs that it knows. */
+  #schedules(): { [name: string]: PlannedSchedule } {
+    const declared = this.#deps.plan.schedules?.declared[this.version - 1] ?? {};
+    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.without));
+  }
+
+  /** Whether the code of this process knows the jobs of all runs that a program starts. */
+  #knowsAll(program: Program): boolean {
+    return this.without === null || !jobNamesOf(program).includes(this.without);
+  }
+
   #job(name: typeof JOB_NAMES[number], incarnation: Incarnation): Job {
     const { trace, plan } = this.#deps;
     return defineJob({
@@ -241,6 +254,9 @@ export class Node {
           branches: () => body.branches(),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
+          jobOf: (jobName) => this.#job(jobName as typeof name, incarnation),
+          calls: (action) => body.calls(action),
+          called: (action, result) => body.called(action, result),
           saw: (what) => {
             trace.note(`${incarnation.label} ${step.runId} saw ${what}`);
             seen = hashText(what, seen);
@@ -248,6 +264,8 @@ export class Node {
           },
         };
         try {
+          // Code that does not know all jobs waits for the deploy of code that does.
+          if (!this.#knowsAll(program)) await new Promise(() => {});
           const own = incarnation.version === 1 ? program : changeProgram(program);
           await perform(own, body.asking(step), witness);
         } catch (error) {

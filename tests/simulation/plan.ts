@@ -1,11 +1,14 @@
-import { COALESCE_MODES, type Retention } from "../../src/run.ts";
+import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";
+import { addBulk } from "./bulk_plan.ts";
+import { addChildren } from "./children_plan.ts";
 import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
 import type { HttpManner } from "./http_clients.ts";
+import { addSchedules, type PlannedSchedule, type SchedulePlan } from "./schedules_plan.ts";
 import { FOUND_SEEDS } from "./seeds.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
@@ -20,16 +23,29 @@ export const ORGS = ["org-0", "org-1"] as const;
 /** Until when things go wrong and clients ask for something new, in milliseconds. */
 export const TROUBLE_MS = 4_000;
 
+/** Among which runs a request picks one: those that have started others, or those that were started by others. */
+export type Relation = "parents" | "children";
+
 /** What a client asks for. */
 export type Request =
   | { ask: "trigger" | "run"; jobName: string; program: Program; options: TriggerOptions; repeats: number }
   | { ask: "batch"; jobName: string; items: { program: Program; options: TriggerOptions }[] }
   | { ask: "signal"; which: number; signalId: string; payload: number; atDeadline: boolean; repeats: number }
-  | { ask: "cancel" | "delete"; which: number }
-  | { ask: "retrigger"; which: number; from: "start" | "failure" }
+  | { ask: "cancel" | "delete"; which: number; of?: Relation }
+  | { ask: "retrigger"; which: number; from: "start" | "failure"; of?: Relation }
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
   | { ask: "feed"; ms: number }
-  | { ask: "pauseJob" | "resumeJob"; jobName: string };
+  | { ask: "pauseJob" | "resumeJob"; jobName: string }
+  | {
+    ask: "bulk";
+    operation: BulkOperation;
+    /** All that match, or the newest ones by their ids. */
+    selection: { jobName?: string; labels?: { org: string } } | { byIds: number };
+    limit: number;
+    from: RetriggerFrom;
+  }
+  | { ask: "schedule"; change: "pause" | "resume" | "trigger" | "delete"; name: string }
+  | { ask: "schedule"; change: "set"; name: string; options: PlannedSchedule };
 
 /** A fault of a process, the clock or the shared store. */
 export type PlannedFault =
@@ -57,20 +73,36 @@ export interface Plan {
   reliability: Reliability;
   /** What limits, delays and orders runs; `null`: nothing does. */
   flow: FlowPlan | null;
+  /** The schedules; `null`: there are none. */
+  schedules: SchedulePlan | null;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
   requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
   faults: { at: number; fault: PlannedFault }[];
 }
 
-/** Which plans have flow control: `some` leaves it out in half of the seeds. */
-export type FlowShare = "none" | "some" | "all";
+/** What a plan has beside what all have. */
+export type Part = "flow" | "children" | "schedules" | "bulk";
 
-/** Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do. */
-export function makePlan(seed: number, share: FlowShare): Plan {
-  const plan = makePlainPlan(seed);
-  const isFound = FOUND_SEEDS.some((found) => found.seed === seed && !found.hasFlow);
-  const hasFlow = share === "some" ? !isFound && new Chance(seed, "has flow").happens(0.5) : share === "all";
-  return hasFlow ? addFlow(plan, seed, JOB_NAMES) : plan;
+const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25, bulk: 0.2 } as const satisfies Record<Part, number>;
+
+/**
+ * Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do.
+ *
+ * @param parts What it has beside; `some`: what the seed says.
+ */
+export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
+  const found = FOUND_SEEDS.find((one) => one.seed === seed);
+  const has = (part: Part) => {
+    if (parts !== "some") return parts.includes(part);
+    if (found !== undefined) return found.parts?.includes(part) === true;
+    return new Chance(seed, `has ${part}`).happens(PARTS[part]);
+  };
+  let plan = makePlainPlan(seed);
+  if (has("children")) plan = addChildren(plan, seed);
+  if (has("flow")) plan = addFlow(plan, seed, JOB_NAMES);
+  if (has("schedules")) plan = addSchedules(plan, seed);
+  if (has("bulk")) plan = addBulk(plan, seed);
+  return plan;
 }
 
 function makePlainPlan(seed: number): Plan {
@@ -99,6 +131,7 @@ function makePlainPlan(seed: number): Plan {
       slowAnswer: chance.pick([0, 0.02]),
     },
     flow: null,
+    schedules: null,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };

@@ -1,5 +1,5 @@
 import type { Chance } from "../support/chance.ts";
-import type { StepContext, StepTools } from "../../src/job.ts";
+import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/job.ts";
 import type { Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 
@@ -9,6 +9,7 @@ export type Program = Action[];
 /** One action of a program. Those with a name have one of their own, except in a `repeat`. */
 export type Action =
   | StepAction
+  | CallAction
   | { do: "sleep"; name: string; ms: number }
   | { do: "wait"; name: string; timeout: number | null }
   | { do: "prepare"; name: string; timeout: number | null; meanwhile: Program }
@@ -35,6 +36,24 @@ export interface StepAction {
   heeds: boolean;
 }
 
+/** What starts other runs: a child that is waited for, several of them, or a run that goes on by itself. */
+export interface CallAction {
+  do: "invoke" | "invokeAll" | "trigger";
+  name: string;
+  jobName: string;
+  /** One, but for `invokeAll`. */
+  items: ChildItem[];
+}
+
+/** A run that a program starts. */
+export interface ChildItem {
+  program: Program;
+  options: InvokeOptions;
+}
+
+/** How a run ended that a program has started. */
+export type CallResult = { outcomes: ChildOutcome[] } | { output: unknown } | { error: Error };
+
 /** What the world wants to know of a body: an execution of a program. */
 export interface BodyWitness {
   /** The function of a step is called, and does what this does. */
@@ -55,6 +74,12 @@ export interface BodyWitness {
   slept(name: string): void;
   /** A wait is over: the one of this id, or the next of this name. */
   waited(wait: { id: string } | { name: string }, result: WaitResult): void;
+  /** The job of a run that the program is to start. */
+  jobOf(jobName: string): Job;
+  /** The program is about to start other runs. */
+  calls(action: CallAction): void;
+  /** What it started has ended, or was triggered. */
+  called(action: CallAction, result: CallResult): void;
   /** Something was delivered to the program. */
   saw(what: string): void;
 }
@@ -101,6 +126,28 @@ export function makeProgram(chance: Chance): Program {
   };
   const program = (depth: number, length: number): Program => Array.from({ length }, () => action(depth));
   return program(0, 1 + chance.int(4));
+}
+
+/** The names of the jobs of which a program starts runs. */
+export function jobNamesOf(program: Program): string[] {
+  return program.flatMap((action): string[] => {
+    switch (action.do) {
+      case "invoke":
+      case "invokeAll":
+      case "trigger":
+        return [action.jobName];
+      case "all":
+      case "race":
+        return action.branches.flatMap(jobNamesOf);
+      case "repeat":
+      case "catch":
+        return jobNamesOf(action.body);
+      case "prepare":
+        return jobNamesOf(action.meanwhile);
+      default:
+        return [];
+    }
+  });
 }
 
 /** Performs a program. */
@@ -161,7 +208,36 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       return await witness.idles(action.turns);
     case "throw":
       throw new Error("the program fails");
+    case "invoke":
+    case "invokeAll":
+    case "trigger":
+      return await call(action, step, witness);
   }
+}
+
+async function call(action: CallAction, step: StepContext, witness: BodyWitness): Promise<void> {
+  const { name, do: kind } = action;
+  const job = witness.jobOf(action.jobName);
+  witness.calls(action);
+  let result: CallResult;
+  try {
+    result = await perhapsAll(action, step, job);
+  } catch (error) {
+    witness.called(action, { error: error as Error });
+    witness.saw(`${kind} ${name} failed: ${(error as Error).message}`);
+    throw error;
+  }
+  witness.called(action, result);
+  witness.saw(`${kind} ${name} ${JSON.stringify(result)}`);
+}
+
+async function perhapsAll({ do: kind, name, items }: CallAction, step: StepContext, job: Job): Promise<CallResult> {
+  if (kind === "invokeAll") {
+    const all = items.map(({ program, options }) => ({ input: { program }, ...options }));
+    return { outcomes: await step.invokeAll(name, job, all) };
+  }
+  const [{ program, options }] = items as [ChildItem];
+  return { output: await step[kind](name, job, { program }, options) };
 }
 
 async function runStep(action: StepAction, step: StepContext, witness: BodyWitness): Promise<void> {

@@ -1,4 +1,5 @@
 import type { ClaimRequest } from "../../src/store/claim.ts";
+import { isOrphan } from "./child_facts.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 
 // The numbers of triggers that a priority of one is worth, and the head start of a run that has kept its key.
@@ -71,6 +72,7 @@ export class Queue {
     if (!this.#due.includes(run)) return "it is not due";
     if (job === undefined) return "its job is unknown";
     if (this.#facts.flow.paused.has(jobName)) return "its job is paused";
+    if (isOrphan(run)) return "its parent has ended";
     if (job.concurrency !== null && this.countExecuted(jobName) >= job.concurrency) return "its job is full";
     if (hasRates && this.#isRateUsedUp(run, !isStrict)) return "the rate of its job is used up";
     if (key === null || keepsKey(run)) return null;
@@ -202,6 +204,7 @@ export type Obstacle =
   | "it is not due"
   | "its job is unknown"
   | "its job is paused"
+  | "its parent has ended"
   | "its job is full"
   | "the rate of its job is used up"
   | "its key is full"

@@ -1,7 +1,5 @@
 import { StoreError } from "../../src/error.ts";
-import { PLAIN_FLOW } from "../../src/flow.ts";
 import type { Store } from "../../src/store.ts";
-import type { NewRun } from "../../src/store/new_run.ts";
 import { Chance } from "../support/chance.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts } from "./facts.ts";
@@ -30,8 +28,6 @@ export interface Way {
   isOut(): boolean;
   /** Whether there is no room on its disk now. */
   isDiskFull(): boolean;
-  /** Whether the store has flow control: otherwise it is asked for runs without. */
-  hasFlow: boolean;
   /** Whether the store refuses by itself what it has no room for. */
   hasDisk: boolean;
   /** A call was carried out or refused. */
@@ -56,16 +52,9 @@ export function remoteStore(store: Store, incarnation: Incarnation, way: Way): S
         return (after: number) =>
           send(store, { method, parameters: [after, way.pageLength], no: ++calls }, incarnation, way);
       }
-      return (...given: unknown[]) => {
-        const parameters = method === "enqueue" && !way.hasFlow ? [withoutFlow(given[0] as NewRun[])] : given;
-        return send(store, { method, parameters, no: ++calls }, incarnation, way);
-      };
+      return (...parameters: unknown[]) => send(store, { method, parameters, no: ++calls }, incarnation, way);
     },
   });
-}
-
-function withoutFlow(runs: readonly NewRun[]): NewRun[] {
-  return runs.map((run) => ({ ...run, flow: PLAIN_FLOW }));
 }
 
 function send(

@@ -1,3 +1,4 @@
+import type { Part } from "./plan.ts";
 import type { StoreKind } from "./stores.ts";
 
 /** A seed that has found something. */
@@ -5,8 +6,8 @@ export interface FoundSeed {
   seed: number;
   store: StoreKind;
   found: string;
-  /** Whether it was found with flow control: the plans of other seeds of this list stay without. */
-  hasFlow?: true;
+  /** What the plan had beside what all have, when it was found: the plans of other seeds of this list stay without. */
+  parts?: readonly Part[];
 }
 
 /**
@@ -43,12 +44,24 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     seed: 29,
     store: "memory",
     found: "other processes were told of a run that had expired as if its function had thrown",
-    hasFlow: true,
+    parts: ["flow"],
   },
   {
     seed: 1060,
     store: "sqlite",
     found: "a run that wanted its key for itself was passed by one with a fairness key that shares it",
-    hasFlow: true,
+    parts: ["flow"],
+  },
+  {
+    seed: 10111,
+    store: "memory",
+    found: "an engine fired old slots after the answer to a firing was lost",
+    parts: ["flow", "children", "schedules"],
+  },
+  {
+    seed: 41003,
+    store: "memory",
+    found: "two bulk retriggers at the same time published each retry twice",
+    parts: ["flow", "children", "bulk"],
   },
 ];

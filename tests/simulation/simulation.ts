@@ -1,3 +1,4 @@
+import { isOrphan } from "./child_facts.ts";
 import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
@@ -5,10 +6,11 @@ import { Trace } from "./trace.ts";
 import { Faults, type Selection } from "./faults.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { Node } from "./node.ts";
-import { type FlowShare, makePlan, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
+import { makePlan, type Part, type Plan, type PlannedFault, PROCESS_NAMES, TROUBLE_MS } from "./plan.ts";
 import { SimProcess } from "./sim_process.ts";
 import type { Situation } from "./situations.ts";
-import { FLOW_STORES, makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import { makeStore, type SharedStore, type StoreKind } from "./stores.ts";
+import type { ScheduleRecord } from "../../src/store/schedule_record.ts";
 import { World } from "./world.ts";
 
 /** What to simulate. */
@@ -45,7 +47,7 @@ export interface Verdict {
 
 const KEPT_LINES = 60;
 // How long it may take, when nothing goes wrong any more, until every run has ended, and until anything happens.
-const DRAIN_MS = 120_000;
+const DRAIN_MS = 300_000;
 const STALL_MS = 15_000;
 // After so long without trouble whoever still sleeps does so because of the clock.
 const RECOVERY_MS = 6_000;
@@ -55,6 +57,9 @@ const LAST_REPEATS_MS = 600;
 // After so long without trouble no answer is late any more.
 const LATE_ANSWERS_MS = 2_000;
 const TIDY_EVERY_MS = 100;
+// How long a slot may be due, and after so long without trouble schedules end.
+const LATE_SLOT_MS = 2_000;
+const SCHEDULES_END_MS = 3_000;
 // A process that was suspended has caught up after so long.
 const AWAKE_MS = 500;
 const OUTSIDE_PATIENCE_MS = 500;
@@ -62,7 +67,7 @@ const OUTSIDE_PATIENCE_MS = 500;
 /** Simulates one seed: some seconds of trouble, then peace, in which everything has to come to its end. */
 export async function simulate(options: SimulationOptions): Promise<Verdict> {
   const world = new World();
-  const planned = makePlan(options.seed, flowShare(options));
+  const planned = makePlan(options.seed, partsOf(options));
   const plan = options.mutant?.plan?.(planned) ?? planned;
   const restore = options.mutant?.code?.() ?? (() => {});
   const store = await makeStore(options.store, world, options.mutant, plan.journalLength);
@@ -85,10 +90,9 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
   return simulation.verdict;
 }
 
-/** A bug of flow control is looked for in plans that have it, all others in plans without. */
-function flowShare({ store, mutant }: SimulationOptions): FlowShare {
-  if (!FLOW_STORES.includes(store)) return "none";
-  return mutant === undefined ? "some" : mutant.isOfFlow ? "all" : "none";
+/** A bug is looked for in plans that have what it is of, and nothing else beside what all have. */
+function partsOf({ mutant }: SimulationOptions): readonly Part[] | "some" {
+  return mutant === undefined ? "some" : mutant.parts ?? [];
 }
 
 class Simulation {
@@ -103,12 +107,13 @@ class Simulation {
   readonly #nodes: Node[];
   readonly #clients: Clients;
   readonly #leasesSeenAt = new Map<string, number>();
+  readonly #orphansSince = new Map<string, number>();
   #outUntil = 0;
   #fullUntil = -1;
   #calmSince: number | null = null;
 
   constructor(
-    { seed, store: kind, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
+    { seed, keptLines = KEPT_LINES, selection, mutant }: SimulationOptions,
     plan: Plan,
     world: World,
     store: SharedStore,
@@ -126,7 +131,6 @@ class Simulation {
       pageLength: plan.pageLength,
       isOut: () => this.#outUntil > world.now,
       isDiskFull: () => this.#fullUntil >= world.now,
-      hasFlow: FLOW_STORES.includes(kind),
       hasDisk: store.fillDisk !== undefined,
       committed: inspector.committed.bind(inspector),
     };
@@ -202,6 +206,7 @@ class Simulation {
   #isAtRest(): boolean {
     return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
       this.#clients.waiting === 0 && this.facts.open().length === 0 &&
+      this.facts.schedules.records.every(({ pausedAt }) => pausedAt !== null) &&
       this.#nodes.every(({ isUp, process }) => isUp && this.#world.now - process.pausedUntil > AWAKE_MS);
   }
 
@@ -294,12 +299,15 @@ class Simulation {
     const calmMs = this.#world.now - since;
     const open = this.facts.open();
     if (calmMs > 500) this.#clients.signalAll();
+    if (calmMs > LATE_ANSWERS_MS) { for (const schedule of this.facts.schedules.records) this.#checkSlots(schedule); }
+    if (calmMs > SCHEDULES_END_MS) this.#clients.pauseSchedules();
     this.#clients.resumeAll();
     if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
     for (const run of open) this.#checkLease(run);
     if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkDeadlines(run); }
     this.#clients.checkFollowings();
     if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
+    if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkOrphan(run); }
     const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
     this.facts.expect(calmMs < DRAIN_MS && (stalledMs < STALL_MS || open.length === 0), "I9", () => {
       const left = `${open.length} runs have not ended and ${this.#clients.waiting} requests are not answered`;
@@ -326,6 +334,29 @@ class Simulation {
     const lateMs = this.#world.wallNow - (startedAt === null ? startBy ?? Infinity : finishBy ?? Infinity);
     const mostMs = 3 * this.#plan.worker.staleThreshold + 1_500;
     this.facts.expect(lateMs < mostMs, "F8", () => `${id} is late for its start or its end by ${lateMs} ms`);
+  }
+
+  /** Without trouble, a child whose parent has ended is cancelled soon. */
+  #checkOrphan(run: RunFacts): void {
+    if (!isOrphan(run)) return;
+    const { request: { id }, parent } = run;
+    const since = this.#orphansSince.get(id) ?? this.#world.now;
+    this.#orphansSince.set(id, since);
+    const leftMs = this.#world.now - since;
+    const mostMs = 2 * this.#plan.worker.pollingInterval + 1_000;
+    const parentId = parent!.run.request.id;
+    this.facts.expect(
+      leftMs < mostMs,
+      "F7",
+      () => `${id} is left for ${leftMs} ms, and its parent ${parentId} has ended`,
+    );
+  }
+
+  /** Without trouble, and on a clock that runs evenly, a slot that is due is fired or skipped soon. */
+  #checkSlots({ name, nextAt, pausedAt }: ScheduleRecord): void {
+    if (pausedAt !== null || this.facts.jumps > 0) return;
+    const lateMs = this.#world.wallNow - nextAt!;
+    this.facts.expect(lateMs < LATE_SLOT_MS, "F6", () => `a slot of ${name} is due for ${lateMs} ms`);
   }
 
   /** Without trouble, and on a clock that runs evenly, whoever sleeps is woken when the next worker has looked. */

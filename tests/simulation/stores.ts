@@ -16,9 +16,6 @@ export const STORE_KINDS = ["memory", "sqlite", "twin"] as const;
 /** One of them. */
 export type StoreKind = typeof STORE_KINDS[number];
 
-/** Those that are simulated with flow control. */
-export const FLOW_STORES: readonly StoreKind[] = ["memory", "sqlite", "twin"];
-
 /** The store of a world, which its processes share. */
 export interface SharedStore {
   /** The store as a process opens it. */

@@ -4,8 +4,7 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { aClaimRequest } from "./fixtures.ts";
-import { claimOne, type StoreTest } from "./for_each_store.ts";
+import { claimOne, holdRun, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { aJob } from "./jobs.ts";
 
@@ -76,7 +75,7 @@ export async function aTenantRun(
   const { id: runId } = await engine.trigger("order", input, { labels: { org }, ...keys });
   if (status === "cancelled") await engine.cancel(runId);
   else if (status === "running") await claimOne(store, "order");
-  else if (status === "held") await hold(store, runId);
+  else if (status === "held") await holdRun(store, "order", runId);
   else if (status !== "pending") await engine.runUntilIdle();
   const [wait] = await store.getWaits(runId);
   return { runId, waitId: wait?.id ?? UNKNOWN };
@@ -127,14 +126,4 @@ export function aRefusal(): Response {
 export async function sightOf(response: Response): Promise<unknown> {
   const { status, statusText, headers } = response;
   return { status, statusText, headers: [...headers], bytes: [...new Uint8Array(await response.arrayBuffer())] };
-}
-
-/** Holds a run of {@linkcode order}, as changed code would. */
-async function hold(store: Store, runId: string): Promise<void> {
-  const { claims } = await store.claim(aClaimRequest({ workerId: "changed", jobNames: ["order"], limit: 50 }));
-  const details = { isNew: null, unasked: [], issues: [] };
-  const held = { code: "ended_early", message: "Held: the job returned", details, print: "changed" } as const;
-  for (const { run, lease } of claims) {
-    await (run.id === runId ? store.hold(lease, held, []) : store.release(lease, []));
-  }
 }

@@ -194,7 +194,9 @@ export class Scheduler {
       if (late > 0) this.#publishSkip(name, from, "late", late);
       if (fired.run !== null && run !== null) this.#deps.publishTrigger(fired.run, run);
       else if (run !== null) this.#publishSkip(name, slot, "overlap", 1);
-      if (abortSignal.aborted) return;
+      // A repeated call answers with the schedule of that moment: somebody else may have changed it since.
+      const hasChanged = fired.schedule.version !== schedule.version + 1;
+      if (abortSignal.aborted || hasChanged) return;
       schedule = fired.schedule;
     }
   }

@@ -104,14 +104,17 @@ forEachStore("retriggerRuns() never meets the runs that it has made, though they
   assert.equal((await engine.getRuns({ status: "failed" })).total, 10);
 });
 
-forEachStore("retriggerRuns() twice at once makes one new run for each", async (context) => {
+forEachStore("retriggerRuns() twice at once makes one new run for each, and publishes it once", async (context) => {
   await using engine = anEngine(context);
   await trigger(engine, "fail", 4);
   await engine.runUntilIdle();
+  const events = recordEvents(engine);
 
   await Promise.all([1, 2].map(() => engine.retriggerRuns({ filter: { jobName: "fail" } })));
 
   assert.equal((await engine.getRuns()).total, 8);
+  const counts = ["run:trigger", "run:retry"].map((type) => events.filter((event) => event.type === type).length);
+  assert.deepEqual(counts, [4, 4]);
 });
 
 forEachStore("a dry run changes nothing, and counts what would match", async (context) => {

@@ -4,6 +4,7 @@ import type { ScheduleOptions } from "../../../src/engine/schedules/schedule_opt
 import { Scheduler } from "../../../src/engine/schedules/scheduler.ts";
 import { Hub } from "../../../src/events/hub.ts";
 import type { EventOf } from "../../../src/event.ts";
+import { StoreError } from "../../../src/error.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { Run } from "../../../src/run.ts";
 import type { Schema } from "../../../src/schema.ts";
@@ -488,6 +489,37 @@ forEachStore("a slot is fired once though the store fails, or its answers are lo
 
   assert.deepEqual(await slots(store), ["00:01:00", "00:02:00"]);
 });
+
+forEachStore(
+  "an engine whose answer was lost fires no more slots of a schedule that others have changed",
+  async (context) => {
+    const { store, host } = context;
+    const options = { catchUp: "all", overlap: "allow" } as const;
+    await using other = anEngine(context, options);
+    await other.runUntilIdle(); // writes the schedule
+    let calls = 0;
+    const changed = new Proxy(store, {
+      get: (target, key: keyof Store & string) => {
+        const method = target[key] as unknown as (...given: unknown[]) => Promise<unknown>;
+        if (key !== "fireSchedule") return typeof method === "function" ? method.bind(target) : method;
+        return async (...given: unknown[]) => {
+          const fired = await method.apply(target, given);
+          if (calls++ > 0) return fired;
+          await other.schedules.pause("s");
+          throw new StoreError("answer lost", { outcomeUnknown: true });
+        };
+      },
+    });
+    await using engine = anEngine({ store: changed, host }, options);
+    await engine.start();
+
+    host.advance(3 * MINUTE);
+    await pass(host, 5 * SECOND, 250);
+
+    assert.ok(calls > 1);
+    assert.deepEqual(await slots(store), ["00:01:00"]);
+  },
+);
 
 forEachStore("the scheduler continues after the store could not be read", async ({ store, host }) => {
   let isBroken = false;

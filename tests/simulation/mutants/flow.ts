@@ -7,11 +7,13 @@ import { DueRuns } from "../../../src/stores/memory/due_runs.ts";
 import { Gates } from "../../../src/stores/memory/gates.ts";
 import { MemoryRates } from "../../../src/stores/memory/rates.ts";
 import type { KeptRun } from "../../../src/stores/memory/records.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import { MemoryTurns } from "../../../src/stores/memory/fairness_turns.ts";
 import type { Plan } from "../plan.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
+import { replace } from "./replace.ts";
 
 /** Bugs of limits, rates, delays, priorities, turns, deadlines and pauses of jobs. */
 export const FLOW_MUTANTS: readonly Mutant[] = [
@@ -250,7 +252,97 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
       },
     })),
   },
+  {
+    name: "a run is claimed that was to start before",
+    rule: "F1: nothing begins after it was to start",
+    plan: withJobs({ startWithin: 60, limits: { concurrency: 1 } }),
+    store: withBlindClaims("startWithin", () => true),
+  },
+  {
+    name: "a run that waits does not fail when it is late",
+    rule: "F8: a run that waits has to end in time, too",
+    plan: withJobs({ finishWithin: 300 }),
+    store: withBlindClaims("finishWithin", ({ status }) => status === "waiting"),
+  },
+  {
+    name: "a run of a paused job holds up its key",
+    from: 30,
+    rule: "F5: a paused job holds up nobody",
+    code: () => {
+      let runs: MemoryRuns | undefined;
+      const paused = new Set<string>();
+      const stops = [
+        replace(MemoryRuns.prototype, "add", (add) =>
+          function (...parameters) {
+            runs = this;
+            return add.apply(this, parameters);
+          }),
+        replace(MemoryStore.prototype, "pauseJob", (pause) =>
+          function (jobName, by) {
+            paused.add(jobName);
+            return pause.call(this, jobName, by);
+          }),
+        replace(MemoryStore.prototype, "resumeJob", (resume) =>
+          function (jobName) {
+            paused.delete(jobName);
+            return resume.call(this, jobName);
+          }),
+        replace(Gates.prototype, "opensAt", (opensAt) =>
+          function (run) {
+            const isBehind = runs!.open.some(({ concurrencyKey, seq, jobName, status, isDelayed }) =>
+              concurrencyKey === run.concurrencyKey && seq < run.seq && paused.has(jobName) && status === "pending" &&
+              !isDelayed
+            );
+            return run.concurrencyKey !== null && isBehind ? Infinity : opensAt.call(this, run);
+          }),
+      ];
+      return () => stops.forEach((stop) => stop());
+    },
+  },
+  {
+    name: "a trigger forgets its priority",
+    rule: "I12: a run has the options of its trigger",
+    client: overClient((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, flow: { ...run.flow, priority: 0 } }))),
+    })),
+  },
+  {
+    name: "a trigger forgets when the run has to end",
+    from: 2,
+    rule: "I12: a run has the options of its trigger",
+    client: overClient((store) => ({
+      enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, flow: { ...run.flow, finishWithin: null } }))),
+    })),
+  },
 ];
+
+/** A store whose claims do not see a deadline of some runs. */
+function withBlindClaims(
+  deadline: "startWithin" | "finishWithin",
+  isBlind: (run: KeptRun) => boolean,
+): NonNullable<Mutant["store"]> {
+  return (make, host) => {
+    let isClaiming = false;
+    const stop = replace(MemoryRuns.prototype, "add", (add) =>
+      function (...parameters) {
+        const run = add.apply(this, parameters);
+        const ms = run.flow[deadline];
+        const get = () => isClaiming && isBlind(run) ? null : ms;
+        run.flow = Object.defineProperty({ ...run.flow }, deadline, { enumerable: true, get });
+        return run;
+      });
+    return over((store) => ({
+      claim: async (request) => {
+        isClaiming = true;
+        const claimed = store.claim(request); // done when it returns, for a MemoryStore
+        isClaiming = false;
+        const result = await claimed;
+        return { ...result, nextTimerAt: result.now + 20 }; // which is not what is wrong
+      },
+      close: () => (stop(), store.close()),
+    }))(make, host);
+  };
+}
 
 /** Whether a claim had room, and found nothing. */
 function hasTaken({ claims, failed }: ClaimResult): boolean {
@@ -286,17 +378,3 @@ function withFairness(plan: Plan): Plan {
   const limited = withJobs({ limits: { concurrency: 1 } })(plan);
   return { ...limited, requests, worker: { ...plan.worker, concurrency: 1 } };
 }
-
-/** Replaces a method of a class, until the returned function is called. */
-function replace<T extends object, K extends keyof T & string>(
-  prototype: T,
-  name: K,
-  make: (old: Method<T, K>) => (this: T, ...parameters: Parameters<Method<T, K>>) => ReturnType<Method<T, K>>,
-): () => void {
-  const old = prototype[name];
-  prototype[name] = make(old as Method<T, K>) as T[K];
-  return () => void (prototype[name] = old);
-}
-
-// deno-lint-ignore no-explicit-any -- whatever the method takes and returns
-type Method<T, K extends keyof T> = Extract<T[K], (...parameters: any[]) => any>;

@@ -3,7 +3,7 @@ import type { Host } from "../../../src/host.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Respond } from "../../../src/http/routes.ts";
 import type { Store } from "../../../src/store.ts";
-import type { Plan } from "../plan.ts";
+import type { Part, Plan } from "../plan.ts";
 
 /** A bug that a simulation has to find: mostly a double that stands before a store or a host. */
 export interface Mutant {
@@ -31,8 +31,8 @@ export interface Mutant {
   code?: () => () => void;
   /** Whether it is looked for over `sqlite`. */
   isOfSqlite?: boolean;
-  /** Whether it is a bug of flow control. */
-  isOfFlow?: boolean;
+  /** What it is a bug of, beside what all simulations have: it is looked for in plans that have this. */
+  parts?: readonly Part[];
   /** What serves HTTP, made wrong. */
   fetch?: (fetch: Respond) => Respond;
 }

@@ -1,4 +1,6 @@
 import type { Mutant } from "./mutant.ts";
+import { BULK_MUTANTS } from "./bulk.ts";
+import { CHILD_MUTANTS } from "./children.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
 import { FLOW_MUTANTS } from "./flow.ts";
 import { HTTP_MUTANTS } from "./http.ts";
@@ -6,6 +8,7 @@ import { JOURNAL_MUTANTS } from "./journal.ts";
 import { LEASE_MUTANTS } from "./leases.ts";
 import { PAUSE_MUTANTS } from "./pauses.ts";
 import { RUN_MUTANTS } from "./runs.ts";
+import { SCHEDULE_MUTANTS } from "./schedules.ts";
 import { STEP_MUTANTS } from "./steps.ts";
 
 /** One bug for each rule that matters most. */
@@ -17,5 +20,8 @@ export const MUTANTS: readonly Mutant[] = [
   ...PAUSE_MUTANTS,
   ...HTTP_MUTANTS,
   ...JOURNAL_MUTANTS,
-  ...FLOW_MUTANTS.map((mutant) => ({ ...mutant, isOfFlow: true })),
+  ...FLOW_MUTANTS.map((mutant) => ({ parts: ["flow"] as const, ...mutant })),
+  ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
+  ...BULK_MUTANTS.map((mutant) => ({ parts: ["bulk"] as const, ...mutant })),
+  ...SCHEDULE_MUTANTS.map((mutant) => ({ parts: ["schedules"] as const, ...mutant })),
 ];
