@@ -34,6 +34,9 @@ function aJob(program: Program, attempts: BodyWitness["attempts"], changes: Chan
     waits: nothing,
     slept: nothing,
     waited: nothing,
+    jobOf: neverCalled, // these programs start no other runs
+    calls: nothing,
+    called: nothing,
     saw: nothing,
   };
   return defineJob({ name: "job", input: anything, changes, run: (step) => perform(program, step, witness) });

@@ -279,7 +279,7 @@ Deno.test("replay() delivers the results of parallel branches and of loops in th
   assert.deepEqual(renamed.suggestion, { renamed: { "ok?": "review" } });
 });
 
-Deno.test("replay() waits for what a job awaits outside of its steps, and costs no second where it must wait", async () => {
+Deno.test("replay() waits for what a job awaits outside of its steps", async () => {
   const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
   const history = await historyOf(charged, { "ok?": true });
   const late: Program = async (step, input) => {
@@ -291,16 +291,25 @@ Deno.test("replay() waits for what a job awaits outside of its steps, and costs 
     await replayed({ charge: "charge again" })(step, input);
     await isNew;
   };
-  const startedAt = performance.now();
 
   const patient = await replay(history, aCheckout(late, { changes: { added: ["charge again"] } }), { patience: 200 });
-  const tookMs = performance.now() - startedAt;
   const impatient = await replay(history, aCheckout(late), { patience: 4 });
   await pause(100); // what the job awaits goes on after its replay
 
   assert.equal(patient.outcome, "goes on", patient.message);
   assert.equal(impatient.outcome, "held");
-  assert.ok(tookMs < 900, `${tookMs}`);
+});
+
+Deno.test("replay() of runs that would be held costs no second each", async () => {
+  const history = await historyOf(charged);
+  const startedAt = performance.now();
+
+  for (let count = 0; count < 20; count++) {
+    const { outcome } = await replay(history, aCheckout(() => {}), { patience: 4 });
+    assert.equal(outcome, "held");
+  }
+
+  assert.ok(performance.now() - startedAt < 15_000);
 });
 
 Deno.test("replay() says that a job awaits something that does not settle", async () => {
