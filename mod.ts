@@ -46,6 +46,7 @@ export type {
   RetriggerOptions,
   WaitOptions,
 } from "./src/engine/engine.ts";
+export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
 export type { FlowOptions } from "./src/engine/trigger_flow.ts";
@@ -80,6 +81,17 @@ export type {
   WorkerErrorEvent,
   WorkerStrandedEvent,
 } from "./src/event.ts";
+export type {
+  ChildHistory,
+  ChildrenHistory,
+  ExportedHistory,
+  HistoryFailure,
+  HistoryName,
+  HistoryRecord,
+  PatchHistory,
+  PauseHistory,
+  StepHistory,
+} from "./src/exported_history.ts";
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rate } from "./src/flow.ts";

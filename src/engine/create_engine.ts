@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { checkDuration } from "../check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
+import type { ExportedHistory } from "../exported_history.ts";
 import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
 import { JobCatalog } from "../job_catalog.ts";
@@ -32,6 +33,7 @@ import type {
 import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
 import { derivedRunId } from "../execution/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
+import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { HeldRuns } from "./held_runs.ts";
@@ -397,6 +399,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
     await this.migrate();
     return await this.#heldRuns.resumeAll(options);
+  }
+
+  async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
+    await this.migrate();
+    const history = await exportHistory(this.#store, runId, options);
+    if (history !== null) return history;
+    await this.#runOf(runId);
+    throw new NotFoundError(`There was no run "${runId}" when its history was read`);
   }
 
   async stranded(): Promise<StrandedJob[]> {

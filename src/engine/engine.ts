@@ -11,6 +11,8 @@ import type { StrandedJob } from "../store/hold_record.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
+import type { ExportedHistory } from "../exported_history.ts";
+import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
@@ -327,6 +329,14 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @returns `resumed`: how many runs it has resumed.
    */
   resumeAll(options?: ResumeAllOptions): Promise<{ resumed: number }>;
+  /**
+   * Exports the history of a run, for `replay()` of `@holdfast/jobs/replay`: all that a replay needs, as JSON.
+   *
+   * @throws {NotFoundError} There is no such run.
+   * @throws {TypeError} An option is unknown, or `redact` has not returned a string where it must.
+   * @throws {SerializationError} `redact` has returned something that is not JSON.
+   */
+  exportHistory(runId: string, options?: ExportHistoryOptions): Promise<ExportedHistory>;
   /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
   stranded(): Promise<StrandedJob[]>;
   /**

@@ -33,11 +33,12 @@ export interface Executed {
   bodyEnded: Promise<void>;
 }
 
-/** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
-export async function executeRun(execution: Execution): Promise<Executed> {
-  const { changes } = execution.definition.job;
-  const history = new RecordedHistory(execution.claim, changes);
-  const replay = { history, guard: new ReplayGuard(execution, history, changes, execution.onDivergence) };
+/**
+ * Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws.
+ *
+ * @param replay The records of the run and their guard; left out: made from its claim.
+ */
+export async function executeRun(execution: Execution, replay: Replay = newReplay(execution)): Promise<Executed> {
   const deadline = startDeadline(execution);
   execution.checkDeadline = deadline.check;
   // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
@@ -59,6 +60,12 @@ export async function executeRun(execution: Execution): Promise<Executed> {
   deadline.cancel();
   publishDivergence(execution, replay, settled);
   return { outcome: settled, bodyEnded };
+}
+
+function newReplay(execution: Execution): Replay {
+  const { claim, definition: { job: { changes } }, onDivergence } = execution;
+  const history = new RecordedHistory(claim, changes);
+  return { history, guard: new ReplayGuard(execution, history, changes, onDivergence) };
 }
 
 async function callFunction(execution: Execution, replay: Replay): Promise<Outcome> {
