@@ -48,9 +48,10 @@ export class JobCatalog {
       const { aliases } = job.changes;
       for (const definition of [job, ...job.previous]) this.#add(definition, aliases, options);
     }
-    this.known = [...this.#executing].map(([key, { job, print }]) => {
+    this.known = [...this.#executing].map(([key, { job, aliases, print }]) => {
       const { name, version } = JSON.parse(key) as { name: string; version: number }; // made by keyOf()
-      return { name, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
+      const names = [job.name, ...aliases] as const;
+      return { name, names, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
     });
   }
 

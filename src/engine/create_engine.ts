@@ -163,7 +163,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
-    this.#pauses = new JobPauses({ jobs: jobs.newest, store: options.store, hub, onResume });
+    this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
     this.#heldRuns = new HeldRuns({ store: options.store, hub, readRun: (runId) => this.#runOf(runId), onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,

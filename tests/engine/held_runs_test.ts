@@ -167,6 +167,24 @@ forEachStore("a schedule of a former name fires the job that has it as an alias"
   assert.deepEqual(runs.map(({ scheduleName, output }) => [scheduleName, output]), [["nightly", "now"]]);
 });
 
+forEachStore("pauseJob() pauses a job under all its names", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  const { id } = await before.trigger(former, null);
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+
+  const paused = await engine.pauseJob("check-out");
+  const whilePaused = [await before.runUntilIdle(), await engine.runUntilIdle()];
+  await engine.resumeJob("checkout");
+  await engine.runUntilIdle();
+
+  assert.equal(paused.jobName, "checkout");
+  assert.deepEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
+  assert.equal(await outputOf(engine, id), "now");
+});
+
 forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {
   const { store, host } = context;
   await using engine = createEngine({
