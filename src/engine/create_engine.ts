@@ -15,7 +15,7 @@ import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
-import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
+import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
   BulkRetriggerOptions,
@@ -48,7 +48,7 @@ import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./stranded_jobs.ts";
-import { checkFrom, Triggers } from "./triggers.ts";
+import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers.ts";
 import { untilKnown } from "./until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
@@ -308,6 +308,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     options: BulkRetriggerOptions,
     guard: BulkGuard | null,
   ): Promise<BulkResult> {
+    checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
     const { from, ...others } = options;
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
@@ -424,8 +425,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const names = [job.name, ...job.changes.aliases];
     return {
       trigger: (input, options) => this.trigger(job, input, options),
-      triggerAndWait: async (input, { timeout, ...options } = {}) => {
+      triggerAndWait: async (input, given = {}) => {
         this.#checkOutsideStep("triggerAndWait()");
+        checkOptionNames(given, { ...TRIGGER_OPTIONS, timeout: true }, "triggerAndWait()");
+        const { timeout, ...options } = given;
         if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };

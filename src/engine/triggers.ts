@@ -43,7 +43,8 @@ export interface TriggersDeps {
   maxValueBytes: number;
 }
 
-const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
+/** The names of the options of a trigger. */
+export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   idempotencyKey: true,
   concurrencyKey: true,
   coalesce: true,
