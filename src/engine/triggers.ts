@@ -132,7 +132,9 @@ export class Triggers {
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
-    return { request: { ...run, concurrencyKey: old.concurrencyKey, schedule }, old };
+    // What a later version has recorded is not for this one, if this process is behind.
+    const version = from === "failure" ? Math.max(run.version, old.version) : run.version;
+    return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
   }
 
   /** Adds a run. */

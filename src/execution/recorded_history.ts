@@ -2,6 +2,7 @@ import type { RecordName } from "../hold.ts";
 import type { JobChanges } from "../job_changes.ts";
 import type { StepRecord } from "../step.ts";
 import type { Claim } from "../store/claim.ts";
+import type { CopiedHistory } from "../store/hold_record.ts";
 import type { PauseKind, PauseRecord } from "../wait.ts";
 
 /** A record of the run. */
@@ -12,13 +13,16 @@ interface Entry<R> {
   askedAs: string | null;
   /** Whether the job has to ask for it. */
   isCounted: boolean;
+  /** Whether a retry has taken it over. */
+  isCopy: boolean;
 }
 
 /**
  * What a run has recorded, by kind and name, and how much of it the job has not asked for in this execution.
  *
- * What a retry has taken over from earlier runs counts only until the job asks for something that those runs have not
- * completed: from there on it may go another way.
+ * What a retry has taken over from earlier runs counts, too. But what those runs have not completed may end otherwise
+ * now, and what they recorded after its end may have depended on that: such copies count only until the job asks for
+ * something that the earlier runs have not completed.
  */
 export class RecordedHistory {
   readonly #changes: JobChanges;
@@ -31,23 +35,26 @@ export class RecordedHistory {
   };
   /** What the earlier runs had begun and not completed. */
   readonly #unfinished: ReadonlySet<string>;
-  /** The copies that count. */
-  #copies: Entry<unknown>[] = [];
+  /** The copies that count until the job asks for something unfinished. */
+  #doubtful: Entry<unknown>[] = [];
   #unaskedCount = 0;
+  #unaskedCopies = 0;
   /** Called whenever the job asks for something. */
   onAsk: () => void = () => {};
 
   constructor({ steps, pauses, copied }: Claim, changes: JobChanges) {
     this.#changes = changes;
+    const upTo = copied?.upTo ?? 0;
+    const isDoubtful = copied === null ? () => false : findDoubtful(steps, pauses, copied);
     for (const record of steps) {
-      const entry = this.#newEntry("step", record);
+      const entry = this.#newEntry("step", record, record.recordedNo <= upTo);
       this.#steps.set(record.name, entry);
-      if (copied !== null && record.recordedNo <= copied.upTo) this.#copies.push(entry);
+      if (isDoubtful(record)) this.#doubtful.push(entry);
     }
     for (const record of pauses) {
-      const entry = this.#newEntry(record.kind, record);
+      const entry = this.#newEntry(record.kind, record, positionOf(record) <= upTo);
       this.#pauses[record.kind].set(record.name, entry);
-      if (copied !== null && positionOf(record) <= copied.upTo) this.#copies.push(entry);
+      if (isDoubtful(record)) this.#doubtful.push(entry);
     }
     this.#unfinished = new Set(copied?.unfinished.map(keyOf));
   }
@@ -55,6 +62,12 @@ export class RecordedHistory {
   /** How many records the job has to ask for and has not. */
   get unaskedCount(): number {
     return this.#unaskedCount;
+  }
+
+  /** Whether something new has to wait for the rest: what earlier runs have begun does not wait for copies. */
+  mustWait({ kind, name }: RecordName): boolean {
+    const mayPassCopies = this.#unaskedCopies > 0 && this.#isUnfinished(kind, name);
+    return this.#unaskedCount > (mayPassCopies ? this.#unaskedCopies : 0);
   }
 
   /** The recorded step that the job asks for by a name. */
@@ -78,24 +91,22 @@ export class RecordedHistory {
       .map(({ kind, record: { name } }) => ({ kind, name }) as RecordName); // a patch is not counted
   }
 
-  #newEntry<R extends { name: string }>(kind: Entry<R>["kind"], record: R): Entry<R> {
+  #newEntry<R extends { name: string }>(kind: Entry<R>["kind"], record: R, isCopy: boolean): Entry<R> {
     const isCounted = kind !== "patch" && !this.#changes.removed.has(baseOf(record.name).base);
-    if (isCounted) this.#unaskedCount += 1;
-    return { record, kind, askedAs: null, isCounted };
+    const entry = { record, kind, askedAs: null, isCounted: false, isCopy };
+    if (isCounted) this.#count(entry, true);
+    return entry;
   }
 
   #ask<R>(entries: ReadonlyMap<string, Entry<R>>, kind: Entry<R>["kind"], name: string): R | undefined {
     const own = entries.get(name);
     const oldName = own === undefined ? this.#oldNameOf(name) : null;
     const entry = own ?? (oldName === null ? undefined : entries.get(oldName));
-    if (entry !== undefined) note(entry, name);
-    if (entry?.isCounted === true) {
-      entry.isCounted = false;
-      this.#unaskedCount -= 1;
+    if (entry !== undefined) {
+      note(entry, name);
+      this.#count(entry, false);
     }
-    if (this.#unfinished.has(keyOf({ kind, name })) || this.#unfinished.has(keyOf({ kind, name: oldName ?? name }))) {
-      this.#forgetCopies();
-    }
+    if (this.#isUnfinished(kind, name)) this.#forgetDoubtful();
     this.onAsk();
     return entry?.record;
   }
@@ -107,13 +118,24 @@ export class RecordedHistory {
     return old === undefined ? null : old + occurrence;
   }
 
-  #forgetCopies(): void {
-    for (const entry of this.#copies) {
-      if (!entry.isCounted) continue;
-      entry.isCounted = false;
-      this.#unaskedCount -= 1;
-    }
-    this.#copies = [];
+  /** Whether an earlier run has begun this, under its name or its old one, and has not completed it. */
+  #isUnfinished(kind: string, name: string): boolean {
+    if (this.#unfinished.size === 0) return false;
+    const oldName = this.#oldNameOf(name) ?? name;
+    return this.#unfinished.has(keyOf({ kind, name })) || this.#unfinished.has(keyOf({ kind, name: oldName }));
+  }
+
+  /** Makes the job have to ask for a record, or no longer. */
+  #count(entry: Entry<unknown>, isCounted: boolean): void {
+    if (entry.isCounted === isCounted) return;
+    entry.isCounted = isCounted;
+    this.#unaskedCount += isCounted ? 1 : -1;
+    if (entry.isCopy) this.#unaskedCopies += isCounted ? 1 : -1;
+  }
+
+  #forgetDoubtful(): void {
+    for (const entry of this.#doubtful) this.#count(entry, false);
+    this.#doubtful = [];
   }
 }
 
@@ -133,6 +155,41 @@ export function baseOf(name: string): { base: string; occurrence: string } {
 
 function keyOf({ kind, name }: { kind: string; name: string }): string {
   return `${kind} ${name}`;
+}
+
+/**
+ * Which copies may depend on how something ended that was not copied. A copy does not if all positions before it are
+ * those of copies: nothing else had ended by then. Nor does a step that began before all steps that were not copied, as
+ * long as no children are missing: of pauses, only one that had not ended is left out, or the wait that timed out last.
+ */
+function findDoubtful(
+  steps: readonly StepRecord[],
+  pauses: readonly PauseRecord[],
+  { upTo, unfinished }: CopiedHistory,
+): (record: StepRecord | PauseRecord) => boolean {
+  const copiedSteps = steps.filter(({ recordedNo }) => recordedNo <= upTo);
+  const gapAt = findGap(copiedSteps, pauses);
+  const indexes = new Set(copiedSteps.map(({ index }) => index));
+  const hasAllChildren = unfinished.every(({ kind }) => kind !== "children");
+  let missingIndex = 0;
+  while (indexes.has(missingIndex)) missingIndex += 1;
+  return (record) => {
+    const at = positionOf(record);
+    if (at > upTo || at < gapAt) return false;
+    return !(hasAllChildren && "index" in record && record.index < missingIndex);
+  };
+}
+
+/** The first position of a copy before which something was recorded that was not copied. */
+function findGap(steps: readonly StepRecord[], pauses: readonly PauseRecord[]): number {
+  const records = [
+    // The failed attempts at a step have positions before that of the last one.
+    ...steps.map(({ recordedNo, attempts }) => ({ at: recordedNo, count: attempts })),
+    ...pauses.flatMap(({ preparedNo, resolution }) => [preparedNo ?? 0, resolution?.recordedNo ?? 0])
+      .filter((at) => at > 0).map((at) => ({ at, count: 1 })),
+  ].sort((one, other) => one.at - other.at);
+  let count = 0;
+  return records.find((record) => (count += record.count) < record.at)?.at ?? Infinity;
 }
 
 /** The position of a record among those of the run; `Infinity` for a pause that was not prepared and is not over. */

@@ -75,7 +75,7 @@ export class ReplayGuard {
 
   /** Whether something new has to wait. */
   mustWait(isNew: RecordName): boolean {
-    if (this.isClear || this.#changes.added.has(baseOf(isNew.name).base)) return false;
+    if (!this.#history.mustWait(isNew) || this.#changes.added.has(baseOf(isNew.name).base)) return false;
     if (this.#mode !== "continue") return true;
     this.begunAnyway.push(isNew);
     return false;

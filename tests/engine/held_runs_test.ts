@@ -268,6 +268,22 @@ forEachStore("retrigger() makes a run of the newest version", async (context) =>
   assert.deepEqual([retry.version, await outputOf(engine, retry.id)], [2, "second"]);
 });
 
+forEachStore("retrigger() from the failure in an old process keeps the version of the run", async ({ store, host }) => {
+  const job = (version: number) =>
+    defineJob({ name: "checkout", version, input: anything, run: (step) => step.run("charge", fail) });
+  const fail = () => Promise.reject(new Error("no"));
+  await using newer = createEngine({ store, host, jobs: { checkout: job(2) } });
+  await using older = createEngine({ store, host, jobs: { checkout: job(1) } });
+  const { id } = await newer.trigger("checkout", null);
+  await newer.runUntilIdle();
+
+  const retries = [await older.retrigger(id, { from: "failure" })];
+  await newer.runUntilIdle();
+  retries.push(await older.retrigger(id, { from: "start" }));
+
+  assert.deepEqual(retries.map(({ version }) => version), [2, 1]);
+});
+
 forEachStore("stranded() and worker:stranded tell which runs no live worker knows", async (context) => {
   const { store, host } = context;
   await using before = createEngine({ store, host, jobs: { job: aCheckout(() => {}, { name: "check-out" }) } });

@@ -434,6 +434,48 @@ forEachStore("a retry from the failure is held if a copied step was renamed", as
   assert.equal((await engine.getRun(retry.id))!.held!.code, "diverged");
 });
 
+forEachStore("a retry from the failure is held if a step was renamed beside the one that failed", async (context) => {
+  const { store, host } = context;
+  const charged = Promise.withResolvers<void>();
+  const job = aCheckout((step) =>
+    Promise.all([
+      step.run("ship", () => charged.promise.then(() => Promise.reject(new Error("no")))),
+      step.run("charge", () => {}).then(charged.resolve),
+    ])
+  );
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  const retry = await engine.retrigger(id, { from: "failure" });
+
+  await execute(
+    context,
+    aCheckout((step) => Promise.all([step.run("ship", () => {}), step.run("charge card", () => assert.fail())])),
+  );
+
+  assert.equal((await engine.getRun(retry.id))!.held!.code, "diverged");
+});
+
+forEachStore("what had not ended goes on in a retry before the copies that follow it", async (context) => {
+  const { store, host } = context;
+  let isBroken = true;
+  const job = aCheckout(async (step) => {
+    await step.prepareWait("ok?");
+    await step.run("pack", () => {});
+    if (isBroken) throw new Error("no");
+    return "done";
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  isBroken = false;
+  const retry = await engine.retrigger(id, { from: "failure" });
+
+  await execute(context, job);
+
+  assert.equal(await outputOf(engine, retry.id), "done");
+});
+
 forEachStore("a name that stands for different functions is warned of, once", async ({ store, host }) => {
   const warnings: string[] = [];
   const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };

@@ -86,6 +86,21 @@ export class Clients {
     }
   }
 
+  /** Resumes one of the held runs. */
+  resume(request: Request & { ask: "resume" }): void {
+    this.#ask(0, request, null);
+  }
+
+  /** Resumes the held runs that have gone on with what was new: no code fits all that they have recorded. */
+  resumeContinued(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const run of this.#deps.facts.open()) {
+      const { heldUnder, hasContinued, hasTwoNames } = run.changed;
+      if (heldUnder !== null && (hasContinued || hasTwoNames)) this.#resume(engine, run, true).catch(unlessRefused);
+    }
+  }
+
   /** Resumes all jobs that are still paused. */
   resumeAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
@@ -135,7 +150,10 @@ export class Clients {
     const http = this.#http;
     const { ask } = request;
     // These are not to be had over HTTP.
-    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" || ask === "bulk") {
+    if (
+      ask === "batch" || ask === "resume" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" ||
+      ask === "bulk"
+    ) {
       return await this.#perform(node, engine, request);
     }
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
@@ -214,6 +232,12 @@ export class Clients {
         facts.expect(retriggerOf === run.request.id, "I12", () => `${id} is answered as a retry of ${run.request.id}`);
         return id;
       }
+      case "resume": {
+        const held = facts.open().filter(({ changed }) => changed.heldUnder !== null);
+        const run = pickAt(held, request.which);
+        if (run === undefined) return "nothing to resume";
+        return await this.#resume(engine, run, request.continues);
+      }
       case "watch":
         return await this.#watch(node, engine, this.#runFor(request));
       case "wait": {
@@ -290,6 +314,12 @@ export class Clients {
       () => `${wait.id} took ${wait.accepted?.signalId}, and ${request.signalId} was answered ${disposition}`,
     );
     return `${disposition} ${wait.id}`;
+  }
+
+  async #resume(engine: Engine, run: RunFacts, continues: boolean): Promise<string> {
+    const { id, held } = await engine.resume(run.request.id, continues ? { onDivergence: "continue" } : {});
+    this.#deps.facts.expect(held === null, "I-D7", () => `${id} was resumed, and is said to be held`);
+    return id;
   }
 
   async #watch(node: Node, engine: Engine, run: RunFacts | undefined): Promise<string> {
