@@ -49,7 +49,8 @@ export class JobCatalog {
       for (const definition of [job, ...job.previous]) this.#add(definition, aliases, options);
     }
     this.known = [...this.#executing].map(([key, { job, aliases, print }]) => {
-      const { name, version } = JSON.parse(key) as { name: string; version: number }; // made by keyOf()
+      const at = key.lastIndexOf("\t");
+      const [name, version] = [key.slice(0, at), Number(key.slice(at + 1))];
       const names = [job.name, ...aliases] as const;
       return { name, names, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
     });
@@ -94,8 +95,9 @@ export class JobCatalog {
   }
 }
 
+/** The key of a version of a job; a name has no control characters. */
 function keyOf(name: string, version: number): string {
-  return JSON.stringify({ name, version });
+  return `${name}\t${version}`;
 }
 
 /** Identifies all of a job that decides whether a held run goes on. */

@@ -39,18 +39,20 @@ export interface Executed {
  * @param replay The records of the run and their guard; left out: made from its claim.
  */
 export async function executeRun(execution: Execution, replay: Replay = newReplay(execution)): Promise<Executed> {
+  const isNew = replay.guard.isClear; // it has recorded nothing that its job could leave out
   const deadline = startDeadline(execution);
   execution.checkDeadline = deadline.check;
   // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
   // so that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, replay));
-  const first = await Promise.race([
+  const ends = [
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
-    replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)),
     deadline.exceeded.then(lateOutcome),
-  ]);
+  ];
+  if (!isNew) ends.push(replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)));
+  const first = await Promise.race(ends);
   deadline.check();
   // A run that returned after its deadline is late, too.
   const isLate = execution.state.isLate && first.kind !== "waiting" && first.kind !== "interrupted";

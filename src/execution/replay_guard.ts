@@ -61,6 +61,7 @@ export class ReplayGuard {
     this.#changes = changes;
     this.#mode = mode;
     ({ promise: this.diverged, resolve: this.#resolve } = Promise.withResolvers());
+    if (this.isClear) return; // there is nothing to compare
     history.onAsk = () => this.#noteAsk();
     execution.onChange(() => {
       if (execution.state.isOver) this.#releaseAll(); // nothing begins any more

@@ -6,7 +6,7 @@ import type { Changes } from "../../src/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { isTerminal } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { changeProgram } from "../simulation/changed_program.ts";
+import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, makeProgram, perform, type Program } from "../simulation/program.ts";
 import { Chance } from "../support/chance.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -38,6 +38,8 @@ function aJob(program: Program, attempts: BodyWitness["attempts"], changes: Chan
     calls: nothing,
     called: nothing,
     saw: nothing,
+    asks: nothing,
+    patched: nothing,
   };
   return defineJob({ name: "job", input: anything, changes, run: (step) => perform(program, step, witness) });
 }
