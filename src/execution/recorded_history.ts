@@ -36,7 +36,7 @@ export class RecordedHistory {
   #unaskedCount = 0;
   #unaskedCopies = 0;
   /** Called whenever the job asks for something. */
-  onAsk: () => void = () => {};
+  onAsk: (() => void) | null = null;
 
   constructor({ steps, pauses, copied }: Claim, changes: JobChanges) {
     this.#changes = changes;
@@ -92,9 +92,11 @@ export class RecordedHistory {
     const { removed } = this.#changes;
     const isRemoved = removed.size > 0 && removed.has(baseOf(record.name).base);
     const isCounted = kind !== "patch" && !isRemoved;
-    const entry = { record, kind, askedAs: null, isCounted: false, isCopy };
-    if (isCounted) this.#count(entry, true);
-    return entry;
+    if (isCounted) {
+      this.#unaskedCount += 1;
+      if (isCopy) this.#unaskedCopies += 1;
+    }
+    return { record, kind, askedAs: null, isCounted, isCopy };
   }
 
   #ask<R>(entries: ReadonlyMap<string, Entry<R>> | undefined, kind: Entry<R>["kind"], name: string): R | undefined {
@@ -102,11 +104,12 @@ export class RecordedHistory {
     const oldName = own === undefined ? this.#oldNameOf(name) : null;
     const entry = own ?? (oldName === null ? undefined : entries?.get(oldName));
     if (entry !== undefined) {
-      note(entry, name);
-      this.#count(entry, false);
+      if (entry.askedAs !== null) checkName(entry.askedAs, name);
+      entry.askedAs = name;
+      if (entry.isCounted) this.#count(entry, false);
     }
-    if (this.#isUnfinished(kind, name)) this.#forgetDoubtful();
-    this.onAsk();
+    if (this.#unfinished !== null && this.#isUnfinished(kind, name)) this.#forgetDoubtful();
+    this.onAsk?.();
     return entry?.record;
   }
 
@@ -138,12 +141,11 @@ export class RecordedHistory {
   }
 }
 
-function note(entry: Entry<unknown>, name: string): void {
-  if (entry.askedAs !== null && entry.askedAs !== name) {
-    const [old, renamed] = [entry.askedAs, name].map((asked) => baseOf(asked).base);
-    throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
-  }
-  entry.askedAs = name;
+/** Refuses that a job asks for one record by two names. */
+function checkName(askedAs: string, name: string): void {
+  if (askedAs === name) return;
+  const [old, renamed] = [askedAs, name].map((asked) => baseOf(asked).base);
+  throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
 }
 
 /** A name without its occurrence, and the occurrence as it is written: `""` or `"#2"`. */
