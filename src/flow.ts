@@ -72,6 +72,8 @@ export function positionOf(seq: number, priority: number): number {
 export interface KnownJob {
   /** The job's name, or one of its aliases. */
   name: string;
+  /** All names of the job: limits and rates count the runs of all of them. The first one identifies the job. */
+  names: readonly [string, ...string[]];
   /** The version of the runs that the worker takes: an integer from 1. */
   version: number;
   /** The print of the code that executes them. */

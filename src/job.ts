@@ -218,7 +218,8 @@ export interface StepContext {
   progress(current: number, total?: number, message?: string): void;
   /**
    * Whether code that was added to the job is executed in this run: `true` if the run had not been further than this
-   * place when it first came here, else `false`. The answer is recorded, so it never changes.
+   * place when it first came here, else `false`. The answer is recorded, so it never changes. In a run that had been
+   * further, the first call takes a second.
    */
   patch(name: string): Promise<boolean>;
   /** Writes log lines. They write nothing while a replay repeats earlier code. */

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { KnownJob } from "./flow.ts";
+import type { OnDivergence } from "./hold.ts";
 import type { Job } from "./job.ts";
 import { jsonSchemaOf } from "./schema.ts";
 
@@ -11,8 +12,16 @@ export interface CatalogJob {
   readonly aliases: readonly string[];
   /** Identifies the code: a held run is tried again by code with another print. */
   readonly print: string;
-  /** Identifies the schema of the input; `null`: its library tells nothing about it. */
+  /** Identifies the schema of the input; `null`: its library does not describe it. */
   readonly schemaPrint: string | null;
+}
+
+/** What identifies the code of all jobs of an engine. */
+export interface CodeOptions {
+  /** The code, such as a commit. Left out: the text of each function and the schema of each input do. */
+  build?: string;
+  /** What is done with runs that diverge, of jobs that do not say it. */
+  onDivergence?: OnDivergence;
 }
 
 /** The jobs of an engine, with all their versions and names. */
@@ -29,19 +38,21 @@ export class JobCatalog {
 
   /**
    * @param jobs The newest version of each job.
-   * @param build Identifies the code of all jobs, such as a commit; left out: the text of each function does.
+   * @param options What identifies their code besides their definitions.
    * @throws {TypeError} A name or an alias has two jobs, or a version two definitions.
    */
-  constructor(jobs: readonly Job[], build?: string) {
+  constructor(jobs: readonly Job[], options: CodeOptions = {}) {
     this.newest = new Map(jobs.map((job) => [job.name, job]));
     for (const job of jobs) this.#addNames(job);
     for (const job of jobs) {
       const { aliases } = job.changes;
-      for (const definition of [job, ...job.previous]) this.#add(definition, aliases, build);
+      for (const definition of [job, ...job.previous]) this.#add(definition, aliases, options);
     }
-    this.known = [...this.#executing].map(([key, { job, print }]) => {
-      const { name, version } = JSON.parse(key) as { name: string; version: number }; // made by keyOf()
-      return { name, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
+    this.known = [...this.#executing].map(([key, { job, aliases, print }]) => {
+      const at = key.lastIndexOf("\t");
+      const [name, version] = [key.slice(0, at), Number(key.slice(at + 1))];
+      const names = [job.name, ...aliases] as const;
+      return { name, names, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
     });
   }
 
@@ -70,9 +81,9 @@ export class JobCatalog {
     }
   }
 
-  #add(job: Job, aliases: readonly string[], build: string | undefined): void {
+  #add(job: Job, aliases: readonly string[], options: CodeOptions): void {
     const { name, changes: { version, continues } } = job;
-    const entry = { job, aliases, print: codePrint(job, build), schemaPrint: schemaPrint(job) };
+    const entry = { job, aliases, print: codePrint(job, options), schemaPrint: schemaPrint(job) };
     this.#jobs.set(keyOf(name, version), entry);
     for (const executed of [version, ...continues]) {
       for (const known of [name, ...aliases]) {
@@ -84,15 +95,18 @@ export class JobCatalog {
   }
 }
 
+/** The key of a version of a job; a name has no control characters. */
 function keyOf(name: string, version: number): string {
-  return JSON.stringify({ name, version });
+  return `${name}\t${version}`;
 }
 
-/** Identifies the code of a job, as far as it decides whether a held run goes on. */
-function codePrint({ run, changes }: Job, build: string | undefined): string {
-  const { version, oldNames, removed, added, onDivergence, upgradeInput } = changes;
-  const code = build ?? [run.toString(), upgradeInput?.toString() ?? ""];
-  return hash(JSON.stringify([code, version, [...oldNames], [...removed], [...added], onDivergence]));
+/** Identifies all of a job that decides whether a held run goes on. */
+function codePrint(job: Job, { build, onDivergence }: CodeOptions): string {
+  const { run, changes } = job;
+  const { version, oldNames, removed, added, upgradeInput, recheckInput } = changes;
+  const code = build ?? [run.toString(), upgradeInput?.toString() ?? "", schemaPrint(job)];
+  const names = [[...oldNames], [...removed], [...added]];
+  return hash(JSON.stringify([code, version, names, changes.onDivergence ?? onDivergence ?? null, recheckInput]));
 }
 
 function schemaPrint({ input }: Job): string | null {

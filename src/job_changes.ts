@@ -11,7 +11,7 @@ export interface Changes {
   renamed?: { readonly [old: string]: string };
   /** Names that the job does not ask for any more. */
   removed?: readonly string[];
-  /** Names that may begin in runs that have been further already. */
+  /** Names that may begin in runs that are past them already. */
   added?: readonly string[];
 }
 
@@ -25,16 +25,16 @@ export interface StoredInput {
 
 /** What the definition of a job can say about changes of its code. */
 export interface ChangeDefinition {
-  /** Other names under which runs are taken, idempotency keys match and triggers arrive: former names of the job. */
+  /** Former names of the job: it executes their runs, is triggered by them, and finds idempotency keys under them. */
   aliases?: readonly string[];
   /**
    * The version of the job, an integer from 1 (default). A run keeps the version that triggered it. Compatible changes
    * need no new version.
    */
   version?: number;
-  /** Earlier versions whose runs this code goes on with, too. */
+  /** Earlier versions whose runs this code executes, too. */
   continues?: readonly number[];
-  /** Definitions of earlier versions: each goes on with its own runs. */
+  /** Definitions of earlier versions: each executes the runs of its own version. */
   previous?: readonly { readonly name: string; readonly changes: JobChanges }[];
   /** What changed for runs that have recorded something. */
   changes?: Changes;
@@ -45,10 +45,10 @@ export interface ChangeDefinition {
   onDivergence?: OnDivergence;
   /**
    * Makes the input for this code from a stored one, when the schema of the input has changed since the trigger. Default:
-   * the given input is parsed again, and fields that only the new result has are added.
+   * the given input is parsed again, and fields that only the new result has are added. What it returns is not parsed.
    */
   upgradeInput?: (stored: Json, about: StoredInput) => unknown;
-  /** Whether a stored input is looked at again when the schema has changed (default `true`). */
+  /** Whether a stored input is parsed again, or upgraded, when the schema has changed (default `true`). */
   recheckInput?: boolean;
 }
 
@@ -58,19 +58,19 @@ export interface JobChanges {
   readonly aliases: readonly string[];
   /** Its version. */
   readonly version: number;
-  /** Earlier versions whose runs it goes on with. */
+  /** Earlier versions whose runs it executes. */
   readonly continues: readonly number[];
   /** Old names, by the new ones. */
   readonly oldNames: ReadonlyMap<string, string>;
   /** Names that it does not ask for any more. */
   readonly removed: ReadonlySet<string>;
-  /** Names that may begin in runs that have been further. */
+  /** Names that may begin in runs that are past them already. */
   readonly added: ReadonlySet<string>;
   /** What is done with a run that diverges; `null`: the engine decides. */
   readonly onDivergence: OnDivergence | null;
   /** Makes the input for this code from a stored one; `null`: the given input is parsed again. */
   readonly upgradeInput: ChangeDefinition["upgradeInput"] | null;
-  /** Whether a stored input is looked at again when the schema has changed. */
+  /** Whether a stored input is parsed again, or upgraded, when the schema has changed. */
   readonly recheckInput: boolean;
 }
 

@@ -39,10 +39,10 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * `signal` after the deadline.
  *
  * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation is
- * that of the run. Claim, release, hold and revocation each raise the generation by one. A run that parks or ends keeps its
- * generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
- * then its worker can write under it and renew it. A write under a lease that is not current throws a
- * {@linkcode LeaseLostError}; the store never compares owners.
+ * that of the run. Claim, release, hold and revocation each raise the generation by one. A run that parks or ends keeps
+ * its generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
+ * then its worker can write under it and renew it. A write under a lease that is not current throws a {@linkcode
+ * LeaseLostError}; the store never compares owners.
  *
  * **Live workers.** A worker is live while its last claim is less than that claim's `leaseMs` old. Only claims count,
  * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
@@ -60,11 +60,11 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * **Versions.** Each run has the version of the job that triggered it. A worker names the versions that it knows, and
  * claims no others: a version that it does not know is to a claim like another job. Where this page speaks of the runs
  * of a job in the line of a key, among the runs of a fairness key, or that a worker knows, the runs of each version are
- * a job of their own. Limits, rates, pauses, idempotency keys and coalescing are by the name of the job, whatever the
- * version. Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`): an idempotency key is
+ * a job of their own. Pauses, idempotency keys and coalescing are by the name of the job, whatever the version; limits and
+ * rates count the runs of all names of the job (`KnownJob.names`). Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`): an idempotency key is
  * looked up under the name, then under each alias in their order.
  *
- * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no line, holds
+ * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no queue, holds
  * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`
  * applies; its `startBy` does not, since it has started. A claim with `offersHeld` makes up to 20 held runs due that it
  * may take: those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not
@@ -167,10 +167,9 @@ export interface Store extends AsyncDisposable {
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
-   * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on children is
-   * not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied, so the retry
-   * prepares it again. The run's own records are numbered on from those of
-   * the old run.
+   * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on
+   * children is not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied,
+   * so the retry prepares it again. The run's own records are numbered on from those of the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
    * the second time, or append its fact twice.

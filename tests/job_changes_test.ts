@@ -65,7 +65,7 @@ Deno.test("a catalog knows each name and version, and the definition that execut
 });
 
 Deno.test("the print of a job changes with its code, its version and its changes, not with its restart", () => {
-  const print = (job: Job, build?: string) => new JobCatalog([job], build).find("a")!.print;
+  const print = (job: Job, build?: string) => new JobCatalog([job], { build }).find("a")!.print;
   const jobs = [
     aJob("a"),
     defineJob({ name: "a", input: anything, run: () => "other" }),
@@ -73,12 +73,17 @@ Deno.test("the print of a job changes with its code, its version and its changes
     aJob("a", { changes: { renamed: { x: "y" } } }),
     aJob("a", { changes: { removed: ["x"] } }),
     aJob("a", { changes: { added: ["x"] } }),
+    aJob("a", { onDivergence: "continue" }),
+    aJob("a", { recheckInput: false }),
+    aJob("a", { input: z.object({}) }),
   ];
 
   const prints = new Set([...jobs.map((job) => print(job)), print(jobs[0]!, "one"), print(jobs[0]!, "two")]);
 
   assert.equal(prints.size, jobs.length + 2);
   assert.equal(print(aJob("a")), print(aJob("a")));
+  const continuing = new JobCatalog([aJob("a")], { onDivergence: "continue" }).find("a")!.print;
+  assert.equal(continuing, print(aJob("a", { onDivergence: "continue" })));
   assert.equal(print(jobs[0]!, "one"), print(jobs[1]!, "one"));
 });
 

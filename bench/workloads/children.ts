@@ -54,7 +54,7 @@ async function storeCalls({ folder, size }: Setting): Promise<number[]> {
     store.claim({
       workerId: "bench",
       claimId: systemHost.newId(),
-      jobs: [{ name: jobName, version: 1, print: "print-1", concurrency: null, rate: null }],
+      jobs: [{ name: jobName, names: [jobName], version: 1, print: "print-1", concurrency: null, rate: null }],
       offersHeld: false,
       holding: [],
       limit: TOGETHER,

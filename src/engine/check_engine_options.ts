@@ -1,5 +1,6 @@
 import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
+import type { JobCatalog } from "../job_catalog.ts";
 import { kindOf } from "../kind_of.ts";
 import { checkName, isLabelKey } from "../name.ts";
 import { checkOnDivergence } from "../job_changes.ts";
@@ -55,7 +56,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
  */
 export function checkSchedules(
   schedules: unknown,
-  jobs: ReadonlyMap<string, Job>,
+  jobs: JobCatalog,
   maxValueBytes: number,
 ): CheckedSchedule[] {
   if (typeof schedules !== "object" || schedules === null || Array.isArray(schedules)) {
@@ -64,7 +65,7 @@ export function checkSchedules(
   return Object.entries(schedules).map(([name, options]) => {
     const schedule = checkSchedule(name, options, maxValueBytes);
     const { jobName } = schedule.options;
-    if (jobs.has(jobName)) return schedule;
+    if (jobs.find(jobName) !== undefined) return schedule;
     throw new TypeError(`Schedule "${name}" is of job "${jobName}", which is not one of the jobs of the engine`);
   });
 }

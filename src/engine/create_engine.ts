@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { checkDuration } from "../check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
+import type { ExportedHistory } from "../exported_history.ts";
 import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
 import { JobCatalog } from "../job_catalog.ts";
@@ -14,7 +15,7 @@ import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
-import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
+import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
   BulkRetriggerOptions,
@@ -32,6 +33,7 @@ import type {
 import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
 import { derivedRunId } from "../execution/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
+import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { HeldRuns } from "./held_runs.ts";
@@ -46,7 +48,7 @@ import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./stranded_jobs.ts";
-import { checkFrom, Triggers } from "./triggers.ts";
+import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers.ts";
 import { untilKnown } from "./until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
@@ -103,7 +105,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     this.#store = options.store;
-    const jobs = new JobCatalog(Object.values(options.jobs), options.build);
+    const jobs = new JobCatalog(Object.values(options.jobs), options);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
     const triggers = new Triggers({
       store: options.store,
@@ -131,10 +133,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       onDivergence: options.onDivergence ?? "hold",
       warn: warnOnce(logger),
     };
-    const declared = checkSchedules(options.schedules ?? {}, jobs.newest, maxValueBytes);
+    const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
       ...this.#deps,
-      jobs: jobs.newest,
+      findJob: (name) => jobs.find(name)?.job,
       declared: new Set(declared.map(({ name }) => name)),
       requestRun: (job, input, options) => triggers.request(job, input, options),
       publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
@@ -161,7 +163,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
-    this.#pauses = new JobPauses({ jobs: jobs.newest, store: options.store, hub, onResume });
+    this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
     this.#heldRuns = new HeldRuns({ store: options.store, hub, readRun: (runId) => this.#runOf(runId), onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
@@ -306,6 +308,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     options: BulkRetriggerOptions,
     guard: BulkGuard | null,
   ): Promise<BulkResult> {
+    checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
     const { from, ...others } = options;
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
@@ -399,6 +402,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#heldRuns.resumeAll(options);
   }
 
+  async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
+    await this.migrate();
+    const history = await exportHistory(this.#store, runId, options);
+    if (history !== null) return history;
+    await this.#runOf(runId);
+    throw new NotFoundError(`There was no run "${runId}" when its history was read`);
+  }
+
   async stranded(): Promise<StrandedJob[]> {
     await this.migrate();
     return await this.#store.getStrandedJobs();
@@ -414,8 +425,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const names = [job.name, ...job.changes.aliases];
     return {
       trigger: (input, options) => this.trigger(job, input, options),
-      triggerAndWait: async (input, { timeout, ...options } = {}) => {
+      triggerAndWait: async (input, given = {}) => {
         this.#checkOutsideStep("triggerAndWait()");
+        checkOptionNames(given, { ...TRIGGER_OPTIONS, timeout: true }, "triggerAndWait()");
+        const { timeout, ...options } = given;
         if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };

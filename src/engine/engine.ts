@@ -11,6 +11,8 @@ import type { StrandedJob } from "../store/hold_record.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
+import type { ExportedHistory } from "../exported_history.ts";
+import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
@@ -65,12 +67,12 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   onDivergence?: OnDivergence;
   /**
    * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
-   * another one. Default: the text of each job's function tells.
+   * another one. Default: the text of each job's function, which does not include the functions that it calls.
    */
   build?: string;
   /**
-   * Receives the failures of runs in this process, with their stack, errors of listeners and plugins, and
-   * `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
+   * Receives the failures of runs in this process, with their stack, the holds of runs, errors of listeners and
+   * plugins, and `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
    */
   logger?: Logger | null;
   /** Time, timers, randomness and ids. Default: those of the system. */
@@ -229,7 +231,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
    * Makes a new run with the job, input, labels, concurrency key, priority, fairness key and deadlines (`startWithin`,
-   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While the newest retry of a run has not ended, that one is returned instead.
+   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While
+   * the newest retry of a run has not ended, that one is returned instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine no longer has its job.
@@ -291,8 +294,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then deletes what `retention` no longer
-   * keeps: for tests, cron and serverless.
+   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then
+   * deletes what `retention` no longer keeps: for tests, cron and serverless.
    *
    * @returns `executed`: how many runs it executed. A run that paused and resumed meanwhile counts once.
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.
@@ -326,6 +329,14 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @returns `resumed`: how many runs it has resumed.
    */
   resumeAll(options?: ResumeAllOptions): Promise<{ resumed: number }>;
+  /**
+   * Exports the history of a run, for `replay()` of `@holdfast/jobs/replay`: all that a replay needs, as JSON.
+   *
+   * @throws {NotFoundError} There is no such run.
+   * @throws {TypeError} An option is unknown, or `redact` has not returned a string where it must.
+   * @throws {SerializationError} `redact` has returned something that is not JSON.
+   */
+  exportHistory(runId: string, options?: ExportHistoryOptions): Promise<ExportedHistory>;
   /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
   stranded(): Promise<StrandedJob[]>;
   /**

@@ -5,7 +5,7 @@ import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 
 const LOOK_EVERY_MS = 60_000;
-// Workers that are started together get to know each other before the first look.
+// Workers that are started together have claimed before the first look.
 const FIRST_LOOK_MS = 5_000;
 
 /** The dependencies of {@linkcode watchStrandedJobs}. */
@@ -16,7 +16,7 @@ export interface StrandedJobsDeps {
   hub: Hub;
   /** Time. */
   host: Host;
-  /** Is warned, once for each job and version, if nobody listens for the event. */
+  /** Gets a warning, once for each job and version, if nobody listens for the event. */
   logger: Logger;
 }
 

@@ -43,7 +43,8 @@ export interface TriggersDeps {
   maxValueBytes: number;
 }
 
-const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
+/** The names of the options of a trigger. */
+export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   idempotencyKey: true,
   concurrencyKey: true,
   coalesce: true,
@@ -194,8 +195,12 @@ export class Triggers {
   #find(job: string | Job): CatalogJob {
     const { jobs } = this.#deps;
     const found = jobs.find(job);
-    if (found === undefined) throw new UnknownJobError(typeof job === "string" ? job : job.name, jobs.newest.keys());
-    return found;
+    if (found !== undefined) return found;
+    const name = typeof job === "string" ? job : job.name;
+    if (typeof job === "string" || !jobs.newest.has(name)) throw new UnknownJobError(name, jobs.newest.keys());
+    throw new NotFoundError(
+      `This engine has no definition of version ${job.changes.version} of job "${name}": name it in previous`,
+    );
   }
 
   /** Adds a run, and publishes nothing yet. */

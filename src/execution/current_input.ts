@@ -8,12 +8,13 @@ import type { Execution } from "./execution.ts";
 /** The input for the job's function, or why the stored one does not fit any more. */
 export type CurrentInput = { input: JsonText | null } | { refusal: string; issues: Issue[] };
 
-/** Whether the code that executes a run has the schema that has parsed its input. */
+/** Whether a run has the input for the code that executes it: one of the same schema and, for `upgradeInput`, version. */
 export function isInputCurrent({ claim, definition: { schemaPrint, job: { changes } } }: Execution): boolean {
-  if (!changes.recheckInput) return true;
-  return schemaPrint === null || claim.schemaPrint === null
-    ? claim.version === changes.version
-    : claim.schemaPrint === schemaPrint;
+  const { version, upgradeInput, recheckInput } = changes;
+  if (!recheckInput) return true;
+  const isOfVersion = claim.version === version;
+  if (schemaPrint === null || claim.schemaPrint === null) return isOfVersion;
+  return claim.schemaPrint === schemaPrint && (isOfVersion || upgradeInput === null);
 }
 
 /**
@@ -23,7 +24,7 @@ export function isInputCurrent({ claim, definition: { schemaPrint, job: { change
 export async function upgradeInput(execution: Execution): Promise<CurrentInput> {
   const { claim, definition, deps, abortSignal } = execution;
   const { version } = definition.job.changes;
-  const print = definition.schemaPrint ?? `version ${version}`;
+  const print = `${definition.schemaPrint ?? "no print"}, version ${version}`;
   const call = <T>(read: () => Promise<T>) => retryStoreCall(read, deps, abortSignal);
   const stored = await call(() => deps.store.getInput(claim.run.id, print));
   if (stored !== null) return stored;

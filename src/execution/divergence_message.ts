@@ -7,8 +7,10 @@ const MAX_NAMES = 3;
 
 /** Explains a divergence: what is new, what was not asked for, and what to do. */
 export function divergenceMessage({ isNew, thrown, unasked }: Divergence): string {
-  if (isNew === null) return `the job ${ending(thrown)} before it asked for recorded ${list(unasked)}`;
-  const what = `${show(isNew)} is new, and the job has not asked for what this run has recorded: ${list(unasked)}`;
+  if (isNew === null) return `the job ${ending(thrown)} before it asked for recorded ${listNames(unasked)}`;
+  const what = `${showName(isNew)} is new, and the job has not asked for what this run has recorded: ${
+    listNames(unasked)
+  }`;
   const old = unasked.find(({ kind }) => kind === isNew.kind);
   const seeElse = "added, removed, or what the job decides outside of its steps";
   if (old === undefined) return `${what}. See ${seeElse}`;
@@ -22,11 +24,13 @@ function ending(thrown: { error: unknown } | null): string {
   return `threw ${name}: ${message}`;
 }
 
-function list(names: readonly RecordName[]): string {
+/** Names for a message: the first three, and how many more. */
+export function listNames(names: readonly RecordName[]): string {
   const more = names.length > MAX_NAMES ? `, and ${names.length - MAX_NAMES} more` : "";
-  return names.slice(0, MAX_NAMES).map(show).join(", ") + more;
+  return names.slice(0, MAX_NAMES).map(showName).join(", ") + more;
 }
 
-function show({ kind, name }: RecordName): string {
+/** A name for a message: `step "charge"`. */
+export function showName({ kind, name }: RecordName): string {
   return `${kind === "children" ? "child run" : kind} ${JSON.stringify(name)}`;
 }

@@ -33,23 +33,26 @@ export interface Executed {
   bodyEnded: Promise<void>;
 }
 
-/** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
-export async function executeRun(execution: Execution): Promise<Executed> {
-  const { changes } = execution.definition.job;
-  const history = new RecordedHistory(execution.claim, changes);
-  const replay = { history, guard: new ReplayGuard(execution, history, changes, execution.onDivergence) };
+/**
+ * Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws.
+ *
+ * @param replay The records of the run and their guard; left out: made from its claim.
+ */
+export async function executeRun(execution: Execution, replay: Replay = newReplay(execution)): Promise<Executed> {
+  const isNew = replay.guard.isClear; // it has recorded nothing that its job could leave out
   const deadline = startDeadline(execution);
   execution.checkDeadline = deadline.check;
   // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
   // so that this job does not appear to run inside it.
   const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, replay));
-  const first = await Promise.race([
+  const ends = [
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
-    replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)),
     deadline.exceeded.then(lateOutcome),
-  ]);
+  ];
+  if (!isNew) ends.push(replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)));
+  const first = await Promise.race(ends);
   deadline.check();
   // A run that returned after its deadline is late, too.
   const isLate = execution.state.isLate && first.kind !== "waiting" && first.kind !== "interrupted";
@@ -57,8 +60,14 @@ export async function executeRun(execution: Execution): Promise<Executed> {
   const bodyEnded = execution.bodyEnded();
   const settled = await settle(execution, outcome);
   deadline.cancel();
-  publishDivergence(execution, replay);
+  publishDivergence(execution, replay, settled);
   return { outcome: settled, bodyEnded };
+}
+
+function newReplay(execution: Execution): Replay {
+  const { claim, definition: { job: { changes } }, onDivergence } = execution;
+  const history = new RecordedHistory(claim, changes);
+  return { history, guard: new ReplayGuard(execution, history, changes, onDivergence) };
 }
 
 async function callFunction(execution: Execution, replay: Replay): Promise<Outcome> {
@@ -158,9 +167,11 @@ function refusedBy(execution: Execution, reason: Omit<NewHold, "print">): Outcom
   return { kind: "held", hold: { ...reason, message, print: execution.definition.print } };
 }
 
-/** Publishes what was new in a run that went on although its job had not asked for all that it has recorded. */
-function publishDivergence(execution: Execution, { history, guard }: Replay): void {
-  if (guard.begunAnyway.length === 0 || execution.state.isSuperseded) return;
+/** Publishes how a run differed that went on although its job had not asked for all that it has recorded. */
+function publishDivergence(execution: Execution, { history, guard }: Replay, { kind }: Outcome): void {
+  if (execution.onDivergence !== "continue" || execution.state.isSuperseded) return;
+  const hasEnded = kind === "completed" || kind === "failed";
+  if (guard.begunAnyway.length === 0 && !(hasEnded && !guard.isClear)) return;
   execution.publish({ type: "run:diverged", isNew: guard.begunAnyway, unasked: history.unasked() });
 }
 

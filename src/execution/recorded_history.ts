@@ -27,20 +27,16 @@ interface Entry<R> {
 export class RecordedHistory {
   readonly #changes: JobChanges;
   readonly #steps = new Map<string, Entry<StepRecord>>();
-  readonly #pauses: Readonly<Record<PauseKind, Map<string, Entry<PauseRecord>>>> = {
-    wait: new Map(),
-    sleep: new Map(),
-    children: new Map(),
-    patch: new Map(),
-  };
+  /** By kind and name; most runs have none. */
+  readonly #pauses = new Map<PauseKind, Map<string, Entry<PauseRecord>>>();
   /** What the earlier runs had begun and not completed. */
-  readonly #unfinished: ReadonlySet<string>;
+  readonly #unfinished: ReadonlySet<string> | null;
   /** The copies that count until the job asks for something unfinished. */
   #doubtful: Entry<unknown>[] = [];
   #unaskedCount = 0;
   #unaskedCopies = 0;
   /** Called whenever the job asks for something. */
-  onAsk: () => void = () => {};
+  onAsk: (() => void) | null = null;
 
   constructor({ steps, pauses, copied }: Claim, changes: JobChanges) {
     this.#changes = changes;
@@ -53,10 +49,11 @@ export class RecordedHistory {
     }
     for (const record of pauses) {
       const entry = this.#newEntry(record.kind, record, positionOf(record) <= upTo);
-      this.#pauses[record.kind].set(record.name, entry);
+      const ofKind = this.#pauses.get(record.kind) ?? new Map();
+      this.#pauses.set(record.kind, ofKind.set(record.name, entry));
       if (isDoubtful(record)) this.#doubtful.push(entry);
     }
-    this.#unfinished = new Set(copied?.unfinished.map(keyOf));
+    this.#unfinished = copied === null ? null : new Set(copied.unfinished.map(keyOf));
   }
 
   /** How many records the job has to ask for and has not. */
@@ -77,14 +74,14 @@ export class RecordedHistory {
 
   /** The recorded pause that the job asks for by a kind and a name. */
   pause(kind: PauseKind, name: string): PauseRecord | undefined {
-    return this.#ask(this.#pauses[kind], kind, name);
+    return this.#ask(this.#pauses.get(kind), kind, name);
   }
 
   /** The names that the job has to ask for and has not, in the order of the records. */
   unasked(): RecordName[] {
     const entries: Entry<StepRecord | PauseRecord>[] = [
       ...this.#steps.values(),
-      ...Object.values(this.#pauses).flatMap((pauses) => [...pauses.values()]),
+      ...[...this.#pauses.values()].flatMap((pauses) => [...pauses.values()]),
     ];
     return entries.filter(({ isCounted, askedAs }) => isCounted && askedAs === null)
       .sort(({ record: one }, { record: other }) => positionOf(one) - positionOf(other))
@@ -92,22 +89,27 @@ export class RecordedHistory {
   }
 
   #newEntry<R extends { name: string }>(kind: Entry<R>["kind"], record: R, isCopy: boolean): Entry<R> {
-    const isCounted = kind !== "patch" && !this.#changes.removed.has(baseOf(record.name).base);
-    const entry = { record, kind, askedAs: null, isCounted: false, isCopy };
-    if (isCounted) this.#count(entry, true);
-    return entry;
+    const { removed } = this.#changes;
+    const isRemoved = removed.size > 0 && removed.has(baseOf(record.name).base);
+    const isCounted = kind !== "patch" && !isRemoved;
+    if (isCounted) {
+      this.#unaskedCount += 1;
+      if (isCopy) this.#unaskedCopies += 1;
+    }
+    return { record, kind, askedAs: null, isCounted, isCopy };
   }
 
-  #ask<R>(entries: ReadonlyMap<string, Entry<R>>, kind: Entry<R>["kind"], name: string): R | undefined {
-    const own = entries.get(name);
+  #ask<R>(entries: ReadonlyMap<string, Entry<R>> | undefined, kind: Entry<R>["kind"], name: string): R | undefined {
+    const own = entries?.get(name);
     const oldName = own === undefined ? this.#oldNameOf(name) : null;
-    const entry = own ?? (oldName === null ? undefined : entries.get(oldName));
+    const entry = own ?? (oldName === null ? undefined : entries?.get(oldName));
     if (entry !== undefined) {
-      note(entry, name);
-      this.#count(entry, false);
+      if (entry.askedAs !== null) checkName(entry.askedAs, name);
+      entry.askedAs = name;
+      if (entry.isCounted) this.#count(entry, false);
     }
-    if (this.#isUnfinished(kind, name)) this.#forgetDoubtful();
-    this.onAsk();
+    if (this.#unfinished !== null && this.#isUnfinished(kind, name)) this.#forgetDoubtful();
+    this.onAsk?.();
     return entry?.record;
   }
 
@@ -120,7 +122,7 @@ export class RecordedHistory {
 
   /** Whether an earlier run has begun this, under its name or its old one, and has not completed it. */
   #isUnfinished(kind: string, name: string): boolean {
-    if (this.#unfinished.size === 0) return false;
+    if (this.#unfinished === null) return false;
     const oldName = this.#oldNameOf(name) ?? name;
     return this.#unfinished.has(keyOf({ kind, name })) || this.#unfinished.has(keyOf({ kind, name: oldName }));
   }
@@ -139,12 +141,11 @@ export class RecordedHistory {
   }
 }
 
-function note(entry: Entry<unknown>, name: string): void {
-  if (entry.askedAs !== null && entry.askedAs !== name) {
-    const [old, renamed] = [entry.askedAs, name].map((asked) => baseOf(asked).base);
-    throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
-  }
-  entry.askedAs = name;
+/** Refuses that a job asks for one record by two names. */
+function checkName(askedAs: string, name: string): void {
+  if (askedAs === name) return;
+  const [old, renamed] = [askedAs, name].map((asked) => baseOf(asked).base);
+  throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
 }
 
 /** A name without its occurrence, and the occurrence as it is written: `""` or `"#2"`. */

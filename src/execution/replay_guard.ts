@@ -28,9 +28,11 @@ type HeldBack =
   & { release: (isFurther: boolean) => void }
   & ({ of: "new"; isNew: RecordName } | { of: "patch" } | { of: "end"; thrown: { error: unknown } | null });
 
-// For so long the job must have asked for nothing before the replay counts as complete: a branch of it may await
-// something outside of its steps.
+// How long the job must have asked for nothing before the replay counts as complete: a branch of it may await something
+// outside of its steps.
 const QUIET_MS = 1_000;
+// A timer that comes later than this shows that the event loop was blocked.
+const BLOCKED_MS = 100;
 
 /**
  * Compares what the job asks for with what the run has recorded.
@@ -59,6 +61,7 @@ export class ReplayGuard {
     this.#changes = changes;
     this.#mode = mode;
     ({ promise: this.diverged, resolve: this.#resolve } = Promise.withResolvers());
+    if (this.isClear) return; // there is nothing to compare
     history.onAsk = () => this.#noteAsk();
     execution.onChange(() => {
       if (execution.state.isOver) this.#releaseAll(); // nothing begins any more
@@ -95,7 +98,7 @@ export class ReplayGuard {
     await this.#holdBack({ of: "end", thrown });
   }
 
-  /** Ends what waits: the engine stops. An ending is not saved. */
+  /** Releases what waits, because the engine stops. An ending is not saved. */
   #stop(): void {
     const ends = this.#heldBack.filter(({ of }) => of === "end");
     this.#heldBack = this.#heldBack.filter(({ of }) => of !== "end");
@@ -135,9 +138,13 @@ export class ReplayGuard {
   }
 
   #startTimer(): void {
+    if (this.#cancelTimer !== null) return;
     const leftMs = Math.max(1, this.#lastAskAt + QUIET_MS - this.#now());
-    this.#cancelTimer ??= this.#execution.deps.host.schedule(leftMs, () => {
+    const dueAt = this.#now() + leftMs;
+    this.#cancelTimer = this.#execution.deps.host.schedule(leftMs, () => {
       this.#cancelTimer = null;
+      // The event loop was blocked: what the job awaits has had no time to arrive.
+      if (this.#now() - dueAt > BLOCKED_MS) this.#lastAskAt = this.#now();
       this.#look();
     });
   }

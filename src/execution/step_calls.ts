@@ -48,6 +48,8 @@ interface StepTimeout {
   cancel: () => void;
 }
 
+// How many names of a run are checked for different functions: a job with more makes names up as it goes.
+const MAX_FUNCTIONS = 1_000;
 // During a shorter delay the run does not park: parking would cost more than it saves.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 
@@ -90,7 +92,7 @@ export class StepCalls {
     checkRetryPolicy(retry);
     checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
-    this.#checkFunction(givenName, work);
+    this.#checkFunction(givenName, name === givenName, work);
     try {
       const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
@@ -107,11 +109,13 @@ export class StepCalls {
   }
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
-  #checkFunction(name: string, work: Work): void {
-    const text = work.toString();
+  #checkFunction(name: string, isFirst: boolean, work: Work): void {
+    if (isFirst) {
+      if (this.#functions.size < MAX_FUNCTIONS) this.#functions.set(name, work.toString());
+      return;
+    }
     const first = this.#functions.get(name);
-    if (first === undefined) this.#functions.set(name, text);
-    else if (first !== text) {
+    if (first !== undefined && first !== work.toString()) {
       this.#execution.deps.warn(
         `Job "${this.#execution.claim.run.jobName}" uses the name "${name}" for steps with different functions. ` +
           "If one is added before another, it takes the recorded result of that one: give each a name of its own",

@@ -43,6 +43,8 @@ export class Worker {
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
+  /** How many calls of {@linkcode Worker.drain} are under way. */
+  #draining = 0;
   /** When held runs are offered next, on the monotonic clock. */
   #nextOfferAt = -Infinity;
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
@@ -101,6 +103,15 @@ export class Worker {
    * @param enough When it fires, nothing more is claimed; the current executions are awaited.
    */
   async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+    this.#draining += 1;
+    try {
+      return await this.#drain(maxRuns, enough);
+    } finally {
+      this.#draining -= 1;
+    }
+  }
+
+  async #drain(maxRuns: number, enough: AbortSignal | undefined): Promise<number> {
     const executed = new Set<string>();
     const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
     let claimed = 0;
@@ -233,8 +244,9 @@ export class Worker {
     };
   }
 
-  /** Whether held runs are to be offered: at first, then once in each polling interval. */
+  /** Whether held runs are to be offered: at first, then once in each polling interval; always while it drains. */
   #isOfferDue(): boolean {
+    if (this.#draining > 0) return true;
     const now = this.#deps.host.monotonic();
     if (now < this.#nextOfferAt) return false;
     this.#nextOfferAt = now + this.#settings.pollingInterval;

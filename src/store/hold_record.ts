@@ -56,6 +56,8 @@ export interface RunHistory {
   payload: JsonText | null;
   /** The input that the job's function receives. */
   input: JsonText | null;
+  /** The print of the schema that parsed its input; `null`: the schema had none. */
+  schemaPrint: string | null;
   /** The recorded steps, in any order, but for those that were cancelled. */
   steps: StepRecord[];
   /** All its pauses, in the order in which they were prepared. */

@@ -138,6 +138,67 @@ forEachStore("a started worker with other code tries held runs within a polling 
   assert.equal((await engine.getRun(id!))!.status, "completed");
 });
 
+forEachStore("runUntilIdle() with other code tries all held runs", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 50);
+  const fits = aCheckout((step) => step.run("pay", () => {}), {
+    changes: { renamed: { charge: "pay" }, removed: ["nap"] },
+  });
+  await using engine = createEngine({ store, host, jobs: { fits } });
+
+  const { executed } = await engine.runUntilIdle();
+
+  assert.equal(executed, 50);
+  for (const id of ids) assert.equal((await engine.getRun(id))!.status, "completed");
+});
+
+forEachStore("a schedule of a former name fires the job that has it as an alias", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  await before.schedules.set("nightly", { job: "check-out", cron: "0 3 * * *", input: null });
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+  host.advance(86_400_000);
+
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.jobs.now.getRuns();
+  assert.deepEqual(runs.map(({ scheduleName, output }) => [scheduleName, output]), [["nightly", "now"]]);
+});
+
+forEachStore("pauseJob() pauses a job under all its names", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  const { id } = await before.trigger(former, null);
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+
+  const paused = await engine.pauseJob("check-out");
+  const whilePaused = [await before.runUntilIdle(), await engine.runUntilIdle()];
+  await engine.resumeJob("checkout");
+  await engine.runUntilIdle();
+
+  assert.equal(paused.jobName, "checkout");
+  assert.deepEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
+  assert.equal(await outputOf(engine, id), "now");
+});
+
+forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {
+  const { store, host } = context;
+  await using engine = createEngine({
+    store,
+    host,
+    jobs: { job: aCheckout(() => {}, { version: 2, continues: [1] }) },
+  });
+
+  await assert.rejects(engine.trigger(old, null), {
+    name: "NotFoundError",
+    message: 'This engine has no definition of version 1 of job "checkout": name it in previous',
+  });
+});
+
 forEachStore("a run of a former name is taken under an alias, and keeps its name", async (context) => {
   const { store, host } = context;
   const former = aCheckout(() => "former", { name: "check-out" });

@@ -103,6 +103,34 @@ forEachStore("a branch may await something outside of its steps for less than a 
   assert.equal((await context.store.getRun(id))!.status, "completed");
 });
 
+forEachStore(
+  "a blocked event loop does not count as a second in which the job has asked for nothing",
+  async (context) => {
+    const { store, host } = context;
+    const outside = (ms: number) => new Promise<void>((resolve) => host.schedule(ms, resolve));
+    const id = await beginAndDie(context, async (step) => {
+      await Promise.all([step.run("left", () => {}), step.run("right", () => {})]);
+      await forever();
+    });
+    const job = aCheckout(async (step) => {
+      const right = outside(300).then(() => outside(1)).then(() => step.run("right", () => assert.fail()));
+      await step.run("left", () => assert.fail());
+      await step.run("new", () => {});
+      await right;
+    });
+    await using engine = createEngine({ store, host, jobs: { job } });
+
+    const idle = engine.runUntilIdle();
+    await host.settle(60);
+    host.block(1_500); // all timers are late
+    await host.settle(60);
+    await pass(host, 1_000);
+    await idle;
+
+    assert.equal((await store.getRun(id))!.status, "completed");
+  },
+);
+
 forEachStore("nothing new begins while a recorded name may still be asked for", async (context) => {
   const executed: string[] = [];
   await begin(context, async (step) => {
@@ -209,6 +237,54 @@ forEachStore("onDivergence continue executes what is new, and publishes what dif
   const diverged = events.find((event) => event.type === "run:diverged");
   assert.deepEqual(diverged?.isNew, [{ kind: "step", name: "charge card" }]);
   assert.deepEqual(diverged?.unasked, [{ kind: "step", name: "charge" }, { kind: "sleep", name: "nap" }]);
+});
+
+forEachStore("onDivergence continue publishes what was left when the function ends early", async (context) => {
+  await begin(context, async (step) => {
+    await step.run("charge", () => {});
+    await nap(step);
+  });
+  context.host.advance(60_000);
+
+  const { events } = await execute(context, aCheckout(() => "early", { onDivergence: "continue" }));
+
+  const diverged = events.find((event) => event.type === "run:diverged");
+  assert.deepEqual([diverged?.isNew, diverged?.unasked.length], [[], 2]);
+});
+
+forEachStore("upgradeInput() makes the input of a new version, once, and is given what was stored", async (context) => {
+  const { store, host } = context;
+  const asked: unknown[] = [];
+  const first = aCheckout(nap);
+  await using engine = createEngine({ store, host, jobs: { first } });
+  const { id } = await engine.trigger(first, { order: 1 });
+  await engine.runUntilIdle();
+  const second = (seen: unknown[]) =>
+    defineJob({
+      name: "checkout",
+      input: anything,
+      version: 2,
+      continues: [1],
+      upgradeInput: (stored, about) => {
+        asked.push(stored, about);
+        return { orders: [stored] };
+      },
+      run: async (step, input) => {
+        seen.push(input);
+        await nap(step);
+        await step.sleep("again", 60_000);
+      },
+    });
+  const seen: unknown[] = [];
+
+  for (let times = 0; times < 2; times++) {
+    host.advance(60_000);
+    await execute(context, second(seen));
+  }
+
+  assert.deepEqual(asked, [{ order: 1 }, { payload: { order: 1 }, version: 1 }]);
+  assert.deepEqual(seen, [{ orders: [{ order: 1 }] }, { orders: [{ order: 1 }] }]);
+  assert.equal((await engine.getRun(id))!.status, "completed");
 });
 
 forEachStore("onDivergence fail fails the run with the same message", async (context) => {

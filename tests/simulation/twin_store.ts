@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
 import type { ClaimResult } from "../../src/store/claim.ts";
-import type { FoundRuns } from "../../src/store/run_query.ts";
+import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store.ts";
 import { dump, outcomeOf } from "../support/compare_stores.ts";
 
@@ -20,6 +20,8 @@ export class TwinStore {
   readonly store: Store;
   readonly #first: Store;
   readonly #second: Store;
+  /** The row numbers of runs in the second store, by those in the first. */
+  readonly #seqs = new Map<number, number>();
   #last = "nothing";
   #hasRates = false;
 
@@ -46,17 +48,31 @@ export class TwinStore {
 
   async #askBoth(method: keyof Store, parameters: unknown[]): Promise<unknown> {
     this.#last = `${String(method)}(${JSON.stringify(parameters)})`;
-    const ask = (store: Store) => (store[method] as (...parameters: unknown[]) => Promise<unknown>)(...parameters);
-    const answer = ask(this.#first);
+    const ask = (store: Store, parameters: unknown[]) =>
+      (store[method] as (...parameters: unknown[]) => Promise<unknown>)(...parameters);
+    const askSecond = () =>
+      ask(this.#second, method === "findRuns" ? parameters.map((one) => this.#toSecond(one)) : parameters);
+    const answer = ask(this.#first, parameters);
     const left = await outcomeOf(answer);
-    const right = await outcomeOf(ask(this.#second));
+    const right = await outcomeOf(askSecond());
     this.#hasRates ||= /"(key)?[rR]ate":\{/.test(this.#last);
     if (method === "claim" && this.#hasRates) evenOut(left as Claimed, right as Claimed);
-    if (method === "findRuns") {
-      (right as Found).value = { ...(right as Found).value!, seqs: (left as Found).value!.seqs };
-    }
+    if (method === "findRuns") this.#compareSeqs(left as Found, right as Found);
     assert.deepEqual(right, left, `different answers to ${this.#last}`);
     return await answer;
+  }
+
+  /** A query of the first store, with the row number of the second. */
+  #toSecond(query: unknown): unknown {
+    const { before } = query as RunQuery;
+    return before === undefined ? query : { ...query as RunQuery, before: this.#seqs.get(before) ?? before };
+  }
+
+  /** Notes which row numbers are those of the same runs, and leaves them out of the comparison. */
+  #compareSeqs({ value: left }: Found, { value: right }: Found): void {
+    if (left === undefined || right === undefined) return;
+    for (const [at, seq] of left.seqs.entries()) this.#seqs.set(seq, right.seqs[at] ?? seq);
+    right.seqs = left.seqs;
   }
 
   /** Compares all that the two have kept, and counts what the first one has. */

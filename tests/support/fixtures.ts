@@ -109,7 +109,8 @@ export function unlimited(jobNames: readonly string[]): KnownJob[] {
 
 /** A job as a worker knows it, without limits. */
 export function aKnownJob(overrides: Partial<KnownJob> = {}): KnownJob {
-  return { name: A_JOB, version: 1, print: "print-1", concurrency: null, rate: null, ...overrides };
+  const { name = A_JOB } = overrides;
+  return { name, names: [name], version: 1, print: "print-1", concurrency: null, rate: null, ...overrides };
 }
 
 /** What a test says about a claim; `jobNames` are those of jobs without limits. */

@@ -129,8 +129,8 @@ function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): Cl
 function countStart(rates: MemoryRates, run: KeptRun, { jobs }: ClaimRequest, now: number): void {
   if (run.startedAt !== null) return;
   const { jobName, version, concurrencyKey, flow: { keyRate } } = run;
-  const rate = jobs.find((job) => job.name === jobName && job.version === version)?.rate ?? null;
-  if (rate !== null) rates.count(jobScope(jobName), rate, now);
+  const job = jobs.find((job) => job.name === jobName && job.version === version);
+  if (job !== undefined && job.rate !== null) rates.count(jobScope(job.names[0]), job.rate, now);
   if (concurrencyKey !== null && keyRate !== null) rates.count(keyScope(concurrencyKey), keyRate, now);
 }
 

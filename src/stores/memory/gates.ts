@@ -55,17 +55,21 @@ export class Gates {
     const job = this.#jobs.get(queueOf(run));
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
     if (isOrphan(run)) return Infinity; // the next claims cancel it
-    if (job.concurrency !== null && (this.#inUse.get(job.name) ?? 0) >= job.concurrency) return Infinity;
+    if (job.concurrency !== null && this.#countExecuted(job) >= job.concurrency) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);
     if (keyOpensAt === Infinity || this.#isBehindOtherQueue(run)) return Infinity;
     return Math.max(keyOpensAt, this.rateOpensAt(run));
   }
 
+  #countExecuted({ names }: KnownJob): number {
+    return names.reduce((count, name) => count + (this.#inUse.get(name) ?? 0), 0);
+  }
+
   /** When the rate of its job lets a run pass: an instant that has passed if it can pass now. */
   rateOpensAt(run: KeptRun): number {
-    const rate = this.#jobs.get(queueOf(run))?.rate ?? null;
-    if (rate === null || run.startedAt !== null) return -Infinity;
-    return this.#context.rates.opensAt(jobScope(run.jobName), rate);
+    const job = this.#jobs.get(queueOf(run));
+    if (job === undefined || job.rate === null || run.startedAt !== null) return -Infinity;
+    return this.#context.rates.opensAt(jobScope(job.names[0]), job.rate);
   }
 
   /**

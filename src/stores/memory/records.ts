@@ -344,6 +344,7 @@ export function toHistory(run: KeptRun, now: number): RunHistory {
     run: toRun(run),
     payload: run.payload,
     input: run.input,
+    schemaPrint: run.schemaPrint,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
     copied: structuredClone(run.copied),

@@ -100,6 +100,7 @@ test("getHistory() answers what a claim answers, and how the run ended", async (
   assert.deepEqual(history!.pauses, claim.pauses);
   assert.deepEqual(history!.pauses.map(({ kind }) => kind), ["wait", "sleep", "patch"]);
   assert.equal(history!.copied, null);
+  assert.equal(history!.schemaPrint, claim.schemaPrint);
 });
 
 test("getHistory() leaves out steps that were cancelled", async ({ store }) => {

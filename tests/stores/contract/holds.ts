@@ -343,6 +343,17 @@ test("findHeld() finds held runs by job and code, in the order of the triggers",
   assert.deepEqual(await of({ jobNames: ["import"], code: "ended_early" }), [again]);
 });
 
+test("findHeld() finds the held runs of all versions of a job", async ({ store }) => {
+  const ids: string[] = [];
+  for (const version of [2, 1]) {
+    const { lease } = await startRun(store, { version }, { jobs: [aKnownJob({ version })] });
+    await store.hold(lease, aHold(), []);
+    ids.push(lease.runId);
+  }
+
+  assert.deepEqual(await findHeldIds(store, { jobNames: [A_JOB] }), ids);
+});
+
 test("findHeld() continues after a row number", async ({ store }) => {
   const ids = [await addHeld(store), await addHeld(store), await addHeld(store)];
 
@@ -416,6 +427,15 @@ test("claim() offers 20 held runs at most, in the order of the triggers", async 
   assert.deepEqual(rest, [ids[24], ...ids.slice(20, 24)]);
 });
 
+test("claim() offers runs in the order of the triggers whatever code has tried them", async ({ store }) => {
+  const ids: string[] = [];
+  for (let i = 0; i < 24; i++) ids.push(await addHeld(store, {}, { print: i % 2 === 0 ? "print-9" : "print-1" }));
+
+  const first = await claimedIds(store, offering("print-2", { limit: 100 }));
+
+  assert.deepEqual(first, ids.slice(0, 20));
+});
+
 test("claim() passes over held runs that it may not take when it counts those that it offers", async ({ store }) => {
   for (let i = 0; i < 20; i++) await addHeld(store, {}, { print: "print-2" });
   const runId = await addHeld(store);
@@ -465,6 +485,19 @@ test("an offered run is in the line of its key as a run of another job", async (
   const alone = await claimedIds(store, { workerId: "worker-b" });
 
   assert.deepEqual([behind, alone, await findHeldIds(store)], [[], [younger], [offered]]);
+});
+
+test("an offered run that its key has no room for holds back the younger runs of its own worker", async ({ store }) => {
+  const shared = { concurrencyKey: KEY, flow: aFlow({ keyConcurrency: 2 }) };
+  const offered = await addHeld(store, { concurrencyKey: KEY });
+  const { lease } = await startRun(store, shared);
+  const [younger] = await addIds(store, shared);
+
+  const behind = await claimedIds(store, offering("print-2"));
+  await complete(store, lease);
+  const both = await claimedIds(store, offering("print-2"));
+
+  assert.deepEqual([behind, both], [[], [offered, younger]]);
 });
 
 test("claim() takes both the offered and the other runs of a job, in their order", async ({ store }) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { KnownJob } from "../../../src/flow.ts";
-import { A_JOB, aClaimRequest, aFlow, aKnownJob } from "../../support/fixtures.ts";
+import { A_JOB, aClaimRequest, aFlow, aKnownJob, aRun } from "../../support/fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
@@ -90,6 +90,24 @@ test("claim() counts the runs of all versions under the limit of a job", async (
   assert.deepEqual([first, second], [[one], []]);
 });
 
+test("claim() counts the runs of all names under the limit and the rate of a job", async ({ store, host }) => {
+  const rate = { limit: 1, period: 1_000 };
+  const known = (limits: Partial<KnownJob>) =>
+    ["new", "old"].map((name) => aKnownJob({ name, names: ["new", "old"], ...limits }));
+  const claim = (limits: Partial<KnownJob>) => store.claim(aClaimRequest({ jobs: known(limits), leaseMs: 60_000 }));
+  await store.enqueue([aRun({ jobName: "old" }), aRun({ jobName: "new" }), aRun({ jobName: "old" })]);
+
+  const together = await claim({ concurrency: 1 });
+  const full = await claim({ concurrency: 1 });
+  const first = await claim({ rate });
+  const early = await claim({ rate });
+  host.advance(1_000);
+  const second = await claim({ rate });
+
+  const claimed = [together, full, first, early, second].map(({ claims }) => claims.map(({ run }) => run.jobName));
+  assert.deepEqual(claimed, [["old"], [], ["new"], [], ["old"]]);
+});
+
 test("claim() counts a cancelled run under the limit of its job whatever the version", async ({ store }) => {
   const jobs = [V1, V2].map((job): KnownJob => ({ ...job, concurrency: 1 }));
   const { lease } = await startRun(store, { version: 2 }, { jobs });
@@ -144,6 +162,15 @@ test("enqueue() finds the run with an idempotency key whatever its version", asy
   const again = await add(store, { idempotencyKey: "once", version: 2 });
 
   assert.deepEqual([again.run.id, again.run.version, again.disposition], [run.id, 1, "idempotent"]);
+});
+
+test("enqueue() finds the run with an idempotency key that the same call has added in another version", async ({ store }) => {
+  const requests = [2, 3, 1].map((version) => aRun({ version, idempotencyKey: "once" }));
+
+  const added = await store.enqueue(requests);
+
+  assert.deepEqual(added.map(({ run }) => run.id), [requests[0]!.id, requests[0]!.id, requests[0]!.id]);
+  assert.deepEqual(added.map(({ disposition }) => disposition), ["created", "idempotent", "idempotent"]);
 });
 
 test("enqueue() finds the run with an idempotency key under an alias", async ({ store }) => {

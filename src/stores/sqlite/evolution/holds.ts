@@ -84,6 +84,16 @@ function writeHold(
   );
 }
 
+/** Deletes what is kept of the holds and the copies of a run that is deleted. */
+export function deleteHold(
+  db: SqliteDatabase,
+  { seq, lease_generation: generation, origin_id }: { seq: number; lease_generation: number; origin_id: string | null },
+): void {
+  // A run that was claimed once at most was never held.
+  if (generation > 1) db.run("DELETE FROM holdfast_holds WHERE run_seq = ?", seq);
+  if (origin_id !== null) db.run("DELETE FROM holdfast_copies WHERE run_seq = ?", seq);
+}
+
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
   db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
@@ -93,7 +103,7 @@ export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
 export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): Run | null {
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
-  leavePrint(db, run);
+  leavePrint(db, run.seq);
   db.run(
     `UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]', continues = max(continues, ?)
      WHERE run_seq = ?`,

@@ -1,7 +1,7 @@
 import type { KnownJob } from "../../../flow.ts";
 import type { JsonText } from "../../../json.ts";
 import { queueName } from "../../queue_name.ts";
-import { addFlow, enterQueue, forgetOpening } from "../flow/concurrency_keys.ts";
+import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -81,7 +81,7 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
   // A process of an earlier version ends a run without ending its hold.
   if (run === undefined) return endHold(db, seq);
   if (run.flow === null) addFlow(db, seq);
-  else leavePrint(db, run);
+  else leavePrint(db, seq);
   db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
   db.run("UPDATE holdfast_flow SET job = ? WHERE run_seq = ?", queue, seq);
   enterQueue(db, { ...run, flow: 1 }, now);
@@ -102,10 +102,7 @@ export function endHold(db: SqliteDatabase, runSeq: number, generation: number |
 }
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
-export function leavePrint(
-  db: SqliteDatabase,
-  { seq, concurrency_key: key }: { seq: number; concurrency_key: string | null },
-): void {
+export function leavePrint(db: SqliteDatabase, seq: number): void {
   const left = db.get<{ job: string; fairness_key: string | null }>(
     "SELECT job, fairness_key FROM holdfast_flow WHERE run_seq = ? AND queue_state IS NOT NULL",
     seq,
@@ -114,7 +111,6 @@ export function leavePrint(
   returnToQueue(db, seq);
   db.run("UPDATE holdfast_flow SET queue_state = NULL WHERE run_seq = ?", seq);
   touchGroup(db, left.job, left.fairness_key);
-  if (key !== null) forgetOpening(db, key, left.job);
 }
 
 /** Makes the queue of the version of a run its queue again. */

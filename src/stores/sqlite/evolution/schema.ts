@@ -3,11 +3,13 @@
 // column of `holdfast_runs` never changes.
 //
 // A row of `holdfast_holds` stays when the run is claimed, or resumed: `since` is NULL unless the run is held. `prints`
-// are those that have tried it since its last record; `recorded` was its record counter when it was held, and `generation` that of the lease that ended then; after a claim
-// that of the lease which the claim gave.
+// are those that have tried it since its last record; `recorded` was its record counter when it was held, and
+// `generation` that of the lease that ended then; after a claim that of the lease which the claim gave.
 //
 // A row of `holdfast_copies` belongs to a retry from the failure. For retries of earlier versions, the records that had
 // ended before they were added are the copies.
+//
+// Holds and copies have no foreign key, since most deleted runs have none: `deleteHold()` removes them.
 
 /** The tables for changes of the code, the third version of the tables. */
 export const EVOLUTION_TABLES = `
@@ -15,7 +17,7 @@ ALTER TABLE holdfast_inputs ADD COLUMN schema_print TEXT;
 CREATE INDEX holdfast_counts_by_job ON holdfast_counts (job);
 
 CREATE TABLE holdfast_holds (
-  run_seq INTEGER PRIMARY KEY REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  run_seq INTEGER PRIMARY KEY,
   queue TEXT NOT NULL,
   code TEXT NOT NULL,
   message TEXT NOT NULL,
@@ -39,7 +41,7 @@ CREATE TABLE holdfast_other_inputs (
 ) STRICT;
 
 CREATE TABLE holdfast_copies (
-  run_seq INTEGER PRIMARY KEY REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  run_seq INTEGER PRIMARY KEY,
   copied_up_to INTEGER NOT NULL,
   unfinished TEXT NOT NULL
 ) STRICT;

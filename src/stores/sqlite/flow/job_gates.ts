@@ -31,8 +31,8 @@ export function openGates(
   const gates = open.map((job) => ({
     job,
     queue: queueName(job.name, job.version),
-    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job.name),
-    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.name), job.rate, most, now),
+    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job),
+    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.names[0]), job.rate, most, now),
     started: 0,
   }));
   if (!hasOffers) return gates;
@@ -54,34 +54,36 @@ export function countTaken(gates: readonly JobGate[], gate: JobGate, isStart: bo
   const isCounted = isStart && gate.job.rate !== null;
   if (isCounted) gate.started += 1;
   for (const other of gates) {
-    if (other.job.name !== gate.job.name) continue;
+    if (other.job.names[0] !== gate.job.names[0]) continue;
     other.room -= 1;
     if (isCounted) other.starts -= 1;
   }
 }
 
-/** How many runs of a job are executed, or may be after a cancel. */
-function countExecuted(db: SqliteDatabase, job: string): number {
-  const { running } = db.one<{ running: number }>(
-    `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
-       + coalesce((SELECT sum(runs) FROM holdfast_counts WHERE status = 'running' AND job > ? AND job < ?), 0)
-       + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
-    job,
-    ...versionRange(job),
-    job,
-  );
-  // The counts are written right before the commit.
-  let change = 0;
-  for (const [key, count] of db.counts) {
-    if (key.startsWith("running ") && jobNameOf(key.slice("running ".length)) === job) change += count;
+/** How many runs of a job are executed, or may be after a cancel, under all its names. */
+function countExecuted(db: SqliteDatabase, { names }: KnownJob): number {
+  let running = 0;
+  for (const name of names) {
+    running += db.one<{ running: number }>(
+      `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
+         + coalesce((SELECT sum(runs) FROM holdfast_counts WHERE status = 'running' AND job > ? AND job < ?), 0)
+         + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
+      name,
+      ...versionRange(name),
+      name,
+    ).running;
   }
-  return running + change;
+  // The counts are written right before the commit.
+  for (const [key, count] of db.counts) {
+    if (key.startsWith("running ") && names.includes(jobNameOf(key.slice("running ".length)))) running += count;
+  }
+  return running;
 }
 
 /** Writes the starts that were counted. */
 export function writeStarts(db: SqliteDatabase, gates: readonly JobGate[], now: number): void {
-  for (const { job: { name, rate }, started } of gates) {
-    if (rate !== null && started > 0) addStarts(db, jobScope(name), rate, started, now);
+  for (const { job, started } of gates) {
+    if (job.rate !== null && started > 0) addStarts(db, jobScope(job.names[0]), job.rate, started, now);
   }
 }
 
@@ -173,9 +175,9 @@ export function findOpening(
   now: number,
 ): number | null {
   let first = Infinity;
-  for (const { job: { name, rate }, queue, room } of gates) {
+  for (const { job: { names, rate }, queue, room } of gates) {
     if (room <= 0) continue;
-    const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(name), rate, now);
+    const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(names[0]), rate, now);
     const lists = [heldByKeyRate(db, queue), ...(jobOpensAt > now ? heldByJobRate(db, queue) : [])];
     for (const runs of lists) {
       // If more are left than are examined, the first opening may be too early, but none is missed.

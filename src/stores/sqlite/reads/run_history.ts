@@ -10,7 +10,10 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (row === undefined) return null;
   const { seq, payload } = row;
-  const { input } = db.one<{ input: JsonText | null }>("SELECT input FROM holdfast_inputs WHERE run_seq = ?", seq);
+  const { input, schema_print } = db.one<{ input: JsonText | null; schema_print: string | null }>(
+    "SELECT input, schema_print FROM holdfast_inputs WHERE run_seq = ?",
+    seq,
+  );
   const steps = db.all<ReplayedStepRow>(
     `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
      FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'`,
@@ -21,6 +24,7 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     run: toRun(row),
     payload,
     input: toInput({ payload, input }),
+    schemaPrint: schema_print,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map((pause) => readPauseRecord(db, pause)),
     copied: readCopied(db, seq),

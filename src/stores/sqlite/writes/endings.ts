@@ -12,6 +12,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
+import { deleteHold } from "../evolution/holds.ts";
 import { endHold } from "../evolution/offers.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { closePauses } from "./close_pauses.ts";
@@ -135,11 +136,15 @@ export function cancelRun(
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
   keepResult(db, runId);
-  const row = db.get<IdentityRow & { seq: number; status: RunStatus }>(
-    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
+  const row = db.get<
+    IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
+  >(
+    `DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL
+     RETURNING seq, id, job, labels, status, lease_generation, origin_id`,
     runId,
   );
   if (row === undefined) return null;
+  deleteHold(db, row);
   const identity = toRunIdentity(row);
   moveRun(db, row.job, row.status, null);
   db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
