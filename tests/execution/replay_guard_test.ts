@@ -206,6 +206,67 @@ forEachStore("a stop does not save an ending that waits for the replay", async (
   assert.deepEqual([run.status, run.held], ["pending", null]);
 });
 
+forEachStore("a run of unchanged code is not held while the engine stops", async ({ store, host }) => {
+  const outside = (ms: number) => new Promise<void>((resolve) => void host.schedule(ms, resolve));
+  const job = aCheckout(async (step) => {
+    const isFirst = step.execution === 1;
+    await Promise.all([
+      step.run("retried", ({ attempt }) => attempt === 1 ? Promise.reject(new Error("no")) : outside(500), {
+        retry: { maxAttempts: 2, delay: 500 },
+      }),
+      outside(5).then(() => step.run("hangs", () => isFirst ? forever() : {})),
+      outside(isFirst ? 0 : 300).then(() => step.run("fetch", () => {})).then(() => step.run("save", () => {})),
+      outside(100).then(() => step.run("hangs, too", () => isFirst ? forever() : {})),
+    ]);
+  });
+  const dead = createEngine({ store, host, jobs: { job } });
+  const { id } = await dead.trigger(job, null);
+  await dead.start();
+  await host.settle(60);
+  await pass(host, 50);
+  await Promise.all([dead.stop({ timeout: 0 }), pass(host, 1_000, 10)]);
+  const engine = createEngine({ store, host, jobs: { job } });
+  await engine.start();
+  await host.settle(60);
+  await pass(host, 50);
+
+  await Promise.all([engine.stop(), pass(host, 5_000, 10)]);
+
+  const run = (await store.getRun(id))!;
+  assert.deepEqual([run.status, run.held], ["pending", null]);
+});
+
+forEachStore("a cancelled run whose job throws during the replay gives up its key at once", async (context) => {
+  const { store, host } = context;
+  const outside = (ms: number) => new Promise<void>((resolve) => void host.schedule(ms, resolve));
+  const job = aCheckout(async (step) => {
+    const isFirst = step.execution === 1;
+    await Promise.all([
+      outside(isFirst ? 0 : LEASE_MS / 2).then(() => step.run("charge", () => {})),
+      new Promise<void>((resolve) => step.abortSignal.addEventListener("abort", () => resolve())).then(() =>
+        outside(50)
+      )
+        .then(() => Promise.reject(new Error("cancelled"))),
+    ]);
+  });
+  const next = defineJob({ name: "next", input: anything, run: () => {} });
+  await using engine = createEngine({ store, host, jobs: { job, next } });
+  const dead = createEngine({ store, host, jobs: { job } });
+  const { id } = await dead.trigger(job, null, { concurrencyKey: "card" });
+  await dead.start();
+  await host.settle(60);
+  await pass(host, 50);
+  await Promise.all([dead.stop({ timeout: 0 }), pass(host, 1_000, 10)]);
+  await engine.start();
+  await host.settle(60);
+  const { id: nextId } = await engine.trigger(next, null, { concurrencyKey: "card" });
+
+  await engine.cancel(id);
+  await pass(host, 2_000, 10);
+
+  assert.equal((await store.getRun(nextId))!.status, "completed");
+});
+
 forEachStore("finishWithin ends a run while it waits for the replay", async ({ store, host }) => {
   const before = aCheckout(async (step) => {
     await step.run("charge", () => {});
