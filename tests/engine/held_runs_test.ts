@@ -206,6 +206,21 @@ forEachStore("pauseJob() pauses a job under all its names", async (context) => {
   assert.equal(await outputOf(engine, id), "now");
 });
 
+forEachStore("resumeJob() ends a pause that was made under a former name, and publishes it", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  await before.trigger(former, null);
+  await before.pauseJob("check-out");
+  await using engine = createEngine({ store, host, jobs: { now: aCheckout(() => {}, { aliases: ["check-out"] }) } });
+  const events = recordEvents(engine);
+
+  await engine.resumeJob("checkout");
+
+  assert.deepEqual(events.map(({ type }) => type), ["job:resume"]);
+  assert.deepEqual(await engine.runUntilIdle(), { executed: 1 });
+});
+
 forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {
   const { store, host } = context;
   await using engine = createEngine({
