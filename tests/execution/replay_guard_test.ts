@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { z } from "zod";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
 import type { ChangeDefinition } from "../../src/job_changes.ts";
 import type { Engine } from "../../src/engine/engine.ts";
@@ -347,6 +348,38 @@ forEachStore("upgradeInput() makes the input of a new version, once, and is give
   assert.deepEqual(seen, [{ orders: [{ order: 1 }] }, { orders: [{ order: 1 }] }]);
   assert.equal((await engine.getRun(id))!.status, "completed");
 });
+
+forEachStore(
+  "fields that only the new schema has are added at all depths, in lists of the same length, too",
+  async (context) => {
+    const { store, host } = context;
+    const line = z.object({ item: z.string() });
+    const before = defineJob({
+      name: "checkout",
+      input: z.object({ lines: z.array(line), tags: z.array(z.string()) }),
+      run: () => {},
+    });
+    const job = defineJob({
+      name: "checkout",
+      input: z.object({
+        lines: z.array(line.extend({ count: z.number().default(1) })),
+        tags: z.array(z.string()).transform((tags) => [...tags, "new"]),
+        to: z.object({ country: z.string().default("DE") }).default({ country: "DE" }),
+      }),
+      run: (_step, input) => input,
+    });
+    await using engine = createEngine({ store, host, jobs: { before } });
+    const { id } = await engine.trigger(before, { lines: [{ item: "a" }, { item: "b" }], tags: ["t"] });
+
+    await execute(context, job);
+
+    assert.deepEqual((await store.getRun(id))!.output, {
+      lines: [{ item: "a", count: 1 }, { item: "b", count: 1 }],
+      tags: ["t"],
+      to: { country: "DE" },
+    });
+  },
+);
 
 forEachStore("onDivergence fail fails the run with the same message", async (context) => {
   const id = await begin(context, async (step) => {
