@@ -108,7 +108,8 @@ export class StepCalls {
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
   #checkFunction(name: string, work: Work): void {
-    const text = work.toString();
+    if (typeof work !== "function") return; // the attempt fails
+    const text = Function.prototype.toString.call(work);
     const first = this.#functions.get(name);
     if (first === undefined) this.#functions.set(name, text);
     else if (first !== text) {

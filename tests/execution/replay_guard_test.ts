@@ -545,3 +545,20 @@ forEachStore("a name that stands for different functions is warned of, once", as
   assert.equal(warnings.length, 1);
   assert.match(warnings[0]!, /Job "checkout" uses the name "fetch" for steps with different functions/);
 });
+
+forEachStore("a step without a function fails, and its name can be used again", async ({ store, host }) => {
+  const job = aCheckout(async (step) => {
+    const message = await step.run("charge", undefined as never).catch(({ message }) => message);
+    return [message, await step.run("charge", Object.setPrototypeOf(() => "charged", null))];
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(await outputOf(engine, id), ["work is not a function", "charged"]);
+  assert.deepEqual((await engine.getSteps(id)).map(({ name, status }) => [name, status]), [
+    ["charge", "failed"],
+    ["charge#2", "completed"],
+  ]);
+});
