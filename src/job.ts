@@ -1,6 +1,7 @@
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job_changes.ts";
 import type { Json, Jsonify } from "./json.ts";
+import { isInstance } from "./is_instance.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
 import type { Coalesce, Disposition, Labels } from "./run.ts";
@@ -242,7 +243,7 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly flow: JobFlow;
   /** What it says about changes of its code. */
   readonly changes: JobChanges;
-  /** The definitions of earlier versions. */
+  /** The definitions of earlier versions, with those that they have before them. */
   readonly previous: readonly Job[];
   /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
@@ -330,13 +331,20 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   run: true,
 };
 
-/** The definitions of earlier versions: of the same name, and each of another version. */
+/** The definitions of earlier versions, and those that they have before them: of the same name. */
 function readPrevious({ name, previous = [] }: ChangeDefinition & { name: string }): readonly Job[] {
-  for (const job of previous) {
+  if (!isInstance(previous, Array)) {
+    throw new TypeError(`previous of job "${name}" must be an array, not ${kindOf(previous)}`);
+  }
+  const jobs = previous as readonly Job[]; // the type of the option only names what is checked here
+  for (const job of jobs) {
+    if (typeof job?.changes !== "object" || !isInstance(job.previous, Array)) {
+      throw new TypeError(`previous of job "${name}" has something that defineJob() has not made`);
+    }
     if (job.name === name) continue;
     throw new TypeError(`previous of job "${name}" has a definition of job "${job.name}": it must have the same name`);
   }
-  return Object.freeze([...previous]) as readonly Job[]; // the type of the option only names what is checked here
+  return Object.freeze([...new Set(jobs.flatMap((job) => [job, ...job.previous]))]);
 }
 
 function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {

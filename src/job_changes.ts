@@ -34,7 +34,7 @@ export interface ChangeDefinition {
   version?: number;
   /** Earlier versions whose runs this code executes, too. */
   continues?: readonly number[];
-  /** Definitions of earlier versions: each executes the runs of its own version. */
+  /** Definitions of earlier versions: each executes the runs of its own version, and has its own `previous`. */
   previous?: readonly { readonly name: string; readonly changes: JobChanges }[];
   /** What changed for runs that have recorded something. */
   changes?: Changes;
@@ -85,7 +85,8 @@ const CHANGES: Record<keyof Changes, true> = { renamed: true, removed: true, add
  * @throws {ValidationError} A name is not valid.
  */
 export function readJobChanges(definition: ChangeDefinition & { name: string }, job: string): JobChanges {
-  const { aliases = [], version = 1, continues = [], changes = {}, onDivergence, upgradeInput } = definition;
+  const { aliases = [], version = 1, continues = [], changes = {}, onDivergence, upgradeInput, recheckInput = true } =
+    definition;
   checkOptionNames(changes, CHANGES, `changes of ${job}`);
   const { renamed = {}, removed = [], added = [] } = changes;
   checkVersion(version, `The version of ${job}`);
@@ -94,13 +95,16 @@ export function readJobChanges(definition: ChangeDefinition & { name: string }, 
     checkVersion(other, `A version in continues of ${job}`);
     if (other === version) throw new TypeError(`continues of ${job} has its own version, ${version}`);
   }
-  for (
-    const [names, where] of [[aliases, "aliases"], [removed, "changes.removed"], [added, "changes.added"]] as const
-  ) {
+  checkList(aliases, `aliases of ${job}`);
+  for (const alias of aliases) checkName(alias, `A name in aliases of ${job}`);
+  for (const [names, where] of [[removed, "changes.removed"], [added, "changes.added"]] as const) {
     checkList(names, `${where} of ${job}`);
-    for (const name of names) checkName(name, `A name in ${where} of ${job}`);
+    for (const name of names) checkRecordName(name, `A name in ${where} of ${job}`);
   }
   if (onDivergence !== undefined) checkOnDivergence(onDivergence, job);
+  if (typeof recheckInput !== "boolean") {
+    throw new TypeError(`recheckInput of ${job} must be true or false, not ${kindOf(recheckInput)}`);
+  }
   if (upgradeInput !== undefined && typeof upgradeInput !== "function") {
     throw new TypeError(`upgradeInput of ${job} must be a function, not ${kindOf(upgradeInput)}`);
   }
@@ -111,7 +115,7 @@ export function readJobChanges(definition: ChangeDefinition & { name: string }, 
     ...readNames(renamed, removed, added, job),
     onDivergence: onDivergence ?? null,
     upgradeInput: upgradeInput ?? null,
-    recheckInput: definition.recheckInput ?? true,
+    recheckInput,
   });
 }
 
@@ -132,10 +136,12 @@ function readNames(
   added: readonly string[],
   job: string,
 ): Pick<JobChanges, "oldNames" | "removed" | "added"> {
+  if (Object.prototype.toString.call(renamed) !== "[object Object]") {
+    throw new TypeError(`changes.renamed of ${job} must be an object, not ${kindOf(renamed)}`);
+  }
   const oldNames = new Map<string, string>();
   for (const [old, name] of Object.entries(renamed)) {
-    checkName(old, `A name in changes.renamed of ${job}`);
-    checkName(name, `A name in changes.renamed of ${job}`);
+    for (const either of [old, name]) checkRecordName(either, `A name in changes.renamed of ${job}`);
     if (oldNames.has(name)) throw new TypeError(`Two names of ${job} are renamed to "${name}"`);
     if (removed.includes(old)) throw new TypeError(`"${old}" of ${job} is both renamed and removed`);
     oldNames.set(name, old);
@@ -144,6 +150,13 @@ function readNames(
     if (added.includes(name)) throw new TypeError(`"${name}" of ${job} is both removed and added`);
   }
   return { oldNames, removed: new Set(removed), added: new Set(added) };
+}
+
+/** Checks the name of a step or a pause: one with an occurrence would be no name that a job can ask for. */
+function checkRecordName(name: unknown, subject: string): void {
+  checkName(name, subject);
+  const base = name.replace(/#\d+$/, "");
+  if (base !== name) throw new TypeError(`${subject} has no occurrence: "${base}", not "${name}"`);
 }
 
 function checkVersion(version: unknown, subject: string): void {

@@ -60,9 +60,10 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * **Versions.** Each run has the version of the job that triggered it. A worker names the versions that it knows, and
  * claims no others: a version that it does not know is to a claim like another job. Where this page speaks of the runs
  * of a job in the line of a key, among the runs of a fairness key, or that a worker knows, the runs of each version are
- * a job of their own. Pauses, idempotency keys and coalescing are by the name of the job, whatever the version; limits and
- * rates count the runs of all names of the job (`KnownJob.names`). Idempotency and coalescing look at the aliases of a request, too (`NewRun.aliases`): an idempotency key is
- * looked up under the name, then under each alias in their order.
+ * a job of their own. Pauses, idempotency keys and coalescing are by the name of the job, whatever the version; limits
+ * and rates count the runs of all names of the job (`KnownJob.names`). Idempotency and coalescing look at the aliases of
+ * a request, too (`NewRun.aliases`): an idempotency key is looked up under the name, then under each alias in their
+ * order.
  *
  * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no queue, holds
  * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`

@@ -24,10 +24,23 @@ Deno.test("defineJob() refuses what it says about changes if that cannot be", ()
     [{ changes: { renamed: { x: "y" }, removed: ["x"] } }, '"x" of job "a" is both renamed and removed'],
     [{ changes: { renamed: { x: "z", y: "z" } } }, 'Two names of job "a" are renamed to "z"'],
     [{ changes: { rename: {} } as never }, /changes of job "a".*rename/],
+    [{ changes: { renamed: [["x", "y"]] as never } }, 'changes.renamed of job "a" must be an object, not an Array'],
+    [
+      { changes: { renamed: new Map([["x", "y"]]) as never } },
+      /changes.renamed of job "a" must be an object, not a Map/,
+    ],
+    [
+      { changes: { renamed: { "x#2": "y" } } },
+      /A name in changes.renamed of job "a" has no occurrence: "x", not "x#2"/,
+    ],
+    [{ changes: { added: ["x#2"] } }, /A name in changes.added of job "a" has no occurrence: "x", not "x#2"/],
+    [{ recheckInput: "no" as never }, 'recheckInput of job "a" must be true or false, not a string'],
     [{ onDivergence: "wait" as never }, /onDivergence of job "a" must be "hold", "continue" or "fail", not "wait"/],
     [{ upgradeInput: {} as never }, /upgradeInput of job "a" must be a function/],
     [{ aliases: [""] }, /A name in aliases of job "a"/],
     [{ previous: [aJob("b")] }, /previous of job "a" has a definition of job "b"/],
+    [{ previous: aJob("a") as never }, 'previous of job "a" must be an array, not an object'],
+    [{ previous: [{ name: "a" }] as never }, 'previous of job "a" has something that defineJob() has not made'],
   ];
 
   for (const [options, message] of cases) {
@@ -62,6 +75,18 @@ Deno.test("a catalog knows each name and version, and the definition that execut
   assert.equal(catalog.find("a")!.job, newest);
   assert.equal(catalog.find(first)!.job, first);
   assert.equal(catalog.find("b"), undefined);
+});
+
+Deno.test("a catalog knows the definitions that a previous one has before it", () => {
+  const first = aJob("a");
+  const second = aJob("a", { version: 2, previous: [first] });
+
+  for (const previous of [[second], [second, first]]) {
+    const catalog = new JobCatalog([aJob("a", { version: 3, previous })]);
+
+    assert.equal(catalog.executing("a", 1)?.job, first);
+    assert.equal(catalog.executing("a", 2)?.job, second);
+  }
 });
 
 Deno.test("the print of a job changes with its code, its version and its changes, not with its restart", () => {

@@ -54,6 +54,9 @@ export async function exportHistory(
   options: ExportHistoryOptions = {},
 ): Promise<ExportedHistory | null> {
   checkOptionNames(options, OPTIONS, "exportHistory()");
+  if (options.redact !== undefined && typeof options.redact !== "function") {
+    throw new TypeError(`redact of exportHistory() must be a function, not ${kindOf(options.redact)}`);
+  }
   const history = await store.getHistory(runId);
   if (history === null) return null;
   const children = new Map<string, ChildResult[] | null>();

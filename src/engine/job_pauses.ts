@@ -68,8 +68,8 @@ export class JobPauses {
   async resume(jobName: string): Promise<JobInfo> {
     const { store, hub, onResume } = this.#deps;
     const [name, ...aliases] = this.#namesOf(jobName);
-    const wasPaused = await store.resumeJob(name);
-    for (const alias of aliases) await store.resumeJob(alias);
+    let wasPaused = await store.resumeJob(name);
+    for (const alias of aliases) wasPaused = await store.resumeJob(alias) || wasPaused;
     if (wasPaused) {
       hub.publishJob({ type: "job:resume", jobName: name });
       onResume();

@@ -59,9 +59,12 @@ async function upgrade(execution: Execution, payload: Json | undefined): Promise
   return { input: encode(withAdded(stored, decode(encode(parsed.value)))) };
 }
 
-/** The stored value, with the fields that only the new one has. */
+/** The stored value, with the fields that only the new one has; also in the items of lists of the same length. */
 function withAdded(stored: Json | undefined, parsed: Json | undefined): Json | undefined {
   if (stored === undefined) return parsed;
+  if (Array.isArray(stored) && Array.isArray(parsed) && stored.length === parsed.length) {
+    return stored.map((item, at) => withAdded(item, parsed[at]) ?? null);
+  }
   if (!isObject(stored) || !isObject(parsed)) return stored;
   const entries = Object.entries(parsed).map(([key, value]): [string, Json] => [
     key,

@@ -112,9 +112,16 @@ export class ReplayGuard {
   #holdBack(
     what: { of: "new"; isNew: RecordName } | { of: "patch" } | { of: "end"; thrown: { error: unknown } | null },
   ) {
+    const { state } = this.#execution;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    // Nothing begins any more. Results may not reach the job either, so what it does not ask for says nothing.
+    if (state.isOver || state.isStopping) {
+      if (what.of === "end" && !state.isOver) state.noteWaiting(); // an ending is not saved
+      else resolve(false);
+      return promise;
+    }
     this.#execution.beginWork(); // the run does not park meanwhile
     this.#lastAskAt = this.#now();
-    const { promise, resolve } = Promise.withResolvers<boolean>();
     this.#heldBack.push({ ...what, release: resolve });
     this.#startTimer();
     return promise;

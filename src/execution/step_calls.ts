@@ -110,12 +110,13 @@ export class StepCalls {
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
   #checkFunction(name: string, isFirst: boolean, work: Work): void {
+    if (typeof work !== "function") return; // the attempt fails
     if (isFirst) {
-      if (this.#functions.size < MAX_FUNCTIONS) this.#functions.set(name, work.toString());
+      if (this.#functions.size < MAX_FUNCTIONS) this.#functions.set(name, Function.prototype.toString.call(work));
       return;
     }
     const first = this.#functions.get(name);
-    if (first !== undefined && first !== work.toString()) {
+    if (first !== undefined && first !== Function.prototype.toString.call(work)) {
       this.#execution.deps.warn(
         `Job "${this.#execution.claim.run.jobName}" uses the name "${name}" for steps with different functions. ` +
           "If one is added before another, it takes the recorded result of that one: give each a name of its own",

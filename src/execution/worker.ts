@@ -232,13 +232,15 @@ export class Worker {
 
   #newRequest(most: number): ClaimRequest {
     const holding = [...this.#executions.values()].filter(({ state }) => !state.isInterrupted);
+    const limit = Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots()));
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
       jobs: this.#jobs.known,
       holding: holding.map(({ claim }) => claim.lease),
-      limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
-      offersHeld: this.#isOfferDue(),
+      limit,
+      // A claim without a free slot would use up the offer of this interval.
+      offersHeld: limit > 0 && this.#isOfferDue(),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };

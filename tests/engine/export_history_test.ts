@@ -139,6 +139,9 @@ Deno.test("exportHistory() refuses an unknown run, an unknown option, and what r
 
   await assert.rejects(engine.exportHistory("run"), NotFoundError);
   await assert.rejects(engine.exportHistory(id, { redacted: true } as object), TypeError);
+  await assert.rejects(engine.exportHistory(id, { redact: true as never }), {
+    message: "redact of exportHistory() must be a function, not a boolean",
+  });
   await assert.rejects(engine.exportHistory(id, { redact: () => 1n }), SerializationError);
   await assert.rejects(
     engine.exportHistory(id, { redact: (value, { part }) => part === "error" ? 1 : value }),

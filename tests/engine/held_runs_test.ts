@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { ConflictError, NotFoundError, ValidationError } from "../../src/error.ts";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
 import type { ChangeDefinition } from "../../src/job_changes.ts";
-import { anything, forEachStore, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { anything, forEachStore, holdRun, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
 import { outputOf } from "../support/pauses.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 
@@ -51,6 +51,27 @@ forEachStore("resume() lets the same code try again, and publishes it", async (c
   assert.equal(run.held, null);
   assert.equal(executed, 1);
   assert.deepEqual(events.map(({ type }) => type), ["run:resume", "run:leased", "run:start", "run:hold"]);
+});
+
+forEachStore("a worker whose slots are always taken tries held runs, too", async ({ store, host }) => {
+  const job = aCheckout(() => "fits");
+  const busy = defineJob({
+    name: "busy",
+    input: anything,
+    run: (step) => step.run("work", () => new Promise<void>((resolve) => void host.schedule(1_500, resolve))),
+  });
+  await using engine = createEngine({ store, host, jobs: { job, busy }, worker: { concurrency: 1 } });
+  await engine.jobs.busy.trigger(null);
+  await engine.start();
+  await host.settle(60);
+  const { id } = await engine.jobs.job.trigger(null);
+  await holdRun(store, "checkout", id);
+  await engine.jobs.busy.batchTrigger(Array.from({ length: 5 }, () => ({ input: null })));
+
+  await pass(host, 5_000, 50);
+
+  assert.equal(await outputOf(engine, id), "fits");
+  await pass(host, 5_000, 50);
 });
 
 forEachStore("resume() with onDivergence continue executes what is new", async (context) => {
@@ -183,6 +204,21 @@ forEachStore("pauseJob() pauses a job under all its names", async (context) => {
   assert.equal(paused.jobName, "checkout");
   assert.deepEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
   assert.equal(await outputOf(engine, id), "now");
+});
+
+forEachStore("resumeJob() ends a pause that was made under a former name, and publishes it", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  await before.trigger(former, null);
+  await before.pauseJob("check-out");
+  await using engine = createEngine({ store, host, jobs: { now: aCheckout(() => {}, { aliases: ["check-out"] }) } });
+  const events = recordEvents(engine);
+
+  await engine.resumeJob("checkout");
+
+  assert.deepEqual(events.map(({ type }) => type), ["job:resume"]);
+  assert.deepEqual(await engine.runUntilIdle(), { executed: 1 });
 });
 
 forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {

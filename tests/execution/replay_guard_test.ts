@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { z } from "zod";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
 import type { ChangeDefinition } from "../../src/job_changes.ts";
 import type { Engine } from "../../src/engine/engine.ts";
@@ -206,6 +207,67 @@ forEachStore("a stop does not save an ending that waits for the replay", async (
   assert.deepEqual([run.status, run.held], ["pending", null]);
 });
 
+forEachStore("a run of unchanged code is not held while the engine stops", async ({ store, host }) => {
+  const outside = (ms: number) => new Promise<void>((resolve) => void host.schedule(ms, resolve));
+  const job = aCheckout(async (step) => {
+    const isFirst = step.execution === 1;
+    await Promise.all([
+      step.run("retried", ({ attempt }) => attempt === 1 ? Promise.reject(new Error("no")) : outside(500), {
+        retry: { maxAttempts: 2, delay: 500 },
+      }),
+      outside(5).then(() => step.run("hangs", () => isFirst ? forever() : {})),
+      outside(isFirst ? 0 : 300).then(() => step.run("fetch", () => {})).then(() => step.run("save", () => {})),
+      outside(100).then(() => step.run("hangs, too", () => isFirst ? forever() : {})),
+    ]);
+  });
+  const dead = createEngine({ store, host, jobs: { job } });
+  const { id } = await dead.trigger(job, null);
+  await dead.start();
+  await host.settle(60);
+  await pass(host, 50);
+  await Promise.all([dead.stop({ timeout: 0 }), pass(host, 1_000, 10)]);
+  const engine = createEngine({ store, host, jobs: { job } });
+  await engine.start();
+  await host.settle(60);
+  await pass(host, 50);
+
+  await Promise.all([engine.stop(), pass(host, 5_000, 10)]);
+
+  const run = (await store.getRun(id))!;
+  assert.deepEqual([run.status, run.held], ["pending", null]);
+});
+
+forEachStore("a cancelled run whose job throws during the replay gives up its key at once", async (context) => {
+  const { store, host } = context;
+  const outside = (ms: number) => new Promise<void>((resolve) => void host.schedule(ms, resolve));
+  const job = aCheckout(async (step) => {
+    const isFirst = step.execution === 1;
+    await Promise.all([
+      outside(isFirst ? 0 : LEASE_MS / 2).then(() => step.run("charge", () => {})),
+      new Promise<void>((resolve) => step.abortSignal.addEventListener("abort", () => resolve())).then(() =>
+        outside(50)
+      )
+        .then(() => Promise.reject(new Error("cancelled"))),
+    ]);
+  });
+  const next = defineJob({ name: "next", input: anything, run: () => {} });
+  await using engine = createEngine({ store, host, jobs: { job, next } });
+  const dead = createEngine({ store, host, jobs: { job } });
+  const { id } = await dead.trigger(job, null, { concurrencyKey: "card" });
+  await dead.start();
+  await host.settle(60);
+  await pass(host, 50);
+  await Promise.all([dead.stop({ timeout: 0 }), pass(host, 1_000, 10)]);
+  await engine.start();
+  await host.settle(60);
+  const { id: nextId } = await engine.trigger(next, null, { concurrencyKey: "card" });
+
+  await engine.cancel(id);
+  await pass(host, 2_000, 10);
+
+  assert.equal((await store.getRun(nextId))!.status, "completed");
+});
+
 forEachStore("finishWithin ends a run while it waits for the replay", async ({ store, host }) => {
   const before = aCheckout(async (step) => {
     await step.run("charge", () => {});
@@ -286,6 +348,38 @@ forEachStore("upgradeInput() makes the input of a new version, once, and is give
   assert.deepEqual(seen, [{ orders: [{ order: 1 }] }, { orders: [{ order: 1 }] }]);
   assert.equal((await engine.getRun(id))!.status, "completed");
 });
+
+forEachStore(
+  "fields that only the new schema has are added at all depths, in lists of the same length, too",
+  async (context) => {
+    const { store, host } = context;
+    const line = z.object({ item: z.string() });
+    const before = defineJob({
+      name: "checkout",
+      input: z.object({ lines: z.array(line), tags: z.array(z.string()) }),
+      run: () => {},
+    });
+    const job = defineJob({
+      name: "checkout",
+      input: z.object({
+        lines: z.array(line.extend({ count: z.number().default(1) })),
+        tags: z.array(z.string()).transform((tags) => [...tags, "new"]),
+        to: z.object({ country: z.string().default("DE") }).default({ country: "DE" }),
+      }),
+      run: (_step, input) => input,
+    });
+    await using engine = createEngine({ store, host, jobs: { before } });
+    const { id } = await engine.trigger(before, { lines: [{ item: "a" }, { item: "b" }], tags: ["t"] });
+
+    await execute(context, job);
+
+    assert.deepEqual((await store.getRun(id))!.output, {
+      lines: [{ item: "a", count: 1 }, { item: "b", count: 1 }],
+      tags: ["t"],
+      to: { country: "DE" },
+    });
+  },
+);
 
 forEachStore("onDivergence fail fails the run with the same message", async (context) => {
   const id = await begin(context, async (step) => {
@@ -492,4 +586,21 @@ forEachStore("a name that stands for different functions is warned of, once", as
 
   assert.equal(warnings.length, 1);
   assert.match(warnings[0]!, /Job "checkout" uses the name "fetch" for steps with different functions/);
+});
+
+forEachStore("a step without a function fails, and its name can be used again", async ({ store, host }) => {
+  const job = aCheckout(async (step) => {
+    const message = await step.run("charge", undefined as never).catch(({ message }) => message);
+    return [message, await step.run("charge", Object.setPrototypeOf(() => "charged", null))];
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(await outputOf(engine, id), ["work is not a function", "charged"]);
+  assert.deepEqual((await engine.getSteps(id)).map(({ name, status }) => [name, status]), [
+    ["charge", "failed"],
+    ["charge#2", "completed"],
+  ]);
 });
