@@ -130,7 +130,12 @@ export class ReplayGuard {
   #noteAsk(): void {
     if (this.#heldBack.length === 0) return;
     this.#lastAskAt = this.#now();
-    if (this.isClear) this.#releaseAll();
+    if (this.isClear) return this.#releaseAll();
+    // What earlier runs had begun waits for no copies.
+    const free = this.#heldBack.filter((one) => one.of === "new" && !this.#history.mustWait(one.isNew));
+    if (free.length === 0) return;
+    this.#heldBack = this.#heldBack.filter((one) => !free.includes(one));
+    for (const { release } of free) this.#release(release, false);
   }
 
   #releaseAll(): void {

@@ -570,6 +570,33 @@ forEachStore("what had not ended goes on in a retry before the copies that follo
   assert.equal(await outputOf(engine, retry.id), "done");
 });
 
+forEachStore("what had not ended goes on in a retry as soon as only copies are left", async (context) => {
+  const { store, host } = context;
+  const checkout = (name: string, isBroken: boolean, options: ChangeDefinition = {}) =>
+    aCheckout((step) => {
+      const pack = async () => {
+        await step.prepareWait(name);
+        await step.run("pack", () => {});
+        if (isBroken) throw new Error("no");
+      };
+      return Promise.all([pack(), step.wait("late")]);
+    }, options);
+  const job = checkout("ok?", true);
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await execute(context, checkout("review?", false), { build: "renamed" });
+  assert.equal((await engine.getRun(retry.id))!.held!.code, "diverged");
+
+  await execute(context, checkout("review?", false, { changes: { renamed: { "ok?": "review?" } } }), {
+    build: "mended",
+  });
+
+  const { status, held } = (await engine.getRun(retry.id))!;
+  assert.deepEqual([status, held], ["waiting", null]);
+});
+
 forEachStore("a name that stands for different functions is warned of, once", async ({ store, host }) => {
   const warnings: string[] = [];
   const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };
