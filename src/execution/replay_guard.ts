@@ -26,7 +26,7 @@ export interface Divergence {
 /** Something that waits until it is known whether the replay is complete. */
 type HeldBack =
   & { release: (isFurther: boolean) => void }
-  & ({ of: "new"; isNew: RecordName } | { of: "patch" } | { of: "end"; thrown: { error: unknown } | null });
+  & ({ kind: "new"; isNew: RecordName } | { kind: "patch" } | { kind: "end"; thrown: { error: unknown } | null });
 
 // How long the job must have asked for nothing before the replay counts as complete: a branch of it may await something
 // outside of its steps.
@@ -84,24 +84,24 @@ export class ReplayGuard {
 
   /** Resolves when something new may begin; never, if the run has diverged. */
   async untilMayBegin(isNew: RecordName): Promise<void> {
-    await this.#holdBack({ of: "new", isNew });
+    await this.#holdBack({ kind: "new", isNew });
   }
 
   /** Whether the run was further than this place before: resolves when that is known. */
   async isFurther(): Promise<boolean> {
-    return !this.isClear && await this.#holdBack({ of: "patch" });
+    return !this.isClear && await this.#holdBack({ kind: "patch" });
   }
 
   /** Resolves when the end of the job's function may be saved; never, if the run has diverged. */
   async untilMayEnd(thrown: { error: unknown } | null): Promise<void> {
     if (this.isClear || this.#mode === "continue") return;
-    await this.#holdBack({ of: "end", thrown });
+    await this.#holdBack({ kind: "end", thrown });
   }
 
   /** Releases what waits, because the engine stops. An ending is not saved. */
   #stop(): void {
-    const ends = this.#heldBack.filter(({ of }) => of === "end");
-    this.#heldBack = this.#heldBack.filter(({ of }) => of !== "end");
+    const ends = this.#heldBack.filter(({ kind }) => kind === "end");
+    this.#heldBack = this.#heldBack.filter(({ kind }) => kind !== "end");
     this.#releaseAll(); // begins nothing, since the engine stops
     for (const _ of ends) {
       this.#execution.endWork();
@@ -110,13 +110,13 @@ export class ReplayGuard {
   }
 
   #holdBack(
-    what: { of: "new"; isNew: RecordName } | { of: "patch" } | { of: "end"; thrown: { error: unknown } | null },
+    what: { kind: "new"; isNew: RecordName } | { kind: "patch" } | { kind: "end"; thrown: { error: unknown } | null },
   ) {
     const { state } = this.#execution;
     const { promise, resolve } = Promise.withResolvers<boolean>();
     // Nothing begins any more. Results may not reach the job either, so what it does not ask for says nothing.
     if (state.isOver || state.isStopping) {
-      if (what.of === "end" && !state.isOver) state.noteWaiting(); // an ending is not saved
+      if (what.kind === "end" && !state.isOver) state.noteWaiting(); // an ending is not saved
       else resolve(false);
       return promise;
     }
@@ -165,9 +165,9 @@ export class ReplayGuard {
     if (this.#heldBack.length === 0) return;
     if (!this.#execution.isQuietBut(this.#heldBack.length)) this.#lastAskAt = this.#now();
     if (this.#now() - this.#lastAskAt < QUIET_MS) return this.#startTimer();
-    const patches = this.#heldBack.filter(({ of }) => of === "patch");
+    const patches = this.#heldBack.filter(({ kind }) => kind === "patch");
     if (patches.length > 0) {
-      this.#heldBack = this.#heldBack.filter(({ of }) => of !== "patch");
+      this.#heldBack = this.#heldBack.filter(({ kind }) => kind !== "patch");
       for (const { release } of patches) this.#release(release, true);
       this.#lastAskAt = this.#now();
       if (this.#heldBack.length > 0) this.#startTimer();
@@ -180,8 +180,8 @@ export class ReplayGuard {
     // What waits goes on only to end, when the execution is over. Until then it keeps the run from parking.
     const [first] = this.#heldBack;
     const unasked = this.#history.unasked();
-    if (first?.of === "new") this.#resolve({ code: "diverged", isNew: first.isNew, thrown: null, unasked });
-    if (first?.of === "end") this.#resolve({ code: "ended_early", isNew: null, thrown: first.thrown, unasked });
+    if (first?.kind === "new") this.#resolve({ code: "diverged", isNew: first.isNew, thrown: null, unasked });
+    if (first?.kind === "end") this.#resolve({ code: "ended_early", isNew: null, thrown: first.thrown, unasked });
   }
 
   #now(): number {

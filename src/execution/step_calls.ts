@@ -12,7 +12,7 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
-import type { RecordedHistory } from "./recorded_history.ts";
+import { baseOf, type RecordedHistory } from "./recorded_history.ts";
 import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
@@ -102,10 +102,20 @@ export class StepCalls {
       if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       const index = recorded?.index ?? this.#nextIndex++;
       // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
-      return await this.#execute({ name: recorded?.name ?? name, index, work, retry, timeout }, recorded);
+      const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
+      return await this.#execute({ name: attempted, index, work, retry, timeout }, recorded);
     } finally {
       this.#names.end(givenName);
     }
+  }
+
+  /** The old name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
+  #failedNameOf(name: string): string | undefined {
+    const { claim: { copied }, definition: { job: { changes } } } = this.#execution;
+    const { base, occurrence } = baseOf(name);
+    const old = changes.oldNames.get(base);
+    if (old === undefined || copied === null) return undefined;
+    return copied.unfinished.find((record) => record.kind === "step" && record.name === old + occurrence)?.name;
   }
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */

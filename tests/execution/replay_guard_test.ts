@@ -597,6 +597,36 @@ forEachStore("what had not ended goes on in a retry as soon as only copies are l
   assert.deepEqual([status, held], ["waiting", null]);
 });
 
+forEachStore(
+  "a step that failed keeps its idempotency key in a retry with a new name for it",
+  async ({ store, host }) => {
+    const keys: string[] = [];
+    const charging = (name: string, options: ChangeDefinition = {}) =>
+      aCheckout(
+        (step) =>
+          step.run(name, ({ idempotencyKey }) => {
+            keys.push(idempotencyKey);
+            if (keys.length < 3) throw new Error("no");
+          }),
+        options,
+      );
+    const before = charging("charge");
+    await using old = createEngine({ store, host, jobs: { before } });
+    const { id } = await old.trigger(before, null);
+    await old.runUntilIdle();
+    const after = charging("charge card", { changes: { renamed: { "charge": "charge card" } } });
+    await using engine = createEngine({ store, host, jobs: { after } });
+
+    const second = await engine.retrigger(id, { from: "failure" });
+    await engine.runUntilIdle();
+    const third = await engine.retrigger(second.id, { from: "failure" });
+    await engine.runUntilIdle();
+
+    assert.equal((await engine.getRun(third.id))!.status, "completed");
+    assert.deepEqual(keys, [keys[0], keys[0], keys[0]]);
+  },
+);
+
 forEachStore("a name that stands for different functions is warned of, once", async ({ store, host }) => {
   const warnings: string[] = [];
   const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };

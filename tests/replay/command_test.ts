@@ -191,6 +191,9 @@ Deno.test("the command exits with 2 if it is called in a wrong way", () =>
       assert.match(error, message);
       assert.deepEqual([code, out], [2, ""]);
     }
+    const unlinked =
+      `${moduleWith()}\nexport const second = { ...checkout, changes: { ...checkout.changes, version: 2 } };`;
+    assert.match((await replay(unlinked, "--db", db)).error, /Two jobs have the name "checkout"/);
     assert.equal((await replay("export const nothing = 1;", "--db", db)).code, 2);
     assert.equal((await replay("throw new Error('no');", "--db", db)).code, 2);
   }));

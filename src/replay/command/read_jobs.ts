@@ -17,6 +17,12 @@ export async function readJobs({ jobs: path, job: names }: Pick<CommandOptions, 
   for (const name of names) {
     if (!jobs.some((job) => job.name === name)) throw new UsageError(`${path} exports no job "${name}"`);
   }
+  const twice = jobs.find(({ name }, at) => jobs.findIndex((job) => job.name === name) < at);
+  if (twice !== undefined) {
+    throw new UsageError(
+      `The jobs of ${path} do not fit together: Two jobs have the name "${twice.name}". Name the earlier one in previous`,
+    );
+  }
   try {
     return new JobCatalog(names.length === 0 ? jobs : jobs.filter(({ name }) => names.includes(name)));
   } catch (error) {

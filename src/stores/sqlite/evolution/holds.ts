@@ -11,7 +11,7 @@ import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
-import { leavePrint } from "./offers.ts";
+import { withdrawOffer } from "./offers.ts";
 import { queuesOf } from "./queues.ts";
 
 /** Holds a run. See `Store.hold()`. */
@@ -103,7 +103,7 @@ export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
 export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): Run | null {
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
-  leavePrint(db, run.seq);
+  withdrawOffer(db, run.seq);
   db.run(
     `UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]', continues = max(continues, ?)
      WHERE run_seq = ?`,
@@ -116,7 +116,7 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   return toRun({ ...run, updated_at: now, held: null });
 }
 
-/** What an earlier hold of a run means for its claim: whether that ended the hold, and whether the run is held again. */
+/** Whether the claim of a run ended a hold, and whether the run was resumed with `onDivergence: "continue"`. */
 export function readHoldOfClaim(
   db: SqliteDatabase,
   { seq, lease_generation: generation }: { seq: number; lease_generation: number },

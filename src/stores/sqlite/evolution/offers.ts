@@ -81,7 +81,7 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
   // A process of an earlier version ends a run without ending its hold.
   if (run === undefined) return endHold(db, seq);
   if (run.flow === null) addFlow(db, seq);
-  else leavePrint(db, seq);
+  else withdrawOffer(db, seq);
   db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
   db.run("UPDATE holdfast_flow SET job = ? WHERE run_seq = ?", queue, seq);
   enterQueue(db, { ...run, flow: 1 }, now);
@@ -102,7 +102,7 @@ export function endHold(db: SqliteDatabase, runSeq: number, generation: number |
 }
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
-export function leavePrint(db: SqliteDatabase, seq: number): void {
+export function withdrawOffer(db: SqliteDatabase, seq: number): void {
   const left = db.get<{ job: string; fairness_key: string | null }>(
     "SELECT job, fairness_key FROM holdfast_flow WHERE run_seq = ? AND queue_state IS NOT NULL",
     seq,
