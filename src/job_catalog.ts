@@ -103,9 +103,9 @@ function keyOf(name: string, version: number): string {
 /** Identifies all of a job that decides whether a held run goes on. */
 function codePrint(job: Job, { build, onDivergence }: CodeOptions): string {
   const { run, changes } = job;
-  const { version, oldNames, removed, added, upgradeInput, recheckInput } = changes;
+  const { version, renamed, removed, added, upgradeInput, recheckInput } = changes;
   const code = build ?? [run.toString(), upgradeInput?.toString() ?? "", schemaPrint(job)];
-  const names = [[...oldNames], [...removed], [...added]];
+  const names = [[...renamed], [...removed], [...added]];
   return hash(JSON.stringify([code, version, names, changes.onDivergence ?? onDivergence ?? null, recheckInput]));
 }
 

@@ -60,8 +60,10 @@ export interface JobChanges {
   readonly version: number;
   /** Earlier versions whose runs it executes. */
   readonly continues: readonly number[];
-  /** Old names, by the new ones. */
-  readonly oldNames: ReadonlyMap<string, string>;
+  /** New names, by their old ones. */
+  readonly renamed: ReadonlyMap<string, string>;
+  /** All former names of each name, the latest first: a name can have been changed several times. */
+  readonly oldNames: ReadonlyMap<string, readonly string[]>;
   /** Names that it does not ask for any more. */
   readonly removed: ReadonlySet<string>;
   /** Names that may begin in runs that are past them already. */
@@ -135,21 +137,47 @@ function readNames(
   removed: readonly string[],
   added: readonly string[],
   job: string,
-): Pick<JobChanges, "oldNames" | "removed" | "added"> {
+): Pick<JobChanges, "renamed" | "oldNames" | "removed" | "added"> {
   if (Object.prototype.toString.call(renamed) !== "[object Object]") {
     throw new TypeError(`changes.renamed of ${job} must be an object, not ${kindOf(renamed)}`);
   }
-  const oldNames = new Map<string, string>();
   for (const [old, name] of Object.entries(renamed)) {
     for (const either of [old, name]) checkRecordName(either, `A name in changes.renamed of ${job}`);
-    if (oldNames.has(name)) throw new TypeError(`Two names of ${job} are renamed to "${name}"`);
     if (removed.includes(old)) throw new TypeError(`"${old}" of ${job} is both renamed and removed`);
-    oldNames.set(name, old);
   }
   for (const name of removed) {
     if (added.includes(name)) throw new TypeError(`"${name}" of ${job} is both removed and added`);
   }
-  return { oldNames, removed: new Set(removed), added: new Set(added) };
+  const names = new Map(Object.entries(renamed));
+  return { renamed: names, oldNames: findOldNames(names, job), removed: new Set(removed), added: new Set(added) };
+}
+
+/**
+ * All former names of each name, the latest first.
+ *
+ * @param renamed New names, by their old ones.
+ * @param job The job, for messages: `job "checkout"`.
+ * @throws {TypeError} Names are renamed in a circle.
+ */
+export function findOldNames(
+  renamed: ReadonlyMap<string, string>,
+  job: string,
+): ReadonlyMap<string, readonly string[]> {
+  const oldNames = new Map<string, string[]>();
+  for (const name of new Set(renamed.values())) {
+    const former = [name];
+    for (const known of former) {
+      for (const [old, newer] of renamed) {
+        if (newer !== known) continue;
+        if (former.includes(old)) {
+          throw new TypeError(`The names "${old}" and "${newer}" of ${job} are renamed in a circle`);
+        }
+        former.push(old);
+      }
+    }
+    oldNames.set(name, former.slice(1));
+  }
+  return oldNames;
 }
 
 /** Checks the name of a step or a pause: one with an occurrence would be no name that a job can ask for. */

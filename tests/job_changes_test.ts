@@ -22,7 +22,8 @@ Deno.test("defineJob() refuses what it says about changes if that cannot be", ()
     [{ continues: 1 as never }, /continues of job "a" must be an array/],
     [{ changes: { removed: ["x"], added: ["x"] } }, '"x" of job "a" is both removed and added'],
     [{ changes: { renamed: { x: "y" }, removed: ["x"] } }, '"x" of job "a" is both renamed and removed'],
-    [{ changes: { renamed: { x: "z", y: "z" } } }, 'Two names of job "a" are renamed to "z"'],
+    [{ changes: { renamed: { x: "y", y: "x" } } }, /The names "[xy]" and "[xy]" of job "a" are renamed in a circle/],
+    [{ changes: { renamed: { x: "x" } } }, 'The names "x" and "x" of job "a" are renamed in a circle'],
     [{ changes: { rename: {} } as never }, /changes of job "a".*rename/],
     [{ changes: { renamed: [["x", "y"]] as never } }, 'changes.renamed of job "a" must be an object, not an Array'],
     [

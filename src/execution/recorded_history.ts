@@ -101,8 +101,7 @@ export class RecordedHistory {
 
   #ask<R>(entries: ReadonlyMap<string, Entry<R>> | undefined, kind: Entry<R>["kind"], name: string): R | undefined {
     const own = entries?.get(name);
-    const oldName = own === undefined ? this.#oldNameOf(name) : null;
-    const entry = own ?? (oldName === null ? undefined : entries?.get(oldName));
+    const entry = own ?? this.#findOld(entries, name);
     if (entry !== undefined) {
       if (entry.askedAs !== null) checkName(entry.askedAs, name);
       entry.askedAs = name;
@@ -113,18 +112,16 @@ export class RecordedHistory {
     return entry?.record;
   }
 
-  #oldNameOf(name: string): string | null {
-    if (this.#changes.oldNames.size === 0) return null;
-    const { base, occurrence } = baseOf(name);
-    const old = this.#changes.oldNames.get(base);
-    return old === undefined ? null : old + occurrence;
+  #findOld<R>(entries: ReadonlyMap<string, Entry<R>> | undefined, name: string): Entry<R> | undefined {
+    if (this.#changes.oldNames.size === 0 || entries === undefined) return undefined;
+    const old = oldNamesOf(name, this.#changes).find((old) => entries.has(old));
+    return old === undefined ? undefined : entries.get(old);
   }
 
-  /** Whether an earlier run has begun this, under its name or its old one, and has not completed it. */
+  /** Whether an earlier run has begun this, under its name or a former one, and has not completed it. */
   #isUnfinished(kind: string, name: string): boolean {
     if (this.#unfinished === null) return false;
-    const oldName = this.#oldNameOf(name) ?? name;
-    return this.#unfinished.has(keyOf({ kind, name })) || this.#unfinished.has(keyOf({ kind, name: oldName }));
+    return [name, ...oldNamesOf(name, this.#changes)].some((name) => this.#unfinished!.has(keyOf({ kind, name })));
   }
 
   /** Makes the job have to ask for a record, or no longer. */
@@ -146,6 +143,13 @@ function checkName(askedAs: string, name: string): void {
   if (askedAs === name) return;
   const [old, renamed] = [askedAs, name].map((asked) => baseOf(asked).base);
   throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
+}
+
+/** The former names of a name, with its occurrence, the latest first. */
+export function oldNamesOf(name: string, { oldNames }: JobChanges): string[] {
+  if (oldNames.size === 0) return [];
+  const { base, occurrence } = baseOf(name);
+  return (oldNames.get(base) ?? []).map((old) => old + occurrence);
 }
 
 /** A name without its occurrence, and the occurrence as it is written: `""` or `"#2"`. */

@@ -132,7 +132,7 @@ export class ReplayGuard {
     this.#lastAskAt = this.#now();
     if (this.isClear) return this.#releaseAll();
     // What earlier runs had begun waits for no copies.
-    const free = this.#heldBack.filter((one) => one.of === "new" && !this.#history.mustWait(one.isNew));
+    const free = this.#heldBack.filter((one) => one.kind === "new" && !this.#history.mustWait(one.isNew));
     if (free.length === 0) return;
     this.#heldBack = this.#heldBack.filter((one) => !free.includes(one));
     for (const { release } of free) this.#release(release, false);

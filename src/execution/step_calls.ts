@@ -12,7 +12,7 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
-import { baseOf, type RecordedHistory } from "./recorded_history.ts";
+import { oldNamesOf, type RecordedHistory } from "./recorded_history.ts";
 import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
@@ -109,13 +109,12 @@ export class StepCalls {
     }
   }
 
-  /** The old name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
+  /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
   #failedNameOf(name: string): string | undefined {
     const { claim: { copied }, definition: { job: { changes } } } = this.#execution;
-    const { base, occurrence } = baseOf(name);
-    const old = changes.oldNames.get(base);
-    if (old === undefined || copied === null) return undefined;
-    return copied.unfinished.find((record) => record.kind === "step" && record.name === old + occurrence)?.name;
+    if (copied === null) return undefined;
+    const failed = copied.unfinished.filter(({ kind }) => kind === "step").map(({ name }) => name);
+    return oldNamesOf(name, changes).find((old) => failed.includes(old));
   }
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */

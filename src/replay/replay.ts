@@ -5,7 +5,7 @@ import type { RecordName } from "../hold.ts";
 import { checkHistory, type ExportedHistory, type HistoryFailure } from "../exported_history.ts";
 import type { Job } from "../job.ts";
 import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
-import type { JobChanges } from "../job_changes.ts";
+import { findOldNames, type JobChanges } from "../job_changes.ts";
 import { decode, isSameJson, type JsonText } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { isTerminal } from "../run.ts";
@@ -87,10 +87,11 @@ export async function replayWith(
 /** The definition with more changes, and with runs that are held where they would fail: so that the report says why. */
 function declaring(definition: CatalogJob, { renamed, removed, added }: NeededChanges): CatalogJob {
   const { job, job: { changes, changes: { onDivergence } } } = definition;
-  const newNames = Object.entries(renamed).map(([old, name]) => [name, old] as const);
+  const names = new Map([...changes.renamed, ...Object.entries(renamed)]);
   const declared: JobChanges = {
     ...changes,
-    oldNames: new Map([...changes.oldNames, ...newNames]),
+    renamed: names,
+    oldNames: findOldNames(names, `job "${job.name}"`),
     removed: new Set([...changes.removed, ...removed]),
     added: new Set([...changes.added, ...added]),
     // A history shows no setting of its engine.

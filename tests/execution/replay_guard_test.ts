@@ -464,6 +464,27 @@ forEachStore("a step that is renamed between two attempts keeps its name and its
   assert.deepEqual(keys, [`${id}/charge`, `${id}/charge`]);
 });
 
+forEachStore("a name that was renamed twice is found by each of its former names", async (context) => {
+  for (const name of ["charge", "charge card", "pay"]) {
+    const id = await begin(context, async (step) => {
+      await step.run(name, () => name);
+      await nap(step);
+    });
+    context.host.advance(60_000);
+
+    await execute(
+      context,
+      aCheckout(async (step) => {
+        const charged = await step.run("pay", () => assert.fail());
+        await nap(step);
+        return charged;
+      }, { changes: { renamed: { charge: "charge card", "charge card": "pay" } } }),
+    );
+
+    assert.equal((await context.store.getRun(id))!.output, name);
+  }
+});
+
 forEachStore("a job cannot ask for both names of a renamed step", async (context) => {
   const id = await begin(context, async (step) => {
     await step.run("charge", () => {});

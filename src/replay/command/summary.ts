@@ -86,7 +86,7 @@ function superfluousChanges({ changes }: Job, reports: readonly ReplayReport[]):
   const open = reports.filter(({ status }) => !isTerminal(status));
   if (open.some(isRefused)) return null;
   const needed = open.map(({ neededChanges }) => neededChanges);
-  const renamed = [...changes.oldNames].map(([name, old]) => [old, name] as const)
+  const renamed = [...changes.renamed]
     .filter(([old]) => !needed.some(({ renamed }) => Object.hasOwn(renamed, old)));
   const removed = [...changes.removed].filter((name) => !needed.some(({ removed }) => removed.includes(name)));
   const added = [...changes.added].filter((name) => !needed.some(({ added }) => added.includes(name)));
