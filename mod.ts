@@ -41,9 +41,12 @@ export type {
   JobHandle,
   JobHandles,
   Jobs,
+  ResumeAllOptions,
+  ResumeOptions,
   RetriggerOptions,
   WaitOptions,
 } from "./src/engine/engine.ts";
+export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
 export type { FlowOptions } from "./src/engine/trigger_flow.ts";
@@ -76,7 +79,19 @@ export type {
   ScheduleSkip,
   ScheduleSkipEvent,
   WorkerErrorEvent,
+  WorkerStrandedEvent,
 } from "./src/event.ts";
+export type {
+  ChildHistory,
+  ChildrenHistory,
+  ExportedHistory,
+  HistoryFailure,
+  HistoryName,
+  HistoryRecord,
+  PatchHistory,
+  PauseHistory,
+  StepHistory,
+} from "./src/exported_history.ts";
 export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
 export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rate } from "./src/flow.ts";
@@ -109,10 +124,12 @@ export {
   type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
+export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job_changes.ts";
 export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
 export type { Report } from "./src/execution_report.ts";
 export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
+export type { Held, HoldCode, HoldDetails, OnDivergence, RecordName } from "./src/hold.ts";
 export type { Lease, SeenLease } from "./src/lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
 export {
@@ -149,6 +166,7 @@ export {
 } from "./src/step.ts";
 export type * from "./src/store.ts";
 export type * from "./src/store/claim.ts";
+export type * from "./src/store/hold_record.ts";
 export type * from "./src/store/job_pause.ts";
 export type * from "./src/store/new_run.ts";
 export type * from "./src/store/pause_request.ts";

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { SqliteStore } from "@holdfast/jobs";
+import { type KnownJob, SqliteStore } from "@holdfast/jobs";
 import { RawDatabase } from "./raw_database.ts";
 import type { Setting } from "./setting.ts";
 
@@ -21,7 +21,14 @@ export type Stock = "finished" | "waiting" | "behind" | "in line" | "limited" | 
 export const STOCK_JOB = "stocked";
 
 /** The job of the limited runs, as a worker knows it. */
-export const LIMITED_JOB = { name: "limited", concurrency: 1, rate: null };
+export const LIMITED_JOB: KnownJob = {
+  name: "limited",
+  names: ["limited"],
+  version: 1,
+  print: "print-1",
+  concurrency: 1,
+  rate: null,
+};
 
 /**
  * Makes a database of ours with so many runs in it, once for each command: by SQL, since a million triggers would take

@@ -1,7 +1,9 @@
 import type { FailureKind } from "./failure.ts";
+import type { HoldCode, RecordName } from "./hold.ts";
 import type { Json } from "./json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
+import type { StrandedJob } from "./store/hold_record.ts";
 
 /**
  * What happened to a run. An event about a write is published after the write is committed, never before.
@@ -22,6 +24,9 @@ export type RunHappening =
   | { type: "run:lease-renewed"; leaseOwner: string; leaseExpiresAt: string }
   | { type: "run:start"; execution: number }
   | { type: "run:waiting"; waitId: string | null; waitName: string; deadlineAt: string | null }
+  | { type: "run:hold"; code: HoldCode; message: string }
+  | { type: "run:resume" }
+  | { type: "run:diverged"; isNew: readonly RecordName[]; unasked: readonly RecordName[] }
   | { type: "run:progress"; progress: Progress }
   | { type: "run:complete"; output: Json; duration: number }
   | { type: "run:fail"; error: string; failedStepName: string | null; failureKind: FailureKind; thrown?: unknown }
@@ -109,8 +114,20 @@ export type JobEvent = JobHappening & {
   sequence: number;
 };
 
+/** Open runs have a job or version that no live worker knows. Published in this process only, once a minute. */
+export interface WorkerStrandedEvent {
+  /** The event's name. */
+  type: "worker:stranded";
+  /** The jobs and versions. */
+  jobs: readonly StrandedJob[];
+  /** When they were found: ISO 8601 in UTC. */
+  timestamp: string;
+  /** Increases from one event of the engine to the next. */
+  sequence: number;
+}
+
 /** Any event that an engine publishes. */
-export type EngineEvent = RunEvent | JobEvent | ScheduleSkipEvent | WorkerErrorEvent;
+export type EngineEvent = RunEvent | WorkerStrandedEvent | JobEvent | ScheduleSkipEvent | WorkerErrorEvent;
 
 /** The name of any event. */
 export type EventType = EngineEvent["type"];

@@ -2,6 +2,7 @@ import type { RunEvent, RunHappening } from "./event.ts";
 import type { Json, JsonText } from "./json.ts";
 import { parseValue } from "./json.ts";
 import type { FailureKind } from "./failure.ts";
+import type { HoldCode } from "./hold.ts";
 import type { LogLevel } from "./log.ts";
 import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
@@ -66,6 +67,8 @@ export type Fact =
     retryAt: number | null,
   ]
   | readonly [run: number, kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
+  | readonly [run: number, kind: "held", code: HoldCode, message: string]
+  | readonly [run: number, kind: "resumed"]
   | readonly [run: number, kind: "completed", durationMs: number]
   // `failureKind`: why; left out if its function threw.
   | readonly [run: number, kind: "failed", failureKind?: FailureKind]
@@ -258,6 +261,10 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
     }
     case "waiting":
       return [{ type: "run:waiting", waitId: fact[2], waitName: fact[3], deadlineAt: isoTime(fact[4]) }];
+    case "held":
+      return [{ type: "run:hold", code: fact[2], message: fact[3] }];
+    case "resumed":
+      return [{ type: "run:resume" }];
     case "completed":
       return [{ type: "run:complete", output: parseValue(value?.json ?? null), duration: fact[2] }];
     case "failed":

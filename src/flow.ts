@@ -68,10 +68,16 @@ export function positionOf(seq: number, priority: number): number {
   return seq - POSITIONS_PER_PRIORITY * priority;
 }
 
-/** A job that a worker knows, with the limits in its code. */
+/** A version of a job that a worker knows, with the limits in its code. */
 export interface KnownJob {
-  /** The job's name. */
+  /** The job's name, or one of its aliases. */
   name: string;
+  /** All names of the job: limits and rates count the runs of all of them. The first one identifies the job. */
+  names: readonly [string, ...string[]];
+  /** The version of the runs that the worker takes: an integer from 1. */
+  version: number;
+  /** The print of the code that executes them. */
+  print: string;
   /** How many runs may be executed at the same time, over all workers; `null`: without limit. */
   concurrency: number | null;
   /** The rate of starts, over all workers; `null`: without limit. */

@@ -1,5 +1,7 @@
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
+import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job_changes.ts";
 import type { Json, Jsonify } from "./json.ts";
+import { isInstance } from "./is_instance.ts";
 import { kindOf } from "./kind_of.ts";
 import { checkName } from "./name.ts";
 import type { Coalesce, Disposition, Labels } from "./run.ts";
@@ -215,6 +217,12 @@ export interface StepContext {
    * nothing while a replay repeats earlier code.
    */
   progress(current: number, total?: number, message?: string): void;
+  /**
+   * Whether code that was added to the job is executed in this run: `true` if the run had not been further than this
+   * place when it first came here, else `false`. The answer is recorded, so it never changes. In a run that had been
+   * further, the first call takes a second.
+   */
+  patch(name: string): Promise<boolean>;
   /** Writes log lines. They write nothing while a replay repeats earlier code. */
   readonly log: StepLog;
 }
@@ -233,6 +241,10 @@ export interface Job<Input = unknown, Output = unknown> {
   readonly retry: RetryPolicy;
   /** When, in which order and under which limits its runs are executed. */
   readonly flow: JobFlow;
+  /** What it says about changes of its code. */
+  readonly changes: JobChanges;
+  /** The definitions of earlier versions, with those that they have before them. */
+  readonly previous: readonly Job[];
   /** The job's function. It receives the parsed input as stored. */
   readonly run: (step: StepContext, input: unknown) => unknown;
   /** Used only for type inference: it is never set. */
@@ -240,7 +252,7 @@ export interface Job<Input = unknown, Output = unknown> {
 }
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output> extends FlowDefinition {
+export interface JobDefinition<S extends Schema, Output> extends FlowDefinition, ChangeDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: string;
   /**
@@ -285,12 +297,15 @@ export function defineJob<const S extends Schema, Output>(
   checkDefinition(definition);
   const { retry = {} } = definition;
   checkRetryPolicy(retry);
+  const subject = `job "${definition.name}"`;
   return {
     name: definition.name,
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     retry: { ...retry },
-    flow: readJobFlow(definition, `job "${definition.name}"`),
+    flow: readJobFlow(definition, subject),
+    changes: readJobChanges(definition, subject),
+    previous: readPrevious(definition),
     // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
   };
@@ -305,8 +320,32 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   startWithin: true,
   finishWithin: true,
   limits: true,
+  aliases: true,
+  version: true,
+  continues: true,
+  previous: true,
+  changes: true,
+  onDivergence: true,
+  upgradeInput: true,
+  recheckInput: true,
   run: true,
 };
+
+/** The definitions of earlier versions, and those that they have before them: of the same name. */
+function readPrevious({ name, previous = [] }: ChangeDefinition & { name: string }): readonly Job[] {
+  if (!isInstance(previous, Array)) {
+    throw new TypeError(`previous of job "${name}" must be an array, not ${kindOf(previous)}`);
+  }
+  const jobs = previous as readonly Job[]; // the type of the option only names what is checked here
+  for (const job of jobs) {
+    if (typeof job?.changes !== "object" || !isInstance(job.previous, Array)) {
+      throw new TypeError(`previous of job "${name}" has something that defineJob() has not made`);
+    }
+    if (job.name === name) continue;
+    throw new TypeError(`previous of job "${name}" has a definition of job "${job.name}": it must have the same name`);
+  }
+  return Object.freeze([...new Set(jobs.flatMap((job) => [job, ...job.previous]))]);
+}
 
 function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {
   const { name, input, output, run } = definition;

@@ -1,4 +1,5 @@
 import type { Failure, FailureKind } from "./failure.ts";
+import type { Held } from "./hold.ts";
 import { type Json, parseValue, type Stored } from "./json.ts";
 
 /**
@@ -97,6 +98,10 @@ export interface Run {
   scheduleName: string | null;
   /** The slot of its schedule. */
   slotAt: string | null;
+  /** The version of the job that triggered it. */
+  version: number;
+  /** Why no worker executes it; `null`: it is not held. A held run is pending. */
+  held: Held | null;
   /** The run of which it is a retry. The id stays when that run is deleted. */
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
@@ -255,6 +260,8 @@ export interface ClientRun {
   scheduleName?: string;
   /** The slot of its schedule. */
   slotAt?: string;
+  /** Why no worker executes it. */
+  held?: Held;
   /** The run of which it is a retry. */
   retriggerOf?: string;
   /** Its newest retry. */
@@ -289,6 +296,7 @@ export function toClientRun(run: Run): ClientRun {
       parentRunId: run.parentRunId,
       scheduleName: run.scheduleName,
       slotAt: run.slotAt,
+      held: run.held,
       retriggerOf: run.retriggerOf,
       retriggeredAs: run.retriggeredAs,
     }),

@@ -22,6 +22,12 @@ export interface Schema<Input = unknown, Output = Input> {
       // deno-lint-ignore no-explicit-any -- libraries differ in what else they accept here
       options?: any,
     ) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    /** Describes the schema, in libraries that follow Standard JSON Schema, too. */
+    readonly jsonSchema?: {
+      /** The JSON Schema of what the schema accepts. */
+      // deno-lint-ignore no-explicit-any -- libraries differ in what else they accept here
+      readonly input: (options: any) => Record<string, unknown>;
+    } | undefined;
     /** The input and output types, for inference only. */
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
@@ -50,6 +56,18 @@ export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]
 export type Parsed<Output = unknown> =
   | { ok: true; value: Output }
   | { ok: false; issues: Issue[]; issuesLeftOut: number; cause?: unknown };
+
+/**
+ * The JSON Schema of what a schema accepts, if its library makes one (https://standardschema.dev/json-schema); `null`
+ * if it does not, or not for this schema.
+ */
+export function jsonSchemaOf(schema: Schema): Record<string, unknown> | null {
+  try {
+    return schema["~standard"].jsonSchema?.input({ target: "draft-2020-12" }) ?? null;
+  } catch {
+    return null; // the schema has a part that JSON Schema cannot describe
+  }
+}
 
 // A value of a megabyte can have a hundred thousand issues: the stored ones are limited in number and in size.
 const MAX_ISSUES = 20;

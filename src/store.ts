@@ -1,6 +1,7 @@
 import type { Report } from "./execution_report.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
+import type { JsonText } from "./json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
@@ -8,6 +9,7 @@ import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
 import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./store/hold_record.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
@@ -28,7 +30,8 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * recognizes the repetition by what the call names: the id of a run, a claim or a log line, the attempt at a step, the
  * generation of a lease, the id of a signal or a request. The second call has no second effect, and answers with the
  * state of that moment. The exceptions are named at the methods. A call under a lease that was lost meanwhile is
- * refused as the first would be then, except `finish` and `pause`: these end the lease, and recognize that they did.
+ * refused as the first would be then, except `finish`, `pause` and `hold`: these end the lease, and recognize that they
+ * did.
  *
  * **Errors.** A {@linkcode StoreError} says that the store could not answer; it says nothing about the run. The store
  * sets `outcomeUnknown` if the write may have been committed despite the error, and leaves it `false` if certainly
@@ -36,10 +39,10 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * `signal` after the deadline.
  *
  * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation is
- * that of the run. Claim, release and revocation each raise the generation by one. A run that parks or ends keeps its
- * generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
- * then its worker can write under it and renew it. A write under a lease that is not current throws a
- * {@linkcode LeaseLostError}; the store never compares owners.
+ * that of the run. Claim, release, hold and revocation each raise the generation by one. A run that parks or ends keeps
+ * its generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
+ * then its worker can write under it and renew it. A write under a lease that is not current throws a {@linkcode
+ * LeaseLostError}; the store never compares owners.
  *
  * **Live workers.** A worker is live while its last claim is less than that claim's `leaseMs` old. Only claims count,
  * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
@@ -53,6 +56,24 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * of their keys and among the runs of their fairness keys, but do not count as runs that pass all gates. The result of
  * a child stays with its run. If a child is deleted, its result is kept for the parents that have not ended, and lost
  * for the others.
+ *
+ * **Versions.** Each run has the version of the job that triggered it. A worker names the versions that it knows, and
+ * claims no others: a version that it does not know is to a claim like another job. Where this page speaks of the runs
+ * of a job in the line of a key, among the runs of a fairness key, or that a worker knows, the runs of each version are
+ * a job of their own. Pauses, idempotency keys and coalescing are by the name of the job, whatever the version; limits
+ * and rates count the runs of all names of the job (`KnownJob.names`). Idempotency and coalescing look at the aliases of
+ * a request, too (`NewRun.aliases`): an idempotency key is looked up under the name, then under each alias in their
+ * order.
+ *
+ * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no queue, holds
+ * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`
+ * applies; its `startBy` does not, since it has started. A claim with `offersHeld` makes up to 20 held runs due that it
+ * may take: those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not
+ * tried them since they last recorded something (a signal counts). From then on such a run is due for the workers with
+ * this print and version alone, and for others it is like a run of a job of its own. It is held until it is claimed.
+ * Then it is not held, and, after an interruption, due for all workers that know its version. If no live worker has the
+ * print and version any more, a claim of another print that may take the run makes it due for that one instead.
+ * `resumeHeld` makes a run due for all workers that know its version.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.
@@ -84,12 +105,12 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  *   worker knows: behind a job that the claiming worker does not know always, behind one that it knows while the key has
  *   no room, or no open rate, for that run. A job that no live worker knows, or that is paused, holds up nobody.
  *
- * **Limits of a job.** The limit of the claiming worker (`KnownJob`) counts the leases of the job, and its runs that
- * were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts first
- * claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the future (the
- * clock was set back) becomes one of now with the next claim of any worker. A start is counted in the commit that gives
- * the lease, for the job if the claiming worker has a rate for it, and for the key if the run has one. A rate never holds
- * back a run that has started. The rate of a key is that of the run that is first in its line.
+ * **Limits of a job.** The limit of the claiming worker (`KnownJob`, by version) counts the leases of the job, and its
+ * runs that were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts
+ * first claims: of the starts under it, at most `limit` lie in any `period`, by the store's clock. A start in the
+ * future (the clock was set back) becomes one of now with the next claim of any worker. A start is counted in the
+ * commit that gives the lease, for the job if the claiming worker has a rate for it, and for the key if the run has
+ * one. A rate never holds back a run that has started. The rate of a key is that of the run that is first in its line.
  *
  * **Fairness.** Of the runs that pass all gates, fairness keys take turns: a claim takes the first of each key, by
  * position, before it takes a second of one. All runs without a fairness key are together one key. A key that comes
@@ -146,11 +167,10 @@ export interface Store extends AsyncDisposable {
    *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
    *
-   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits
-   * and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on children is
-   * not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied, so the retry
-   * prepares it again. The run's own records are numbered on from those of
-   * the old run.
+   * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
+   * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on
+   * children is not copied if a result is lost. If the last record is the timeout of a wait, that wait is not copied,
+   * so the retry prepares it again. The run's own records are numbered on from those of the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
    * the second time, or append its fact twice.
@@ -211,6 +231,52 @@ export interface Store extends AsyncDisposable {
    * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
    */
   release(lease: Lease, reports: readonly Report[]): Promise<void>;
+
+  /**
+   * Holds a run, and releases its lease and its concurrency key. The run becomes pending; that counts neither as
+   * interrupted nor as abandoned. If the run has recorded nothing since its last hold, the prints of that hold stay, and
+   * this one is added, unless it is among them; otherwise the list begins anew.
+   *
+   * A repeated call finds the run held under the same generation, and does nothing.
+   *
+   * @param reports Reports that no write has stored yet.
+   */
+  hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void>;
+
+  /**
+   * Makes a held run due for all workers that know its version. It is not held any more; the prints that have tried it
+   * are forgotten.
+   *
+   * @param continues Whether the run is never held again: what is new goes on beside what it has recorded.
+   * @returns The run; `null` if it is not held, or there is none. A repeated call returns `null`, too.
+   */
+  resumeHeld(runId: string, continues: boolean): Promise<Run | null>;
+
+  /** The hold of a run; `null` if it is not held, or there is none. */
+  getHold(runId: string): Promise<HoldRecord | null>;
+
+  /** Finds held runs, in the order of their row numbers: also those that a claim has made due. */
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }>;
+
+  /**
+   * The input of a run as parsed by the schema with this print, if it was stored by `saveInput`: JSON in an object, since
+   * it may be `undefined` (`null`). `null`: it was not stored.
+   */
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null>;
+
+  /**
+   * Stores the input of a run as parsed by a schema with another print than that of its trigger. An input that is stored
+   * for this print already stays.
+   *
+   * @returns The stored input.
+   */
+  saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null>;
+
+  /** All that a replay of a run needs; `null` if there is none. */
+  getHistory(runId: string): Promise<RunHistory | null>;
+
+  /** The jobs and versions of runs that have not ended and that no live worker knows, by name and version. */
+  getStrandedJobs(): Promise<StrandedJob[]>;
 
   /** All current leases, and those under which cancelled runs still hold a key, in any order. */
   getLeases(): Promise<SeenLease[]>;
@@ -293,7 +359,7 @@ export interface Store extends AsyncDisposable {
    * A pause that the run has already (same kind and name) keeps its id, deadline and metadata. A new one gets its
    * deadline as an instant (`deadlineAt`), which never changes. Then all deadlines of the run that have passed are
    * committed, in their order. A pause is over if it is resolved; a retry, if `retryAt` has passed. Only the pauses of
-   * the request and `retryAt` make the parked run due.
+   * the request and `retryAt` make the parked run due. A patch is only prepared: the run never waits for it.
    *
    * Child runs of a pause are added with it. A pause of several thousand children is prepared by several calls, each
    * with some of them, in the order of their numbers. Each child gets the position of a run that is triggered now. What
@@ -454,12 +520,14 @@ export interface Store extends AsyncDisposable {
    *
    * - `enqueue`: `triggered` for each new run, `retried` for the run that it retries, `coalesced` for a run that is
    *   joined (`coalescedFacts`).
-   * - `claim`: `claimed` for each claimed run, `failed` for each that failed, `cancelled` for each that was cancelled.
+   * - `claim`: `claimed` for each claimed run, after `resumed` if it was held, `failed` for each that failed, `cancelled`
+   *   for each that was cancelled.
    * - `saveStep`: the reports and the end of the attempt (`stepFacts`).
    * - `pause`: `triggered` for each new child, the reports, `retried` for each run that a new child retries; if the run
    *   parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
+   * - `hold`: the reports, then `held`. `resumeHeld`: `resumed`.
    * - `delete` and `purge`: `deleted`.
    * - `renew` and `release`: the reports (`toFact`). All other calls: nothing.
    *

@@ -89,8 +89,11 @@ export interface SignalReceipt {
   disposition: "accepted" | "duplicate";
 }
 
-/** What a run can pause on. Only waits take signals and are listed among the waits. */
-export type PauseKind = "wait" | "sleep" | "children";
+/**
+ * What a run can pause on. Only waits take signals and are listed among the waits. A `patch` is no pause: it is prepared,
+ * never waited for, and its `metadata` is the answer of `step.patch()`.
+ */
+export type PauseKind = "wait" | "sleep" | "children" | "patch";
 
 /** When a pause ends without a signal: a time after its preparation, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;

@@ -32,6 +32,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     parentRunId: null,
     scheduleName: null,
     slotAt: null,
+    version: 1,
+    held: null,
     retriggerOf: null,
     retriggeredAs: null,
     ...overrides,

@@ -54,7 +54,8 @@ async function storeCalls({ folder, size }: Setting): Promise<number[]> {
     store.claim({
       workerId: "bench",
       claimId: systemHost.newId(),
-      jobs: [{ name: jobName, concurrency: null, rate: null }],
+      jobs: [{ name: jobName, names: [jobName], version: 1, print: "print-1", concurrency: null, rate: null }],
+      offersHeld: false,
       holding: [],
       limit: TOGETHER,
       leaseMs: LEASE_MS,
@@ -114,6 +115,9 @@ function aRun(jobName: string): NewRun {
   return {
     id: systemHost.newId(),
     jobName,
+    version: 1,
+    aliases: [],
+    schemaPrint: null,
     payload: '{"n":1}',
     input: '{"n":1}',
     labels: { org: "acme" },

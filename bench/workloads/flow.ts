@@ -90,8 +90,8 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
     await store.migrate();
     const jobName = "measured";
     const jobs = [
-      { name: jobName, concurrency: null, rate: null, ...limits },
-      { name: STOCK_JOB, concurrency: null, rate: null },
+      { ...LIMITED_JOB, name: jobName, concurrency: null, ...limits },
+      { ...LIMITED_JOB, name: STOCK_JOB, concurrency: null },
       LIMITED_JOB,
     ];
     const claim = () =>
@@ -100,6 +100,7 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
         claimId: systemHost.newId(),
         jobs,
         holding: [],
+        offersHeld: false,
         limit: TOGETHER,
         leaseMs: LEASE_MS,
         maxAbandonments: 10,
@@ -140,6 +141,9 @@ function aRun(jobName: string, concurrencyKey: string | null, flow: Partial<Flow
   return {
     id: systemHost.newId(),
     jobName,
+    version: 1,
+    aliases: [],
+    schemaPrint: null,
     payload: '{"n":1}',
     input: '{"n":1}',
     labels: {},

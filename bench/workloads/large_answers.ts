@@ -85,6 +85,9 @@ async function fill(setting: Setting, kind: Kind, runs: number): Promise<string>
     await store.enqueue([{
       id: crypto.randomUUID(),
       jobName: "large",
+      version: 1,
+      aliases: [],
+      schemaPrint: null,
       payload,
       input: payload,
       labels: {},

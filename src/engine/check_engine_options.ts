@@ -1,7 +1,9 @@
 import { checkDuration } from "../check_duration.ts";
 import type { Job } from "../job.ts";
+import type { JobCatalog } from "../job_catalog.ts";
 import { kindOf } from "../kind_of.ts";
-import { isLabelKey } from "../name.ts";
+import { checkName, isLabelKey } from "../name.ts";
+import { checkOnDivergence } from "../job_changes.ts";
 import { propertyOf } from "../property_of.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSchema } from "../schema.ts";
@@ -19,6 +21,8 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   schedules: true,
   fairnessLabel: true,
   maxValueBytes: true,
+  onDivergence: true,
+  build: true,
   logger: true,
   host: true,
 };
@@ -38,6 +42,8 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkFairnessLabel(options.fairnessLabel);
   checkMaxValueBytes(options.maxValueBytes);
+  if (options.onDivergence !== undefined) checkOnDivergence(options.onDivergence, "createEngine()");
+  if (options.build !== undefined) checkName(options.build, "build of createEngine()");
 }
 
 /**
@@ -50,7 +56,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
  */
 export function checkSchedules(
   schedules: unknown,
-  jobs: ReadonlyMap<string, Job>,
+  jobs: JobCatalog,
   maxValueBytes: number,
 ): CheckedSchedule[] {
   if (typeof schedules !== "object" || schedules === null || Array.isArray(schedules)) {
@@ -59,7 +65,7 @@ export function checkSchedules(
   return Object.entries(schedules).map(([name, options]) => {
     const schedule = checkSchedule(name, options, maxValueBytes);
     const { jobName } = schedule.options;
-    if (jobs.has(jobName)) return schedule;
+    if (jobs.find(jobName) !== undefined) return schedule;
     throw new TypeError(`Schedule "${name}" is of job "${jobName}", which is not one of the jobs of the engine`);
   });
 }

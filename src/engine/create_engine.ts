@@ -2,17 +2,20 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { checkDuration } from "../check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
+import type { ExportedHistory } from "../exported_history.ts";
 import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
+import { JobCatalog } from "../job_catalog.ts";
 import type { LogEntry } from "../log.ts";
 import type { BulkOperation, Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Store } from "../store.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
-import { type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
+import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
   BulkRetriggerOptions,
@@ -22,17 +25,21 @@ import type {
   JobHandle,
   JobHandles,
   Jobs,
+  ResumeAllOptions,
+  ResumeOptions,
   RetriggerOptions,
   WaitOptions,
 } from "./engine.ts";
 import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
 import { derivedRunId } from "../execution/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
+import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
+import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
-import { toLogger } from "../logger.ts";
+import { type Logger, toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter } from "./run_filter.ts";
@@ -40,7 +47,8 @@ import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
-import { checkFrom, Triggers } from "./triggers.ts";
+import { watchStrandedJobs } from "./stranded_jobs.ts";
+import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers.ts";
 import { untilKnown } from "./until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
@@ -81,6 +89,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #store: Store;
   readonly #triggers: Triggers;
   readonly #pauses: JobPauses;
+  readonly #heldRuns: HeldRuns;
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
@@ -96,7 +105,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     this.#store = options.store;
-    const jobs = new Map(Object.values(options.jobs).map((job) => [job.name, job]));
+    const jobs = new JobCatalog(Object.values(options.jobs), options);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
     const triggers = new Triggers({
       store: options.store,
@@ -118,14 +127,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       maxValueBytes,
       runs: {
         // Inherited labels were checked by the first trigger.
-        create: (job, input, options) => triggers.requestChecked(triggers.findJob(job), input, options),
+        create: (job, input, options) => triggers.requestChecked(job, input, options),
         add: (run) => triggers.addFromStep(run),
       },
+      onDivergence: options.onDivergence ?? "hold",
+      warn: warnOnce(logger),
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
       ...this.#deps,
-      jobs,
+      findJob: (name) => jobs.find(name)?.job,
       declared: new Set(declared.map(({ name }) => name)),
       requestRun: (job, input, options) => triggers.request(job, input, options),
       publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
@@ -148,10 +159,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       retention: options.retention ?? {},
       declareSchedules: () => schedules.declare(),
       scheduler,
+      watchStranded: (abortSignal) => watchStrandedJobs({ ...this.#deps, logger }, abortSignal),
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
     this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
+    this.#heldRuns = new HeldRuns({ store: options.store, hub, readRun: (runId) => this.#runOf(runId), onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => options.store),
@@ -295,6 +308,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     options: BulkRetriggerOptions,
     guard: BulkGuard | null,
   ): Promise<BulkResult> {
+    checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
     const { from, ...others } = options;
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
@@ -378,6 +392,29 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#pauses.resume(jobName);
   }
 
+  async resume(runId: string, options: ResumeOptions = {}): Promise<Run> {
+    await this.migrate();
+    return await this.#heldRuns.resume(runId, options);
+  }
+
+  async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
+    await this.migrate();
+    return await this.#heldRuns.resumeAll(options);
+  }
+
+  async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
+    await this.migrate();
+    const history = await exportHistory(this.#store, runId, options);
+    if (history !== null) return history;
+    await this.#runOf(runId);
+    throw new NotFoundError(`There was no run "${runId}" when its history was read`);
+  }
+
+  async stranded(): Promise<StrandedJob[]> {
+    await this.migrate();
+    return await this.#store.getStrandedJobs();
+  }
+
   async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
     const { retention, limit } = checkPurge(options);
     await this.migrate();
@@ -385,10 +422,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   #handle(job: Job): JobHandle<unknown, unknown, unknown> {
+    const names = [job.name, ...job.changes.aliases];
     return {
       trigger: (input, options) => this.trigger(job, input, options),
-      triggerAndWait: async (input, { timeout, ...options } = {}) => {
+      triggerAndWait: async (input, given = {}) => {
         this.#checkOutsideStep("triggerAndWait()");
+        checkOptionNames(given, { ...TRIGGER_OPTIONS, timeout: true }, "triggerAndWait()");
+        const { timeout, ...options } = given;
         if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
@@ -396,9 +436,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       batchTrigger: (items) => this.#triggers.triggerBatch(job, items),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
-        return run?.jobName === job.name ? run : null;
+        return run !== null && names.includes(run.jobName) ? run : null;
       },
-      getRuns: (filter) => this.getRuns({ ...filter, jobName: job.name }),
+      getRuns: (filter) => this.getRuns({ ...filter, jobName: names }),
     };
   }
 
@@ -420,4 +460,17 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
     );
   }
+}
+
+// How many different warnings an engine gives at most.
+const MAX_WARNINGS = 1_000;
+
+/** Logs each warning once. */
+function warnOnce(logger: Logger): (message: string) => void {
+  const given = new Set<string>();
+  return (message) => {
+    if (given.has(message) || given.size >= MAX_WARNINGS) return;
+    given.add(message);
+    logger.warn(message);
+  };
 }

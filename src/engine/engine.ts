@@ -1,14 +1,18 @@
 import type { RunEvent } from "../event.ts";
 import type { Host } from "../host.ts";
+import type { HoldCode, OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
 import type { Labels, Retention, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
+import type { ExportedHistory } from "../exported_history.ts";
+import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
@@ -56,8 +60,19 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
   /**
-   * Receives the failures of runs in this process, with their stack, errors of listeners and plugins, and
-   * `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
+   * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
+   * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
+   * fails.
+   */
+  onDivergence?: OnDivergence;
+  /**
+   * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
+   * another one. Default: the text of each job's function, which does not include the functions that it calls.
+   */
+  build?: string;
+  /**
+   * Receives the failures of runs in this process, with their stack, the holds of runs, errors of listeners and
+   * plugins, and `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
    */
   logger?: Logger | null;
   /** Time, timers, randomness and ids. Default: those of the system. */
@@ -127,6 +142,20 @@ export interface RetriggerOptions {
    * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
    */
   from?: RetriggerFrom;
+}
+
+/** How a held run is resumed. */
+export interface ResumeOptions {
+  /** `continue`: what is new is executed in this run, now and later. Default: it is held again if it diverges again. */
+  onDivergence?: "continue";
+}
+
+/** Which held runs are resumed, and how. */
+export interface ResumeAllOptions extends ResumeOptions {
+  /** Those of this job, or of any of these. Default: of all jobs. */
+  jobName?: string | readonly string[];
+  /** Those that are held for this reason. Default: for any. */
+  code?: HoldCode;
 }
 
 /** Options of {@linkcode Engine.retriggerRuns}. */
@@ -202,7 +231,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
    * Makes a new run with the job, input, labels, concurrency key, priority, fairness key and deadlines (`startWithin`,
-   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While the newest retry of a run has not ended, that one is returned instead.
+   * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While
+   * the newest retry of a run has not ended, that one is returned instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine no longer has its job.
@@ -264,8 +294,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then deletes what `retention` no longer
-   * keeps: for tests, cron and serverless.
+   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then
+   * deletes what `retention` no longer keeps: for tests, cron and serverless.
    *
    * @returns `executed`: how many runs it executed. A run that paused and resumed meanwhile counts once.
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.
@@ -286,6 +316,29 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * not paused.
    */
   resumeJob(jobName: string): Promise<JobInfo>;
+  /**
+   * Lets a held run be tried again, by any worker that knows its job and version.
+   *
+   * @param options `onDivergence: "continue"`: what is new is executed in this run, now and later.
+   * @throws {ConflictError} The run is not held.
+   */
+  resume(runId: string, options?: ResumeOptions): Promise<Run>;
+  /**
+   * Resumes all held runs, or those of a job or with a code, in slices.
+   *
+   * @returns `resumed`: how many runs it has resumed.
+   */
+  resumeAll(options?: ResumeAllOptions): Promise<{ resumed: number }>;
+  /**
+   * Exports the history of a run, for `replay()` of `@holdfast/jobs/replay`: all that a replay needs, as JSON.
+   *
+   * @throws {NotFoundError} There is no such run.
+   * @throws {TypeError} An option is unknown, or `redact` has not returned a string where it must.
+   * @throws {SerializationError} `redact` has returned something that is not JSON.
+   */
+  exportHistory(runId: string, options?: ExportHistoryOptions): Promise<ExportedHistory>;
+  /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
+  stranded(): Promise<StrandedJob[]>;
   /**
    * Deletes runs that ended at least `olderThan` milliseconds ago, of any job, the oldest first. It works in small
    * slices, as `retention` does, and publishes `run:delete` for each of them.

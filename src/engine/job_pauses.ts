@@ -1,7 +1,7 @@
 import { ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Rate } from "../flow.ts";
-import type { Job } from "../job.ts";
+import type { JobCatalog } from "../job_catalog.ts";
 import { checkName } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Store } from "../store.ts";
@@ -30,8 +30,8 @@ export interface JobInfo {
 
 /** The dependencies of {@linkcode JobPauses}. */
 export interface JobPausesDeps {
-  /** The jobs of the engine, by name. */
-  jobs: ReadonlyMap<string, Job>;
+  /** The jobs of the engine. */
+  jobs: JobCatalog;
   /** Keeps the pauses. */
   store: Store;
   /** Publishes the events. */
@@ -51,30 +51,39 @@ export class JobPauses {
     this.#deps = deps;
   }
 
-  /** Does `Engine.pauseJob()`. */
+  /** Does `Engine.pauseJob()`: under all names of the job, since workers may know it by any of them. */
   async pause(jobName: string, options: PauseJobOptions): Promise<JobInfo> {
     const { store, hub } = this.#deps;
     const { by, note } = checkOptions(options);
-    const earlier = await this.#findPause(jobName);
-    if (earlier === null) await this.#checkExists(jobName);
-    const pause = await store.pauseJob(jobName, { by, note });
-    if (earlier === null) hub.publishJob({ type: "job:pause", jobName, by: pause.by, note: pause.note });
-    return this.#infoOf(jobName, pause);
+    const [name, ...aliases] = this.#namesOf(jobName);
+    const earlier = await this.#findPause(name);
+    if (earlier === null) await this.#checkExists(name);
+    const pause = await store.pauseJob(name, { by, note });
+    for (const alias of aliases) await store.pauseJob(alias, { by, note });
+    if (earlier === null) hub.publishJob({ type: "job:pause", jobName: name, by: pause.by, note: pause.note });
+    return this.#infoOf(name, pause);
   }
 
   /** Does `Engine.resumeJob()`. */
   async resume(jobName: string): Promise<JobInfo> {
     const { store, hub, onResume } = this.#deps;
-    checkName(jobName, "The name of a job");
-    if (await store.resumeJob(jobName)) {
-      hub.publishJob({ type: "job:resume", jobName });
+    const [name, ...aliases] = this.#namesOf(jobName);
+    let wasPaused = await store.resumeJob(name);
+    for (const alias of aliases) wasPaused = await store.resumeJob(alias) || wasPaused;
+    if (wasPaused) {
+      hub.publishJob({ type: "job:resume", jobName: name });
       onResume();
-    } else await this.#checkExists(jobName);
-    return this.#infoOf(jobName, null);
+    } else await this.#checkExists(name);
+    return this.#infoOf(name, null);
+  }
+
+  #namesOf(jobName: string): readonly [string, ...string[]] {
+    checkName(jobName, "The name of a job");
+    const found = this.#deps.jobs.find(jobName);
+    return found === undefined ? [jobName] : [found.job.name, ...found.aliases];
   }
 
   async #findPause(jobName: string): Promise<JobPause | null> {
-    checkName(jobName, "The name of a job");
     const pauses = await this.#deps.store.getPausedJobs();
     return pauses.find((pause) => pause.jobName === jobName) ?? null;
   }
@@ -82,13 +91,13 @@ export class JobPauses {
   /** Refuses a name that neither this engine, nor a live worker, nor a stored run has: it would be a mistake. */
   async #checkExists(jobName: string): Promise<void> {
     const { jobs, store } = this.#deps;
-    if (jobs.has(jobName) || await store.hasWorker(jobName)) return;
+    if (jobs.newest.has(jobName) || await store.hasWorker(jobName)) return;
     const { ids } = await store.findRuns({ jobName, limit: 1 });
-    if (ids.length === 0) throw new UnknownJobError(jobName, jobs.keys());
+    if (ids.length === 0) throw new UnknownJobError(jobName, jobs.newest.keys());
   }
 
   #infoOf(jobName: string, pause: JobPause | null): JobInfo {
-    const job = this.#deps.jobs.get(jobName);
+    const job = this.#deps.jobs.newest.get(jobName);
     return {
       jobName,
       isKnownHere: job !== undefined,

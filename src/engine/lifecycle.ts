@@ -5,7 +5,7 @@ import type { ExecutionDeps } from "../execution/execution.ts";
 import { Worker } from "../execution/worker.ts";
 import type { WorkerSettings } from "../execution/worker_settings.ts";
 import { within } from "../host.ts";
-import type { Job } from "../job.ts";
+import type { JobCatalog } from "../job_catalog.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
@@ -22,8 +22,8 @@ const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: 
 
 /** What a {@linkcode Lifecycle} starts. */
 export interface LifecycleOptions {
-  /** The jobs of the worker, by name. */
-  jobs: ReadonlyMap<string, Job>;
+  /** The jobs of the worker. */
+  jobs: JobCatalog;
   /** The settings of the worker. */
   settings: WorkerSettings;
   /** How long finished runs are kept. */
@@ -32,6 +32,8 @@ export interface LifecycleOptions {
   declareSchedules: () => Promise<void>;
   /** Fires the slots of schedules. */
   scheduler: Pick<Scheduler, "run" | "fireDue">;
+  /** Tells of jobs that no live worker knows, until the signal fires. */
+  watchStranded: (abortSignal: AbortSignal) => Promise<void>;
 }
 
 /** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
@@ -101,6 +103,7 @@ export class Lifecycle {
     const keeping = Promise.all([
       runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
       this.#options.scheduler.run(upkeep.signal),
+      this.#options.watchStranded(upkeep.signal),
     ]);
     const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
     this.#stopStarted = async () => {

@@ -7,7 +7,7 @@ import { propertyOf } from "../property_of.ts";
 import { checkLabels, checkName } from "../name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../run.ts";
 import { parse, type Schema } from "../schema.ts";
-import type { Job } from "../job.ts";
+import type { CatalogJob } from "../job_catalog.ts";
 import type { NewRun } from "../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 
@@ -70,7 +70,7 @@ export interface RetryParts {
  * @throws {SerializationError} The input, as given or as parsed, cannot be stored as JSON.
  */
 export async function newRun(
-  job: Job,
+  { job, aliases, schemaPrint }: CatalogJob,
   input: unknown,
   options: TriggerOptions,
   deps: NewRunDeps,
@@ -106,6 +106,9 @@ export async function newRun(
   return {
     id: deps.host.newId(),
     jobName: job.name,
+    version: job.changes.version,
+    aliases,
+    schemaPrint,
     payload: given,
     input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
     labels: checkedLabels,

@@ -2,6 +2,7 @@ import { ConflictError, NotFoundError, ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Host } from "../host.ts";
 import type { Job, StepTriggerResult } from "../job.ts";
+import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import { decode } from "../json.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../run.ts";
@@ -32,8 +33,8 @@ export interface TriggersDeps {
   host: Host;
   /** Creates the tables of the store, once. */
   migrate: () => Promise<void>;
-  /** The jobs of the engine, by name. */
-  jobs: ReadonlyMap<string, Job>;
+  /** The jobs of the engine. */
+  jobs: JobCatalog;
   /** Checks the labels of each trigger; `undefined`: any labels. It receives unchecked labels. */
   labels: Schema<unknown, SchemaLabels> | undefined;
   /** The label whose value is the default fairness key; `null`: none. */
@@ -42,7 +43,8 @@ export interface TriggersDeps {
   maxValueBytes: number;
 }
 
-const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
+/** The names of the options of a trigger. */
+export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   idempotencyKey: true,
   concurrencyKey: true,
   coalesce: true,
@@ -70,7 +72,7 @@ export class Triggers {
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<TriggerResult> {
-    const checked = await this.request(this.findJob(job), input, options);
+    const checked = await this.request(job, input, options);
     const request = await guard?.beforeAdding(checked) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
@@ -96,18 +98,23 @@ export class Triggers {
   }
 
   /** The request for a run that has the checked options of a trigger. */
-  async request(job: Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+  async request(job: string | Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
     // Without a schema, newRun() checks them.
     const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, host);
-    return await newRun(job, input, { ...rest, labels: checked }, this.#deps);
+    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps);
   }
 
   /** The request for a run with labels that were checked before: those of another run. */
-  requestChecked(job: Job, input: unknown, options: TriggerOptions, retry?: RetryParts): Promise<NewRun> {
-    return newRun(job, input, options, this.#deps, retry);
+  async requestChecked(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions,
+    retry?: RetryParts,
+  ): Promise<NewRun> {
+    return await newRun(this.#find(job), input, options, this.#deps, retry);
   }
 
   /** The request for the retry of a run that has ended, and that run. */
@@ -118,14 +125,16 @@ export class Triggers {
     if (!isTerminal(old.status)) {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
-    const job = this.findJob(old.jobName);
-    const run = await this.requestChecked(job, decode(state.payload), { labels: old.labels }, {
+    const { job } = this.#find(old.jobName);
+    const run = await this.requestChecked(old.jobName, decode(state.payload), { labels: old.labels }, {
       retriggerOf: { runId, from },
       flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
-    return { request: { ...run, concurrencyKey: old.concurrencyKey, schedule }, old };
+    // What a later version has recorded is not for this one, if this process is behind.
+    const version = from === "failure" ? Math.max(run.version, old.version) : run.version;
+    return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
   }
 
   /** Adds a run. */
@@ -175,16 +184,23 @@ export class Triggers {
   }
 
   /**
-   * The job of a name or of a definition.
+   * The newest version of a job.
    *
    * @throws {UnknownJobError} The engine does not have it.
    */
-  findJob(job: string | Job): Job {
-    const name = typeof job === "string" ? job : job.name;
+  findJob(name: string): Job {
+    return this.#find(name).job;
+  }
+
+  #find(job: string | Job): CatalogJob {
     const { jobs } = this.#deps;
-    const found = jobs.get(name);
-    if (found === undefined) throw new UnknownJobError(name, jobs.keys());
-    return found;
+    const found = jobs.find(job);
+    if (found !== undefined) return found;
+    const name = typeof job === "string" ? job : job.name;
+    if (typeof job === "string" || !jobs.newest.has(name)) throw new UnknownJobError(name, jobs.newest.keys());
+    throw new NotFoundError(
+      `This engine has no definition of version ${job.changes.version} of job "${name}": name it in previous`,
+    );
   }
 
   /** Adds a run, and publishes nothing yet. */

@@ -63,7 +63,8 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
 
 /** Explains why a run has not completed in time; often no worker can execute it. */
 async function explainTimeout(run: Run, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
-  const { id, jobName, status } = run;
+  const { id, jobName, status, held } = run;
+  if (held !== null) return `Run "${id}" has not completed within ${timeout} ms. ${held.message}`;
   const hasWorker = await store.hasWorker(jobName);
   return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
     (hasWorker ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);

@@ -4,6 +4,7 @@ import { toFailure } from "../to_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { RunIdentity } from "../run.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
 import { type Logger, toLogger } from "../logger.ts";
 
 /** Receives events of one type. An error that it throws is only written to the engine's logger. */
@@ -71,6 +72,20 @@ export class Hub {
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
+  }
+
+  /** Publishes jobs that no live worker knows. Returns whether anybody listens. */
+  publishStranded(jobs: readonly StrandedJob[]): boolean {
+    const isHeard = this.#hasListener("worker:stranded");
+    if (isHeard) {
+      this.#publishEvent({
+        type: "worker:stranded",
+        jobs,
+        timestamp: isoTime(this.#host.now()),
+        sequence: ++this.#sequence,
+      });
+    }
+    return isHeard;
   }
 
   /** Publishes that slots of a schedule were skipped, after the commit. */

@@ -5,7 +5,7 @@ import type { RunState } from "../store/run_state.ts";
 /**
  * The events with which the stream of a run begins. They show its state:
  *
- * - `pending`: no event.
+ * - `pending`: its hold, if it is held.
  * - `leased`: its lease.
  * - `running`: its lease, its start and its latest progress.
  * - `waiting`: its pauses.
@@ -28,7 +28,7 @@ export function openingEvents(state: RunState): RunEvent[] {
 function standingHappenings({ run, execution, pauses }: RunState): RunHappening[] {
   switch (run.status) {
     case "pending":
-      return [];
+      return run.held === null ? [] : [{ type: "run:hold", code: run.held.code, message: run.held.message }];
     case "leased":
       return [leased(run)];
     case "running":

@@ -14,6 +14,8 @@ import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "./execution.ts";
 import type { Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
+import type { RecordedHistory } from "./recorded_history.ts";
+import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
@@ -51,13 +53,17 @@ export class ChildCalls {
   readonly #parking: Parking;
   readonly #pauses: PauseCalls;
   readonly #steps: StepCalls;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
   readonly #names = new StepNameNumbers("child run");
 
-  constructor(execution: Execution, parking: Parking, pauses: PauseCalls, steps: StepCalls) {
+  constructor(execution: Execution, parking: Parking, calls: { pauses: PauseCalls; steps: StepCalls }, replay: Replay) {
     this.#execution = execution;
     this.#parking = parking;
-    this.#pauses = pauses;
-    this.#steps = steps;
+    this.#pauses = calls.pauses;
+    this.#steps = calls.steps;
+    this.#history = replay.history;
+    this.#guard = replay.guard;
   }
 
   /** See `StepContext.invoke()`. */
@@ -125,7 +131,7 @@ export class ChildCalls {
     }
     const name = this.#names.begin(givenName);
     try {
-      const known = claim.pauses.find((pause) => pause.kind === "children" && pause.name === name);
+      const known = this.#history.pause("children", name);
       // The children of a call whose slices were interrupted would otherwise be too few, and the run wait for ever.
       if (known !== undefined && known.childTotal !== items.length) {
         throw new TypeError(
@@ -140,7 +146,7 @@ export class ChildCalls {
       }
       const asked = known !== undefined && known.childCount === items.length
         ? known
-        : await this.#addAll(name, `step.${call}() of "${givenName}"`, job, items, known);
+        : await this.#addAll(known?.name ?? name, `step.${call}() of "${givenName}"`, job, items, known);
       return await this.#pauses.over(asked);
     } finally {
       this.#names.end(givenName);
@@ -156,7 +162,6 @@ export class ChildCalls {
     known: PauseRecord | undefined,
   ): Promise<NewPause> {
     const execution = this.#execution;
-    execution.order.noteNew();
     const first = known?.childCount ?? 0;
     // All inputs are checked before the first child is made: a wrong one makes none.
     const runs: NewRun[] = [];
@@ -164,6 +169,10 @@ export class ChildCalls {
       const slice = items.slice(from, from + SLICE);
       runs.push(...await execution.begin(() => execution.track(this.#newRuns(call, job, slice))));
     }
+    const isNew = { kind: "children", name } as const;
+    // After the check of the inputs: what that throws is not recorded, and is thrown again by each replay.
+    if (known === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+    execution.order.noteNew();
     let id = known?.id ?? execution.deps.host.newId();
     for (let from = first;; from += SLICE) {
       const pause: NewPause = {

@@ -5,7 +5,13 @@ import { type Failure, failureText, toError } from "../failure.ts";
 import type { Job } from "../job.ts";
 import { decode, type JsonText } from "../json.ts";
 import { parse } from "../schema.ts";
+import type { NewHold } from "../store/hold_record.ts";
+import { tidyText } from "../text.ts";
+import { type CurrentInput, isInputCurrent, upgradeInput } from "./current_input.ts";
+import { divergenceMessage } from "./divergence_message.ts";
 import type { Execution } from "./execution.ts";
+import { RecordedHistory } from "./recorded_history.ts";
+import { type Divergence, type Replay, ReplayGuard } from "./replay_guard.ts";
 import { startDeadline } from "./run_deadline.ts";
 import { stepContext } from "./step_context.ts";
 
@@ -14,7 +20,10 @@ export type Outcome =
   | { kind: "completed"; text: JsonText | null }
   | { kind: "failed"; failure: Failure; failedStepName: string | null; thrown: unknown }
   | { kind: "waiting" }
+  | { kind: "held"; hold: NewHold }
   | { kind: "interrupted" };
+
+type Refusal = Exclude<CurrentInput, { input: JsonText | null }>;
 
 /** The result of an execution. */
 export interface Executed {
@@ -24,40 +33,65 @@ export interface Executed {
   bodyEnded: Promise<void>;
 }
 
-/** Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws. */
-export async function executeRun(execution: Execution, job: Job): Promise<Executed> {
+/**
+ * Executes a claimed run: calls the job's function, and saves and publishes the outcome. Never throws.
+ *
+ * @param replay The records of the run and their guard; left out: made from its claim.
+ */
+export async function executeRun(execution: Execution, replay: Replay = newReplay(execution)): Promise<Executed> {
+  const isNew = replay.guard.isClear; // it has recorded nothing that its job could leave out
   const deadline = startDeadline(execution);
   execution.checkDeadline = deadline.check;
   // A trigger inside a step of another run may have woken the worker. Clear the AsyncLocalStorage value of that step,
   // so that this job does not appear to run inside it.
-  const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, job));
-  const first = await Promise.race([
+  const body = execution.deps.currentStep.run(undefined, () => callFunction(execution, replay));
+  const ends = [
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
     deadline.exceeded.then(lateOutcome),
-  ]);
+  ];
+  if (!isNew) ends.push(replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)));
+  const first = await Promise.race(ends);
   deadline.check();
   // A run that returned after its deadline is late, too.
-  const isLate = execution.state.isLate && (first.kind === "completed" || first.kind === "failed");
+  const isLate = execution.state.isLate && first.kind !== "waiting" && first.kind !== "interrupted";
   const outcome = isLate ? lateOutcome(await deadline.exceeded) : first;
   const bodyEnded = execution.bodyEnded();
   const settled = await settle(execution, outcome);
   deadline.cancel();
+  publishDivergence(execution, replay, settled);
   return { outcome: settled, bodyEnded };
 }
 
-async function callFunction(execution: Execution, job: Job): Promise<Outcome> {
+function newReplay(execution: Execution): Replay {
+  const { claim, definition: { job: { changes } }, onDivergence } = execution;
+  const history = new RecordedHistory(claim, changes);
+  return { history, guard: new ReplayGuard(execution, history, changes, onDivergence) };
+}
+
+async function callFunction(execution: Execution, replay: Replay): Promise<Outcome> {
+  const { definition: { job } } = execution;
   let outcome: Outcome;
+  let thrown: { error: unknown } | null = null;
   try {
-    const output = await execution.begin(async () =>
-      await job.run(stepContext(execution), decode(execution.claim.input))
-    );
+    const read: CurrentInput = isInputCurrent(execution)
+      ? execution.claim
+      : await execution.begin(() => execution.track(upgradeInput(execution)));
+    const refused = "refusal" in read ? refusedOutcome(execution, read) : null;
+    if (refused !== null) {
+      execution.state.noteReturn();
+      return refused;
+    }
+    const { input } = "refusal" in read ? execution.claim : read;
+    const output = await execution.begin(async () => await job.run(stepContext(execution, replay), decode(input)));
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
     outcome = failedOutcome(error);
+    thrown = { error };
   }
+  await replay.guard.untilMayEnd(thrown);
   execution.state.noteReturn();
   // Wait for the steps that nobody awaited, or that lost in `Promise.race()`: their results are still recorded.
   await execution.workEnded();
@@ -78,6 +112,7 @@ async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: u
 async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> {
   if (outcome.kind === "interrupted" || outcome.kind === "waiting") return outcome;
   const { claim, deps } = execution;
+  if (outcome.kind === "held") return await hold(execution, outcome);
   const duration = Math.round(claim.startedAgoMs + deps.host.monotonic() - execution.claimedAt);
   try {
     const ending = outcome.kind === "completed"
@@ -98,6 +133,48 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   return outcome;
 }
 
+/** Saves and publishes that a run is held. */
+async function hold(execution: Execution, outcome: Outcome & { kind: "held" }): Promise<Outcome> {
+  const { claim, deps } = execution;
+  try {
+    const holding = execution.writeEnd((reports) => deps.store.hold(claim.lease, outcome.hold, reports));
+    await execution.state.release(holding, () => true);
+  } catch {
+    return { kind: "interrupted" };
+  }
+  const { code, message } = outcome.hold;
+  execution.publish({ type: "run:hold", code, message });
+  return outcome;
+}
+
+/** What becomes of a run whose job did not ask for what the run has recorded. */
+function divergedOutcome(execution: Execution, divergence: Divergence): Outcome {
+  const { code, isNew, unasked } = divergence;
+  const details = { isNew, unasked: unasked.slice(0, MAX_UNASKED), issues: [] };
+  return refusedBy(execution, { code, message: divergenceMessage(divergence), details });
+}
+
+/** What becomes of a run whose input does not fit any more; `null`: the job's function receives it. */
+function refusedOutcome(execution: Execution, { refusal, issues }: Refusal): Outcome | null {
+  if (execution.onDivergence === "continue") return null;
+  const details = { isNew: null, unasked: [], issues };
+  return refusedBy(execution, { code: "input_refused", message: refusal, details });
+}
+
+function refusedBy(execution: Execution, reason: Omit<NewHold, "print">): Outcome {
+  if (execution.onDivergence === "fail") return failedOutcome(new Error(reason.message));
+  const message = tidyText(`Held: ${reason.message}`, MAX_MESSAGE_LENGTH);
+  return { kind: "held", hold: { ...reason, message, print: execution.definition.print } };
+}
+
+/** Publishes how a run differed that went on although its job had not asked for all that it has recorded. */
+function publishDivergence(execution: Execution, { history, guard }: Replay, { kind }: Outcome): void {
+  if (execution.onDivergence !== "continue" || execution.state.isSuperseded) return;
+  const hasEnded = kind === "completed" || kind === "failed";
+  if (guard.begunAnyway.length === 0 && !(hasEnded && !guard.isClear)) return;
+  execution.publish({ type: "run:diverged", isNew: guard.begunAnyway, unasked: history.unasked() });
+}
+
 /** The failure of a run that did not end in time. */
 function lateOutcome(failure: Failure): Outcome {
   return { kind: "failed", failure, failedStepName: null, thrown: toError(failure) };
@@ -114,6 +191,8 @@ function failedOutcome(thrown: unknown): Outcome {
   };
 }
 
+const MAX_UNASKED = 100;
+const MAX_MESSAGE_LENGTH = 2_048;
 // How many errors are searched: the thrown one and its causes. A stored failure has as many at most.
 const MAX_ERRORS = 5;
 

@@ -6,7 +6,8 @@ import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
-import type { RetryPolicy } from "../retry.ts";
+import type { OnDivergence } from "../hold.ts";
+import type { CatalogJob } from "../job_catalog.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import type { Labels } from "../run.ts";
@@ -47,12 +48,16 @@ export interface ExecutionDeps {
   maxValueBytes: number;
   /** Starts the runs that jobs ask for. */
   runs: RunStarter;
+  /** What is done with a run that diverges, if its job does not say it. */
+  onDivergence: OnDivergence;
+  /** Reports what is no error, but probably a mistake. */
+  warn: (message: string) => void;
 }
 
 /** The parameters of one execution. */
 export interface ExecutionOptions {
-  /** The default retry policy of steps. */
-  retry: RetryPolicy;
+  /** The definition of the job. */
+  definition: CatalogJob;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   /** Renews the lease, or interrupts the execution. */
@@ -68,17 +73,19 @@ export interface ExecutionOptions {
 export class Execution {
   /** The claimed run with its history. */
   readonly claim: Claim;
-  /** The default retry policy of its steps. */
-  readonly retry: RetryPolicy;
+  /** The definition of its job. */
+  readonly definition: CatalogJob;
+  /** What is done if the job does not ask for what the run has recorded. */
+  readonly onDivergence: OnDivergence;
   /** The dependencies that all executions share. */
   readonly deps: ExecutionDeps;
   /** When the claim was answered, on the monotonic clock. */
   readonly claimedAt: number;
   /** The steps that are being executed, by name. */
   readonly executing = new Map<string, () => ExecutingStep>();
-  /** Whether the execution holds its lease, has released it, or was interrupted. */
   /** Ends the run if it is past its deadline, though its timer has not fired yet. Set by `executeRun()`. */
   checkDeadline: () => void = () => {};
+  /** Whether the execution holds its lease, has released it, or was interrupted. */
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
@@ -95,7 +102,9 @@ export class Execution {
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
     this.deps = deps;
-    this.retry = options.retry;
+    this.definition = options.definition;
+    const { onDivergence } = options.definition.job.changes;
+    this.onDivergence = claim.continues ? "continue" : onDivergence ?? deps.onDivergence;
     this.leaseSureUntil = options.leaseSureUntil;
     this.claimedAt = deps.host.monotonic();
     this.state = new ExecutionState(claim.lease, () => this.nudge());
@@ -147,6 +156,11 @@ export class Execution {
   /** Whether no work of the job is under way, and no result is held back. */
   get isQuiet(): boolean {
     return this.#working === 0 && !this.order.isHolding;
+  }
+
+  /** Whether this many registered works are the only activity. */
+  isQuietBut(works: number): boolean {
+    return this.#working === works && !this.order.isHolding;
   }
 
   /** Whether one attempt at a step is the only activity. */

@@ -47,7 +47,7 @@ export class ExecutionState {
   readonly #released = Promise.withResolvers<void>();
   readonly #bodyStopped = Promise.withResolvers<void>();
 
-  /** @param onChange Called when the execution is interrupted, or the job's function has returned. */
+  /** @param onChange Called when the execution is interrupted or is to stop, or the job's function has returned. */
   constructor(lease: Lease, onChange: () => void) {
     this.#lease = lease;
     this.#onChange = onChange;
@@ -129,6 +129,7 @@ export class ExecutionState {
   /** Records that the worker stops. */
   noteStop(): void {
     this.#isStopping = true;
+    this.#onChange();
   }
 
   /** Records that the job's function has returned or thrown: the branches that it left behind begin nothing more. */

@@ -9,6 +9,8 @@ import type { NewPause } from "../store/pause_request.ts";
 import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../wait.ts";
 import type { Execution } from "./execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";
+import type { RecordedHistory } from "./recorded_history.ts";
+import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
@@ -22,14 +24,19 @@ const WAIT_OPTIONS = { ...PREPARE_OPTIONS, ...PAYLOAD_OPTIONS };
 export class PauseCalls {
   readonly #execution: Execution;
   readonly #parking: Parking;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
   readonly #waitNames = new StepNameNumbers("wait");
   readonly #sleepNames = new StepNameNumbers("sleep");
+  readonly #patchNames = new StepNameNumbers("patch");
   /** The pauses of the claim, and those prepared since. */
   readonly #known = new Map<string, PauseRecord>();
 
-  constructor(execution: Execution, parking: Parking) {
+  constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
     this.#execution = execution;
     this.#parking = parking;
+    this.#history = history;
+    this.#guard = guard;
     for (const record of execution.claim.pauses) this.#known.set(record.id, record);
   }
 
@@ -40,7 +47,7 @@ export class PauseCalls {
     const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
-      await this.over(this.#find("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+      await this.over(this.#history.pause("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
     } finally {
       this.#sleepNames.end(givenName);
     }
@@ -53,7 +60,7 @@ export class PauseCalls {
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
-      const known = this.#find("wait", name);
+      const known = this.#history.pause("wait", name);
       if (known !== undefined) await this.#execution.untilDelivered(known.preparedNo ?? 0);
       return this.#toPreparedWait(known ?? await this.#prepare(name, deadline, options.metadata));
     } finally {
@@ -80,10 +87,28 @@ export class PauseCalls {
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
-      const pause = this.#find("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
+      const pause = this.#history.pause("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
       return await this.#result(pause, options.schema);
     } finally {
       this.#waitNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.patch()`. */
+  async patch(givenName: string): Promise<boolean> {
+    this.#check();
+    const name = this.#patchNames.begin(givenName);
+    try {
+      const known = this.#history.pause("patch", name);
+      if (known !== undefined) {
+        await this.#execution.untilDelivered(known.preparedNo ?? 0);
+        return decode(known.metadata) === true;
+      }
+      const isFurther = await this.#guard.isFurther();
+      await this.#begin({ ...this.#newPause("patch", name, null, !isFurther), prepared: true });
+      return !isFurther;
+    } finally {
+      this.#patchNames.end(givenName);
     }
   }
 
@@ -102,6 +127,7 @@ export class PauseCalls {
       await this.#execution.untilDelivered(known.resolution.recordedNo);
       return known;
     }
+    if (known === undefined) await this.#untilMayBegin(pause as NewPause);
     this.#execution.order.noteNew();
     const over =
       await (known === undefined
@@ -121,9 +147,21 @@ export class PauseCalls {
   }
 
   async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
+    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
+    await this.#untilMayBegin(pause);
+    return await this.#begin(pause);
+  }
+
+  /** Resolves when a pause that is not recorded may begin. */
+  async #untilMayBegin({ kind, name }: NewPause): Promise<void> {
+    if (kind === "patch") return;
+    const isNew = { kind, name };
+    if (this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+  }
+
+  async #begin(pause: NewPause): Promise<PauseRecord> {
     const execution = this.#execution;
     execution.order.noteNew();
-    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
     const record = await execution.begin(() => execution.track(this.#prepareInTurn(pause)));
     this.#known.set(record.id, record);
     return record;
@@ -135,13 +173,9 @@ export class PauseCalls {
     return record;
   }
 
-  #find(kind: PauseKind, name: string): PauseRecord | undefined {
-    return this.#execution.claim.pauses.find((pause) => pause.kind === kind && pause.name === name);
-  }
-
   #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
     const id = this.#execution.deps.host.newId();
-    const text = this.#execution.encode(metadata, `The metadata of wait "${name}"`);
+    const text = this.#execution.encode(metadata, `The metadata of ${kind} "${name}"`);
     return { id, kind, name, deadline, children: null, metadata: text, prepared: false };
   }
 

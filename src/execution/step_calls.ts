@@ -12,6 +12,8 @@ import { stepId, type StepRecord } from "../step.ts";
 import { isoTime } from "../iso_time.ts";
 import type { Execution } from "./execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
+import { oldNamesOf, type RecordedHistory } from "./recorded_history.ts";
+import type { Replay, ReplayGuard } from "./replay_guard.ts";
 import { StepNameNumbers } from "./step_name_numbers.ts";
 
 const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
@@ -46,6 +48,8 @@ interface StepTimeout {
   cancel: () => void;
 }
 
+// How many names of a run are checked for different functions: a job with more makes names up as it goes.
+const MAX_FUNCTIONS = 1_000;
 // During a shorter delay the run does not park: parking would cost more than it saves.
 const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
 
@@ -62,14 +66,18 @@ export class StepCalls {
   readonly #execution: Execution;
   readonly #parking: Parking;
   readonly #names = new StepNameNumbers("step");
-  readonly #recorded: Map<string, StepRecord>;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
   #nextIndex: number;
+  /** The text of the first function of each name. */
+  readonly #functions = new Map<string, string>();
 
-  constructor(execution: Execution, parking: Parking) {
+  constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
     const { steps } = execution.claim;
     this.#execution = execution;
     this.#parking = parking;
-    this.#recorded = new Map(steps.map((step) => [step.name, step]));
+    this.#history = history;
+    this.#guard = guard;
     this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
   }
 
@@ -80,19 +88,48 @@ export class StepCalls {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
     checkOptionNames(options, STEP_OPTIONS, "step.run()");
-    const { retry = this.#execution.retry, timeout } = options;
+    const { retry = this.#execution.definition.job.retry, timeout } = options;
     checkRetryPolicy(retry);
     checkTimeout(timeout, givenName);
     const name = this.#names.begin(givenName);
+    this.#checkFunction(givenName, name === givenName, work);
     try {
-      const recorded = this.#recorded.get(name);
+      const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
         return await this.#answer(recorded);
       }
+      const isNew = { kind: "step", name } as const;
+      if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       const index = recorded?.index ?? this.#nextIndex++;
-      return await this.#execute({ name, index, work, retry, timeout }, recorded);
+      // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
+      const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
+      return await this.#execute({ name: attempted, index, work, retry, timeout }, recorded);
     } finally {
       this.#names.end(givenName);
+    }
+  }
+
+  /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
+  #failedNameOf(name: string): string | undefined {
+    const { claim: { copied }, definition: { job: { changes } } } = this.#execution;
+    if (copied === null) return undefined;
+    const failed = copied.unfinished.filter(({ kind }) => kind === "step").map(({ name }) => name);
+    return oldNamesOf(name, changes).find((old) => failed.includes(old));
+  }
+
+  /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
+  #checkFunction(name: string, isFirst: boolean, work: Work): void {
+    if (typeof work !== "function") return; // the attempt fails
+    if (isFirst) {
+      if (this.#functions.size < MAX_FUNCTIONS) this.#functions.set(name, Function.prototype.toString.call(work));
+      return;
+    }
+    const first = this.#functions.get(name);
+    if (first !== undefined && first !== Function.prototype.toString.call(work)) {
+      this.#execution.deps.warn(
+        `Job "${this.#execution.claim.run.jobName}" uses the name "${name}" for steps with different functions. ` +
+          "If one is added before another, it takes the recorded result of that one: give each a name of its own",
+      );
     }
   }
 

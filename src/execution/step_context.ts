@@ -7,18 +7,19 @@ import type { Execution } from "./execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
+import type { Replay } from "./replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
 
 const MAX_MESSAGE_LENGTH = 1_024;
 const MAX_LOG_LENGTH = 8_192;
 
 /** Creates the `StepContext` of a job's function: returns recorded results, and executes and records new steps. */
-export function stepContext(execution: Execution): StepContext {
+export function stepContext(execution: Execution, replay: Replay): StepContext {
   const { claim, deps, abortSignal } = execution;
   const parking = new Parking(execution);
-  const pauses = new PauseCalls(execution, parking);
-  const steps = new StepCalls(execution, parking);
-  const children = new ChildCalls(execution, parking, pauses, steps);
+  const pauses = new PauseCalls(execution, parking, replay);
+  const steps = new StepCalls(execution, parking, replay);
+  const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
    * which is only called if the step is not recorded. Reports after the end of the run are dropped.
@@ -58,6 +59,7 @@ export function stepContext(execution: Execution): StepContext {
     invoke: (name, job, input, options) => forJob(children.invoke(name, job as Job, input, options ?? {})) as never,
     invokeAll: (name, job, items) => forJob(children.invokeAll(name, job as Job, items)) as never,
     trigger: (name, job, input, options) => forJob(children.trigger(name, job as Job, input, options ?? {})),
+    patch: (name) => forJob(pauses.patch(name)),
     progress: (current, total, message) => {
       checkProgress(current, total);
       if (isSilent()) return;

@@ -10,7 +10,7 @@ export class StepNameNumbers {
   readonly #open = new Set<string>();
 
   /** @param noun The kind of thing that is named, for messages. */
-  constructor(noun: "step" | "wait" | "sleep" | "child run") {
+  constructor(noun: "step" | "wait" | "sleep" | "child run" | "patch") {
     this.#noun = noun;
   }
 

@@ -1,6 +1,6 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
-import type { Job } from "../job.ts";
+import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../iso_time.ts";
 import { executeRun } from "./execute_run.ts";
@@ -22,7 +22,7 @@ export class Worker {
   /** Unique; never reused. */
   readonly id: string;
   readonly #deps: ExecutionDeps;
-  readonly #jobs: ReadonlyMap<string, Job>;
+  readonly #jobs: JobCatalog;
   readonly #settings: WorkerSettings;
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
@@ -43,10 +43,14 @@ export class Worker {
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
+  /** How many calls of {@linkcode Worker.drain} are under way. */
+  #draining = 0;
+  /** When held runs are offered next, on the monotonic clock. */
+  #nextOfferAt = -Infinity;
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   constructor(
-    jobs: ReadonlyMap<string, Job>,
+    jobs: JobCatalog,
     settings: WorkerSettings,
     deps: ExecutionDeps,
     poller: ChangePoller,
@@ -99,6 +103,15 @@ export class Worker {
    * @param enough When it fires, nothing more is claimed; the current executions are awaited.
    */
   async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+    this.#draining += 1;
+    try {
+      return await this.#drain(maxRuns, enough);
+    } finally {
+      this.#draining -= 1;
+    }
+  }
+
+  async #drain(maxRuns: number, enough: AbortSignal | undefined): Promise<number> {
     const executed = new Set<string>();
     const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
     let claimed = 0;
@@ -208,7 +221,7 @@ export class Worker {
       hub.publish(run, { type: "run:cancel" });
     }
     for (const claim of result.claims) {
-      const job = this.#jobs.get(claim.run.jobName);
+      const job = this.#jobs.executing(claim.run.jobName, claim.version);
       if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
       else if (job === undefined) hub.publishError(unknownJobError(claim));
       else this.#begin(claim, job, sentAt);
@@ -219,15 +232,27 @@ export class Worker {
 
   #newRequest(most: number): ClaimRequest {
     const holding = [...this.#executions.values()].filter(({ state }) => !state.isInterrupted);
+    const limit = Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots()));
     return {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
-      jobs: [...this.#jobs.values()].map(({ name, flow: { concurrency, rate } }) => ({ name, concurrency, rate })),
+      jobs: this.#jobs.known,
       holding: holding.map(({ claim }) => claim.lease),
-      limit: Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots())),
+      limit,
+      // A claim without a free slot would use up the offer of this interval.
+      offersHeld: limit > 0 && this.#isOfferDue(),
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };
+  }
+
+  /** Whether held runs are to be offered: at first, then once in each polling interval; always while it drains. */
+  #isOfferDue(): boolean {
+    if (this.#draining > 0) return true;
+    const now = this.#deps.host.monotonic();
+    if (now < this.#nextOfferAt) return false;
+    this.#nextOfferAt = now + this.#settings.pollingInterval;
+    return true;
   }
 
   /**
@@ -239,28 +264,29 @@ export class Worker {
     store.release(lease, []).catch((error) => hub.publishError(error));
   }
 
-  #begin(claim: Claim, job: Job, sentAt: number): void {
+  #begin(claim: Claim, definition: CatalogJob, sentAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
     former?.state.supersede(new LeaseLostError(former.claim.lease));
     const execution = new Execution(claim, {
-      retry: job.retry,
+      definition,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
+    if (claim.isResumed) execution.publish({ type: "run:resume" });
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
-    const running = this.#executeRun(execution, job).finally(() => this.#running.delete(running));
+    const running = this.#executeRun(execution).finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #executeRun(execution: Execution, job: Job): Promise<void> {
+  async #executeRun(execution: Execution): Promise<void> {
     const { run } = execution.claim;
-    const { outcome, bodyEnded } = await executeRun(execution, job);
+    const { outcome, bodyEnded } = await executeRun(execution);
     // A result that a step returns right after the signal is still recorded.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {
@@ -299,7 +325,8 @@ export class Worker {
 }
 
 /** The error of a store that has claimed a run which the worker cannot execute. The lease of that run expires. */
-function unknownJobError({ run: { id, jobName } }: Claim): StoreError {
-  const message = `The store has claimed run "${id}" of job "${jobName}" for a worker that does not know this job`;
+function unknownJobError({ run: { id, jobName }, version }: Claim): StoreError {
+  const message =
+    `The store has claimed run "${id}" of job "${jobName}" version ${version} for a worker that does not know this job`;
   return new StoreError(message, { code: "internal" });
 }

@@ -48,6 +48,8 @@ export interface RouteFunctions {
   readonly retry: Respond;
   /** `POST /cancel?runId=`: cancels a run that has not ended. */
   readonly cancel: Respond;
+  /** `POST /resume?runId=`: lets a held run be tried again. */
+  readonly resume: Respond;
   /** `DELETE /run?runId=`: deletes a run that has ended. */
   readonly delete: Respond;
   /** `POST /runs/cancel`: cancels many runs. */
@@ -91,6 +93,7 @@ export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   retrigger: { method: "POST", path: "/retrigger", answer: retrigger },
   retry: { method: "POST", path: "/retry", answer: retrigger },
   cancel: { method: "POST", path: "/cancel", answer: cancel },
+  resume: { method: "POST", path: "/resume", answer: resume },
   delete: { method: "DELETE", path: "/run", answer: deleteRun },
   runsCancel: { method: "POST", path: "/runs/cancel", answer: (call) => performBulk("cancel", call) },
   runsRetrigger: { method: "POST", path: "/runs/retrigger", answer: (call) => performBulk("retrigger", call) },
@@ -171,6 +174,11 @@ async function retrigger(call: RouteCall): Promise<Response> {
 
 async function cancel({ engine, query }: RouteCall): Promise<Response> {
   await engine.cancel(readRunId(query));
+  return jsonResponse({ success: true });
+}
+
+async function resume({ engine, query }: RouteCall): Promise<Response> {
+  await engine.resume(readRunId(query));
   return jsonResponse({ success: true });
 }
 

@@ -6,6 +6,7 @@ import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { ExecutingStep, StepRecord } from "../step.ts";
 import type { PauseRecord } from "../wait.ts";
+import type { CopiedHistory } from "./hold_record.ts";
 
 /** A worker's request for runs. */
 export interface ClaimRequest {
@@ -21,6 +22,8 @@ export interface ClaimRequest {
   holding: readonly Lease[];
   /** The maximum number of runs. With 0 only the timers are processed. */
   limit: number;
+  /** Whether held runs are offered to this worker: up to 20 by this call, none with a `limit` of 0. */
+  offersHeld: boolean;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;
   /** A run fails if its lease expires or is revoked this many times in a row with nothing recorded in between. */
@@ -77,6 +80,16 @@ export interface Claim {
    * right unless the clock was set back since the start, or the claim was repeated after the deadline.
    */
   finishWithin?: number | null;
+  /** The version of the job that triggered the run. */
+  version: number;
+  /** The print of the schema that parsed its input; `null`: the schema had none. */
+  schemaPrint: string | null;
+  /** Whether it was held until this claim. */
+  isResumed: boolean;
+  /** Whether somebody has resumed the run with `onDivergence: "continue"`: then it is never held again. */
+  continues: boolean;
+  /** What it has as copies; `null`: it is no retry from the failure. */
+  copied: CopiedHistory | null;
   /** The first run of the chain of retries from the failure to which the run belongs; its own id without one. */
   originId: string;
   /** The recorded steps, in any order. */

@@ -8,6 +8,12 @@ export interface NewRun {
   id: string;
   /** The name of its job. */
   jobName: string;
+  /** The version of its job: an integer from 1. */
+  version: number;
+  /** Other names of its job: runs with these names count for idempotency keys and coalescing, too. */
+  aliases: readonly string[];
+  /** The print of the schema that parsed the input; `null`: the schema has none. */
+  schemaPrint: string | null;
   /** The input that was given to the trigger. */
   payload: JsonText | null;
   /** The input as parsed by the schema: what the job's function receives. */

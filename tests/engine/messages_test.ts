@@ -118,3 +118,19 @@ forEachStore("an output that cannot be stored as JSON names its job", async (con
   const { error } = (await engine.getRun(id))!;
   assert.equal(error, 'The output of job "lossy" cannot be stored as JSON: a Map at $.seen');
 });
+
+forEachStore("options that are no object are refused by name", async (context) => {
+  await using engine = anEngine(context);
+  const selection = { runIds: [] };
+
+  for (const operation of ["cancelRuns", "retriggerRuns", "deleteRuns"] as const) {
+    await assert.rejects(engine[operation](selection, null as never), {
+      name: "TypeError",
+      message: new RegExp(`^${operation}\\(\\) takes an object with dryRun, limit, cursor.* not null$`),
+    });
+  }
+  await assert.rejects(engine.jobs.echo.triggerAndWait(1, null as never), {
+    name: "TypeError",
+    message: /^triggerAndWait\(\) takes an object with .*timeout, not null$/,
+  });
+});

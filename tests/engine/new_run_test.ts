@@ -58,6 +58,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     parentRunId: null,
     scheduleName: null,
     slotAt: null,
+    version: 1,
+    held: null,
     retriggerOf: null,
     retriggeredAs: null,
     disposition: "created",

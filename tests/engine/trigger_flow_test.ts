@@ -231,7 +231,7 @@ Deno.test("a claim has the limits of the jobs in the code", async () => {
   const known: unknown[] = [];
   const store = withCalls(memory, {
     claim: (request) => {
-      known.push(...request.jobs);
+      known.push(...request.jobs.map(({ name, concurrency, rate }) => ({ name, concurrency, rate })));
       return memory.claim({ ...request, jobs: [] });
     },
   });

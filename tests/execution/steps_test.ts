@@ -108,7 +108,7 @@ forEachStore("step.run() passes over recorded steps that the code no longer has"
     await step.run("new", () => "anew"),
     await step.run("kept", () => "anew"),
   ]);
-  await using engine = createEngine({ store, host, jobs: { job } });
+  await using engine = createEngine({ onDivergence: "continue", store, host, jobs: { job } });
   const { id } = await engine.trigger(job, null);
   const { lease } = await claimOne(store, "job");
   await store.saveStep(lease, aStep({ name: "gone", index: 0 }), []);
@@ -720,7 +720,13 @@ forEachStore("run() fails a run that was abandoned maxAbandonments times in a ro
 
 forEachStore("run() counts abandonments anew after something was recorded", async ({ store, host }) => {
   const job = aJob((step) => step.execution);
-  await using engine = createEngine({ store, host, jobs: { job }, worker: { maxAbandonments: 3 } });
+  await using engine = createEngine({
+    onDivergence: "continue",
+    store,
+    host,
+    jobs: { job },
+    worker: { maxAbandonments: 3 },
+  });
   const { id } = await engine.trigger(job, null);
   for (const records of [false, false, true, false]) {
     const { lease } = await claimOne(store, "job");

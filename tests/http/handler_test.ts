@@ -15,7 +15,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
       ...["runsCancel", "runsRetrigger", "runsDelete"],
       ...["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
-      ...["runsSubscribe", "retrigger", "retry", "cancel", "delete", "fetch", "handle", "closeStreams"],
+      ...["runsSubscribe", "retrigger", "retry", "cancel", "resume", "delete", "fetch", "handle", "closeStreams"],
     ].sort(),
   );
 });

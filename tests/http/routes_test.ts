@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { isoTime } from "../../src/iso_time.ts";
 import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
-import { claimOne, forEachStore, pass } from "../support/for_each_store.ts";
+import { aHold } from "../support/fixtures.ts";
+import { claimOne, forEachStore, holdRun, pass } from "../support/for_each_store.ts";
 import { aRequest, aService, aWaitingRun, type Service } from "../support/http.ts";
 import { aJob } from "../support/jobs.ts";
 import { UNKNOWN } from "../support/tenants.ts";
@@ -627,6 +629,30 @@ forEachStore("POST /retrigger refuses a job that is gone, and an input that no l
   assert.deepEqual([unfit.status, unfit.body.code], [400, "invalid_input"]);
   assert.deepEqual(unfit.body.issues[0].path, ["path"]);
   assert.equal((await old.engine.getRuns()).total, 1);
+});
+
+forEachStore("GET /run and /runs show why a run is held, and POST /resume resumes it", async (context) => {
+  await using service = aService({}, context);
+  const { id } = await service.engine.trigger("echo", {});
+  await holdRun(context.store, "echo", id);
+
+  const shown = await service.ask("GET", `/run?runId=${id}`);
+  const listed = await service.ask("GET", "/runs");
+  const answer = await service.ask("POST", `/resume?runId=${id}`);
+  const again = await service.ask("POST", `/resume?runId=${id}`);
+  const unknown = await service.ask("POST", `/resume?runId=${UNKNOWN}`);
+
+  const { held, status } = shown.body as ClientRun;
+  const { code, message } = aHold();
+  assert.deepEqual([status, held], ["pending", { code, message, since: isoTime(FAKE_START) }]);
+  assert.deepEqual((listed.body as { runs: ClientRun[] }).runs[0]!.held, held);
+  assert.deepEqual([answer.status, answer.body], [200, { success: true }]);
+  assert.equal("held" in ((await service.ask("GET", `/run?runId=${id}`)).body as ClientRun), false);
+  assert.deepEqual([again.status, again.body], [409, {
+    error: `Cannot resume run "${id}": it is not held, but pending`,
+    code: "conflict",
+  }]);
+  assert.equal(unknown.status, 404);
 });
 
 forEachStore("POST /cancel cancels a run that has not ended", async (context) => {

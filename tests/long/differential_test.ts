@@ -15,3 +15,7 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations with ch
 
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs and flow", () =>
   compareHistories(FLOW_SEEDS, { flow: true, children: true }));
+
+// Seed 34 has found a wrong turn of a held run.
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with versions, held runs, children and flow", () =>
+  compareHistories([...FLOW_SEEDS, 34], { flow: true, children: true, evolution: true }));

@@ -4,35 +4,49 @@ import { decode, type Json } from "../../src/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
+import { type ChangingBody, checkStepName, recordedName, signalRule } from "./change_facts.ts";
+import { type Code, identityOf } from "./changes_plan.ts";
 import type { Incarnation } from "./incarnation.ts";
 import type { BodyWitness, CallAction, CallResult, StepAction } from "./program.ts";
 
+const RUNS_BETWEEN = /(Run \\"[^"]*\\" of job \\"[^"]*\\" failed: )+(?=Run )/g;
 // From so many turns on, what a program does outside of steps takes time: so many milliseconds for each.
 const LONG_TURNS = 2;
 const OUTSIDE_MS = 50;
 
 /** One execution of a job's function: what it is given is judged by what was committed. */
-export class Body implements Omit<BodyWitness, "jobOf"> {
+export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
   readonly #facts: Facts;
   readonly #incarnation: Incarnation;
   readonly #run: RunFacts;
   readonly #generation: number;
   readonly #uses = new Map<string, number>();
+  readonly #code: Code;
   readonly #saw: string[];
+  /** The records that the program has asked for, as kind and name. */
+  readonly asked = new Set<string>();
+  /** When it has asked for a step that has neither begun nor was answered, by name. */
+  /** The new steps that it has asked for while records were left. */
+  readonly #waited = new Set<string>();
+  readonly #stepsAskedAt = new Map<string, number>();
   #seen = 0;
   #hasBranches = false;
   /** How much it waits for that it has asked of its `step`. */
   #asking = 0;
 
   /** Begins when the function is entered, under a lease. */
-  constructor(facts: Facts, incarnation: Incarnation, run: RunFacts, generation: number) {
+  constructor(facts: Facts, incarnation: Incarnation, run: RunFacts, generation: number, code: Code) {
+    this.#code = code;
     this.#facts = facts;
     this.#incarnation = incarnation;
     this.#run = run;
     this.#generation = generation;
-    const isKnown = run.saw.has(incarnation.version);
-    this.#saw = run.saw.get(incarnation.version) ?? [];
-    run.saw.set(incarnation.version, this.#saw);
+    run.changed.bodies.set(generation, this);
+    // Without changes of the code all programs stay the same.
+    const program = facts.changes === null ? incarnation.version : code;
+    const isKnown = run.saw.has(program);
+    this.#saw = run.saw.get(program) ?? [];
+    run.saw.set(program, this.#saw);
     if (!isKnown && run.saw.size > 1 && run.steps.size > 0) facts.notice("a run was continued by other code");
   }
 
@@ -66,6 +80,43 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
       invokeAll: count(step.invokeAll) as StepContext["invokeAll"],
       trigger: count(step.trigger) as StepContext["trigger"],
     };
+  }
+
+  asks(kind: "step" | "trigger" | "children", givenName: string): void {
+    const { process: { world } } = this.#incarnation;
+    const name = this.#use(kind === "children" ? "asks children" : "asks step", givenName);
+    if (kind === "children") return void this.asked.add(`children ${name}`);
+    const recorded = recordedName(this.#facts, this.#run, "step", name, this.#code);
+    this.asked.add(`step ${recorded}`);
+    const { claimed } = this.#run.changed;
+    const names = claimed.get(this.#generation)?.names ?? new Set();
+    if (!names.has(`step ${recorded}`) && [...names].some((key) => !this.asked.has(key))) this.#waited.add(recorded);
+    if (kind === "step") this.#stepsAskedAt.set(recorded, world.now);
+  }
+
+  patched(givenName: string, isNew: boolean): void {
+    const name = this.#use("patch", givenName);
+    const { changed, request: { id } } = this.#run;
+    const before = changed.patches.get(name);
+    changed.patches.set(name, isNew);
+    this.#facts.notice(isNew ? "a patch was new" : "a patch was passed over by a run that had been further");
+    this.#facts.expect(
+      before === undefined || before === isNew,
+      "I-D6",
+      () => `patch ${name} of ${id} was ${before}, and is ${isNew}`,
+    );
+    this.#facts.expect(
+      isNew || before === false || changed.recordedBy.has(1),
+      "I-D6",
+      () => `patch ${name} of ${id} is passed over, and no code without it has recorded anything`,
+    );
+  }
+
+  stepsNotBegun(before: number): string[] {
+    if (!this.#incarnation.isWorking) return [];
+    const known = this.#run.changed.claimed.get(this.#generation)?.names;
+    return [...this.#stepsAskedAt].filter(([name, askedAt]) => askedAt < before && known?.has(`step ${name}`) !== true)
+      .map(([name]) => name);
   }
 
   remark(): string {
@@ -102,6 +153,11 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
       "I1",
       () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
     );
+    this.#stepsAskedAt.delete(name);
+    if (this.#waited.delete(name)) this.#facts.notice("what was new waited for the rest of the replay");
+    if (attempt > 1 && identityOf(action.name) !== action.name && !name.startsWith(action.name)) {
+      this.#facts.notice("a step that was renamed between two attempts kept its name");
+    }
     this.#checkAttempt(name, attempt, maxAttempts);
     const beganAt = process.world.now;
     const done: AttemptFacts = {
@@ -139,7 +195,8 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
 
   stepped(givenName: string, answer: { value: string } | { failure: string }): void {
     const { request: { id }, steps } = this.#run;
-    const name = this.#use("step", givenName);
+    const name = recordedName(this.#facts, this.#run, "step", this.#use("step", givenName), this.#code);
+    this.#stepsAskedAt.delete(name);
     const recorded = steps.get(name)?.result ?? null;
     const result = recorded === null ? null : JSON.parse(recorded);
     const isSame = "value" in answer
@@ -154,7 +211,8 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
 
   sleeps(givenName: string, ms: number): void {
     const { sleepsUntil, source, pauses } = this.#run;
-    const name = this.#use("sleeps", givenName);
+    const name = recordedName(this.#facts, this.#run, "sleep", this.#use("sleeps", givenName), this.#code);
+    this.asked.add(`sleep ${name}`);
     this.#run.asked.set(`sleep ${name}`, ms);
     // The run of which this one is a retry has slept already.
     const isCopied = source !== null &&
@@ -163,7 +221,9 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
   }
 
   waits(givenName: string, timeout: number | null): void {
-    this.#run.asked.set(`wait ${this.#use("waits", givenName)}`, timeout);
+    const name = recordedName(this.#facts, this.#run, "wait", this.#use("waits", givenName), this.#code);
+    this.asked.add(`wait ${name}`);
+    this.#run.asked.set(`wait ${name}`, timeout);
   }
 
   calls({ do: kind, name: givenName, jobName, items }: CallAction): void {
@@ -186,7 +246,7 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
     const told = "outcomes" in result ? result.outcomes : [toOutcome(pause?.members[0]?.run.request.id ?? "", result)];
     const expected = pause?.members.map(({ run }) => outcomeOf(run));
     this.#facts.expect(
-      pause?.isOver === true && JSON.stringify(told) === JSON.stringify(expected),
+      pause?.isOver === true && brief(told) === brief(expected),
       "F7",
       () =>
         `${this.#incarnation.label} gave ${id} for ${name} ${JSON.stringify(told)}, not ${JSON.stringify(expected)}`,
@@ -200,7 +260,7 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
 
   slept(givenName: string): void {
     const { request: { id }, sleepsUntil } = this.#run;
-    const name = this.#use("slept", givenName);
+    const name = recordedName(this.#facts, this.#run, "sleep", this.#use("slept", givenName), this.#code);
     const { now } = this.#incarnation.process.world;
     const until = sleepsUntil.get(name)!;
     // The wall clock counts whole milliseconds.
@@ -210,7 +270,9 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
 
   waited(wait: { id: string } | { name: string }, result: WaitResult): void {
     const { request: { id }, pauses } = this.#run;
-    const name = "name" in wait ? this.#use("wait", wait.name) : null;
+    const name = "name" in wait
+      ? recordedName(this.#facts, this.#run, "wait", this.#use("wait", wait.name), this.#code)
+      : null;
     const pause = [...pauses.values()].find((pause) =>
       "id" in wait ? pause.id === wait.id : pause.kind === "wait" && pause.name === name
     );
@@ -220,7 +282,7 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
       : accepted?.signalId === result.signalId && accepted.payload === JSON.stringify(result.payload);
     this.#facts.expect(
       isTrue,
-      "I4",
+      signalRule(this.#run),
       () =>
         `${this.#incarnation.label} gave ${id} ${JSON.stringify(result)} for ${JSON.stringify(wait)}, which took ${
           JSON.stringify(accepted)
@@ -259,6 +321,12 @@ export class Body implements Omit<BodyWitness, "jobOf"> {
     const recorded = run.steps.get(name);
     facts.expect(attempt <= maxAttempts, "I1", () => `${name} of ${id} begins attempt ${attempt} of ${maxAttempts}`);
     this.#incarnation.checkStart(run, generation, name, attempt);
+    checkStepName(facts, run, generation, name);
+    facts.expect(
+      run.changed.heldUnder !== generation,
+      "I-D3",
+      () => `${label} begins ${name} of ${id} under lease ${generation}, under which it was held`,
+    );
     const isStale = run.generation > generation;
     if (recorded?.isOver || (recorded?.attempts ?? 0) >= attempt) {
       facts.expect(
@@ -320,6 +388,11 @@ function outcomeOf(run: RunFacts): ChildOutcome {
   const runId = run.request.id;
   if (status === "completed") return { runId, status, output: decode(output) };
   return { runId, status, error: status === "failed" ? error : `Run "${runId}" was cancelled` };
+}
+
+/** Outcomes as text. Of a chain of runs that have failed the message of an error names the first and the last. */
+function brief(outcomes: readonly ChildOutcome[] | undefined): string | undefined {
+  return JSON.stringify(outcomes)?.replace(RUNS_BETWEEN, "");
 }
 
 /** The same as `invoke()` tells it. */

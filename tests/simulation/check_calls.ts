@@ -5,11 +5,24 @@ import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, Ending, Renewal } from "../../src/store/claim.ts";
+import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/run.ts";
 import type { NewLogEntry } from "../../src/log.ts";
+import {
+  checkComplete,
+  checkHold,
+  checkParked,
+  checkPauseNames,
+  isEndHeldBack,
+  noteRecord,
+  noteRecordBy,
+  noteResumed,
+  signalRule,
+} from "./change_facts.ts";
+import type { Code } from "./changes_plan.ts";
 import { checkClaim } from "./check_claim.ts";
 import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
@@ -23,8 +36,11 @@ export interface Call {
   outcome: { value: unknown } | { error: unknown };
   /** What the wall clock showed. */
   wallNow: number;
-  /** What the clock showed that never jumps. */
+  /** What the clock showed that never jumps, now and when the call was sent. */
   now: number;
+  sentAt: number;
+  /** The code of the process that has sent it. */
+  code: Code;
 }
 
 /** Judges a committed call against what was committed before, and takes note of it. Answers which runs it touched. */
@@ -32,23 +48,35 @@ export function checkCall(facts: Facts, call: Call): string[] | "any" {
   const check = CHECKS[call.method];
   return check === undefined
     ? []
-    : check(facts, call.parameters as never, call.outcome as never, call.wallNow, call.now);
+    : check(facts, call.parameters as never, call.outcome as never, call.wallNow, call.now, call);
 }
 
 type Outcome<T> = { value: T } | { error: unknown };
 
 // deno-lint-ignore no-explicit-any -- each check knows what its method takes and answers
-type Check = (facts: Facts, parameters: any, outcome: any, wallNow: number, now: number) => string[] | "any";
+type Anything = any;
+
+type Check = (
+  facts: Facts,
+  parameters: Anything,
+  outcome: Anything,
+  wallNow: number,
+  now: number,
+  call: Call,
+) => string[] | "any";
 
 const CHECKS: Record<string, Check> = {
   enqueue: checkEnqueue,
-  claim: checkClaim,
+  claim: (facts, parameters, outcome, _wallNow, _now, { code }) => checkClaim(facts, parameters, outcome, code),
   renew: checkRenew,
   release: checkRelease,
   revoke: checkRevoke,
   saveStep: checkSaveStep,
   pause: checkPause,
+  saveInput: (facts) => (facts.notice("an input was parsed again by another version"), []),
   finish: checkFinish,
+  hold: checkHolding,
+  resumeHeld: checkResumption,
   signal: checkSignal,
   cancel: checkCancel,
   delete: checkDelete,
@@ -190,10 +218,11 @@ function checkOpenRetry(facts: Facts, { request: { id } }: RunFacts, { run, disp
 /** Whether a trigger that coalesces is to join a run instead of making another. */
 function mayJoin(
   { jobName, concurrencyKey, coalesce }: NewRun,
-  { request, state, isDelayed, startAt }: RunFacts,
+  { request, state, isDelayed, startAt, changed }: RunFacts,
   wallNow: number,
 ): boolean {
   if (coalesce === null || request.jobName !== jobName || request.concurrencyKey !== concurrencyKey) return false;
+  if (changed.heldUnder !== null) return false;
   const { status, leaseExpiresAt } = state!.run;
   return (status === "pending" && !(isDelayed && startAt! > wallNow)) ||
     (coalesce === "active" &&
@@ -252,6 +281,7 @@ function checkWriter(facts: Facts, lease: Lease, what: string): RunFacts {
     "I2",
     () => `${what} under lease ${lease.generation} of ${lease.runId} counted, though lease ${run.generation} is newer`,
   );
+  facts.expect(run.changed.heldUnder === null, "I-D3", () => `${what} counted in ${lease.runId}, which is held`);
   facts.expect(!run.isDeleted, "I15", () => `${what} counted in ${lease.runId}, which is deleted`);
   return run;
 }
@@ -266,6 +296,7 @@ function checkSaveStep(
   outcome: Outcome<SavedStep>,
   wallNow: number,
   now: number,
+  { code }: Call,
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, `step ${step.name}`);
@@ -293,6 +324,7 @@ function checkSaveStep(
       () => `step ${step.name} of ${lease.runId} ended twice: ${earlier.result}, then ${result}`,
     );
   }
+  noteRecordBy(facts, run, code);
   run.claimsSinceRecord = 1; // this one, should it be abandoned
   return [lease.runId];
 }
@@ -345,6 +377,8 @@ function checkPause(
   [lease, request]: [Lease, PauseRequest],
   outcome: Outcome<PauseResult>,
   wallNow: number,
+  _now: number,
+  { code, sentAt }: Call,
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, "a pause");
@@ -352,10 +386,12 @@ function checkPause(
   const changed = request.pauses.flatMap(({ name, children }) =>
     children === null ? [] : noteChildren(facts, run, name, children, created, wallNow)
   );
+  checkPauseNames(facts, run, lease, request.pauses);
   checkPauses(facts, run, pauses, wallNow);
+  if (request.pauses.length > 0) noteRecordBy(facts, run, code);
   request.pauses.forEach(({ deadline, kind }, at) => {
     const { createdAt, deadlineAt, name } = pauses[at]!;
-    if (kind === "children") return;
+    if (kind === "children" || kind === "patch") return;
     const askedMs = run.asked.get(`${kind} ${name}`);
     const isAsked = deadline === null ? askedMs === null : "at" in deadline || askedMs === deadline.afterMs;
     facts.expect(
@@ -372,6 +408,7 @@ function checkPause(
     );
   });
   if (parked) {
+    checkParked(facts, run, lease, sentAt);
     run.leaseEndsAt = null;
     run.claimsSinceRecord = 0;
     run.heldUnder = null;
@@ -390,6 +427,7 @@ function checkFinish(
   outcome: Outcome<void>,
   _wallNow: number,
   now: number,
+  { code }: Call,
 ): string[] {
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, `the ending "${ending.status}"`);
@@ -400,11 +438,38 @@ function checkFinish(
   );
   if (ending.status === "failed" && ending.failure.kind === "timeout") {
     checkLate(facts, run, lease, now);
-  } else checkReturned(facts, run, lease, ending);
+  } else {
+    checkReturned(facts, run, lease, ending);
+    if (!run.hasEnded) checkComplete(facts, run, lease, code);
+  }
   run.ending = ending;
   run.leaseEndsAt = null;
   run.heldUnder = null;
   return [lease.runId, ...noteEnd(facts, run)];
+}
+
+function checkHolding(
+  facts: Facts,
+  [lease, hold]: [Lease, NewHold],
+  outcome: Outcome<void>,
+  _wallNow: number,
+  _now: number,
+  { code }: Call,
+): string[] {
+  if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
+  const run = facts.run(lease.runId);
+  if (run.changed.heldUnder === lease.generation) return [lease.runId];
+  checkWriter(facts, lease, "a hold");
+  checkHold(facts, run, lease, hold, code);
+  run.leaseEndsAt = null;
+  run.heldUnder = null;
+  run.claimsSinceRecord -= 1; // whoever holds a run has not abandoned it
+  return [lease.runId];
+}
+
+function checkResumption(facts: Facts, [runId, continues]: [string, boolean], outcome: Outcome<Run | null>): string[] {
+  if ("value" in outcome && outcome.value !== null) noteResumed(facts, facts.run(runId), continues);
+  return [runId];
 }
 
 /** Takes note that a run has ended. Answers who else has changed. */
@@ -446,7 +511,7 @@ function checkSignal(
     const isOwn = wait.accepted?.signalId === signal.signalId && wait.accepted.payload === payload;
     facts.expect(
       !isOwn || facts.run(wait.runId).isDeleted,
-      "I4",
+      signalRule(facts.run(wait.runId)),
       () => `${signal.signalId} was accepted by ${waitId}, and now: ${error}`,
     );
     if (error instanceof WaitExpiredError) {
@@ -472,7 +537,7 @@ function checkSignal(
     facts.notice("a signal was repeated and got its first receipt");
     facts.expect(
       wait.accepted?.receipt === receipt,
-      "I4",
+      signalRule(facts.run(wait.runId)),
       () => `the receipt of ${signal.signalId} was ${wait.accepted?.receipt}, and is now ${receipt}`,
     );
     return [wait.runId];
@@ -492,6 +557,8 @@ function checkSignal(
     "I8",
     () => `${waitId} took ${signal.signalId}, which nobody has sent who may`,
   );
+  if (facts.run(wait.runId).changed.heldUnder !== null) facts.notice("a signal came to a held run");
+  noteRecord(facts.run(wait.runId), "certainly");
   wait.accepted = { signalId: signal.signalId, payload, receipt };
   if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");
   return [wait.runId];
@@ -516,6 +583,9 @@ function checkCancel(
     facts.expect(!run.hasEnded, "I13", () => `${runId} was cancelled although it was ${before?.status}`);
     if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
     if (before?.status === "running") facts.notice("a run was cancelled while it was executed");
+    if (before?.status === "running" && isEndHeldBack(run)) {
+      facts.notice("a run was cancelled whose end waited for the replay");
+    }
   }
   if (!run.isCancelled) run.isGhost = run.heldUnder !== null && (run.leaseEndsAt ?? 0) > wallNow;
   run.isCancelled = true;

@@ -1,15 +1,19 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { checkPauses } from "./check_pauses.ts";
+import { checkOffered, noteClaimed, noteOffers } from "./change_facts.ts";
+import type { Code } from "./changes_plan.ts";
+import type { NewRun } from "../../src/store/new_run.ts";
 import { isOrphan, noteChildEnd } from "./child_facts.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 import type { Invariant } from "./invariants.ts";
-import { keepsKey, type Obstacle, Queue } from "./queue.ts";
+import { keepsKey, lineOf, type Obstacle, Queue } from "./queue.ts";
 
 /** Judges what a claim brought against what was committed before, and takes note of it. */
 export function checkClaim(
   facts: Facts,
   [request]: [ClaimRequest],
   outcome: { value: ClaimResult } | { error: unknown },
+  code: Code,
 ): "any" {
   if ("error" in outcome) return "any";
   const { claims, failed, cancelled, hasMore, now } = outcome.value;
@@ -21,30 +25,33 @@ export function checkClaim(
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
+  const offered = isRepeated ? [] : noteOffers(facts, request, code);
   // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
   if (!isRepeated || taken.length > 0 || failed.length > 0 || cancelled.length > 0 || !hasMore) {
     checkGates(facts, request, outcome.value, taken);
   }
   for (const claim of claims) {
     const run = facts.run(claim.run.id);
-    if (taken.includes(claim)) noteTaken(facts, run, claim, request);
+    if (taken.includes(claim)) noteTaken(facts, run, claim, request, code);
     checkGiven(facts, run, claim, now);
   }
+  checkOffered(facts, request, outcome.value, offered);
   return "any";
 }
 
-function knows({ jobs }: ClaimRequest, jobName: string): boolean {
-  return jobs.some(({ name }) => name === jobName);
+function knows({ jobs }: ClaimRequest, { jobName, version }: NewRun): boolean {
+  return jobs.some((job) => job.name === jobName && job.version === version);
 }
 
 /** Takes note of a run that a worker has taken. */
-function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim, request: ClaimRequest): void {
-  const { id, jobName } = run.request;
+function noteTaken(facts: Facts, run: RunFacts, claim: Claim, request: ClaimRequest, code: Code): void {
+  const { lease, leaseExpiresAt } = claim;
+  const { id, jobName, version } = run.request;
   const { generation } = lease;
   facts.expect(
-    knows(request, jobName),
+    knows(request, run.request),
     "I19",
-    () => `${id} was claimed by a worker that does not know ${jobName}`,
+    () => `${id} was claimed by a worker that does not know ${jobName} ${version}`,
   );
   facts.expect(
     generation > run.generation && !run.claimIds.has(generation),
@@ -53,7 +60,8 @@ function noteTaken(facts: Facts, run: RunFacts, { lease, leaseExpiresAt }: Claim
   );
   facts.expect(!run.hasEnded && !run.isDeleted, "I3", () => `${id} was claimed although it has ended`);
   if (run.steps.size > 0) facts.notice("a run was taken over in the middle");
-  if (run.claimedGeneration > 0 && run.parking === null) run.interruptions += 1;
+  if (run.claimedGeneration > 0 && run.parking === null && !run.changed.wasHeld) run.interruptions += 1;
+  noteClaimed(facts, run, claim, code);
   run.parking = null;
   run.isWoken = false;
   run.claimsSinceRecord += 1;
@@ -225,7 +233,7 @@ function checkStartInTime(facts: Facts, run: RunFacts, now: number): void {
 
 /** A run is claimed when all gates are open to it, and before those that are behind it. */
 function checkPlace(facts: Facts, run: RunFacts, queue: Queue): void {
-  const { id, jobName, flow: { fairnessKey, keyConcurrency }, concurrencyKey: key } = run.request;
+  const { id, flow: { fairnessKey, keyConcurrency }, concurrencyKey: key } = run.request;
   const obstacle = queue.obstacle(run, false);
   if (obstacle !== null) facts.violate(brokenBy(obstacle, run), `${id} was claimed although ${obstacle}`);
   if (key !== null && keyConcurrency > 1 && queue.countHolders(run) > 0) facts.notice("runs shared a key");
@@ -233,7 +241,7 @@ function checkPlace(facts: Facts, run: RunFacts, queue: Queue): void {
   for (const other of candidates) {
     const { fairnessKey: otherKey } = other.request.flow;
     // Runs of different jobs have turns of their own.
-    const isRival = otherKey === fairnessKey && (fairnessKey === null || other.request.jobName === jobName);
+    const isRival = otherKey === fairnessKey && (fairnessKey === null || lineOf(other) === lineOf(run));
     facts.expect(
       !isRival || queue.positionOf(other) >= queue.positionOf(run),
       "F4",
@@ -248,7 +256,7 @@ function checkPlace(facts: Facts, run: RunFacts, queue: Queue): void {
 
 /** Takes note of what meets in a run that is claimed. */
 function noticeMeetings(facts: Facts, run: RunFacts, queue: Queue): void {
-  const { concurrencyKey: key, flow: { fairnessKey }, jobName } = run.request;
+  const { concurrencyKey: key, flow: { fairnessKey } } = run.request;
   const sharesKey = (other: RunFacts) => key !== null && other !== run && other.request.concurrencyKey === key;
   const due = queue.due.filter((other) => other !== run);
   const isPassed = (other: RunFacts) => other.order < run.order && sharesKey(other);
@@ -271,7 +279,7 @@ function noticeMeetings(facts: Facts, run: RunFacts, queue: Queue): void {
       if (obstacle === "the rate of its job is used up") facts.notice("a fairness key waited for the rate of a job");
     }
   }
-  if (run.startedAt !== null && queue.isHeldBackByRate(jobName)) {
+  if (run.startedAt !== null && queue.isHeldBackByRate(run)) {
     facts.notice("a run that had begun went on while the rate of its job was used up");
   }
 }

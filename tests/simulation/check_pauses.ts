@@ -1,5 +1,6 @@
 import type { PauseRecord } from "../../src/wait.ts";
 import { checkResult } from "./child_facts.ts";
+import { noteRecord, signalRule } from "./change_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
 /** Judges pauses as a store answers them to a worker, and takes note of them. */
@@ -19,11 +20,12 @@ function checkPause(facts: Facts, run: RunFacts, record: PauseRecord, wallNow: n
   const resolution = record.resolution === null ? null : JSON.stringify(record.resolution);
   facts.expect(
     known.resolution === null || known.resolution === resolution,
-    "I4",
+    signalRule(run),
     () => `${kind} ${name} of ${run.request.id} ended as ${known.resolution}, and now as ${resolution}`,
   );
   if (kind === "children") checkChildren(facts, run, record);
   else if (known.resolution === null) checkResolution(facts, run, record, wallNow);
+  if (known.resolution !== resolution) noteRecord(run, "perhaps");
   known.resolution = resolution;
 }
 
@@ -53,7 +55,7 @@ function checkResolution(facts: Facts, run: RunFacts, record: PauseRecord, wallN
   if (accepted !== null || resolution?.outcome === "signal") {
     const isSame = resolution?.outcome === "signal" && accepted?.signalId === resolution.signalId &&
       accepted.payload === resolution.payload;
-    return facts.expect(isSame && kind === "wait", "I4", tell);
+    return facts.expect(isSame && kind === "wait", signalRule(run), tell);
   }
   if (resolution?.outcome === "timeout") {
     // What was committed before the clock was set back stays so.

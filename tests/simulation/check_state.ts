@@ -8,6 +8,7 @@ import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
 import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./facts.ts";
 import { type ChildFacts, endingOf } from "./child_facts.ts";
+import { signalRule } from "./change_facts.ts";
 import { checkFolded } from "./folded.ts";
 
 /** Reads runs as they stand and judges them against what was committed. */
@@ -224,7 +225,7 @@ function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): vo
     facts.expect(
       wait.status === "resolved" && wait.outcome === "signal" && known.accepted?.signalId === wait.signalId &&
         known.accepted?.payload === JSON.stringify(wait.payload),
-      "I4",
+      signalRule(run),
       () => `${id} took ${known.accepted?.signalId} (${known.accepted?.payload}) and is ${ending}`,
     );
   }

@@ -4,6 +4,7 @@ import type { NewRun } from "../../src/store/new_run.ts";
 import { isoTime } from "../../src/iso_time.ts";
 import { isTerminal, type TerminalStatus } from "../../src/run.ts";
 import type { ChildResult } from "../../src/wait.ts";
+import { noteRecord } from "./change_facts.ts";
 import { isMadeSo } from "./check_options.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 
@@ -42,6 +43,7 @@ export function isOrphan({ parent, hasEnded, isDeleted }: RunFacts): boolean {
 export function noteChildEnd(facts: Facts, { parent }: RunFacts): RunFacts | null {
   if (parent === null) return null;
   resolve(parent.pause);
+  if (parent.pause.isOver) noteRecord(parent.run, "perhaps");
   const { status } = parent.run.state?.run ?? {};
   if (parent.pause.isOver && status === "running") facts.notice("a child ended while its parent was executed");
   return parent.run;

@@ -4,6 +4,7 @@ import { Chance } from "../support/chance.ts";
 import { changeMany } from "./bulk_clients.ts";
 import type { AskedRun } from "./check_options.ts";
 import { endingOf } from "./child_facts.ts";
+import { LATE_WAIT } from "./changes_plan.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
@@ -86,6 +87,21 @@ export class Clients {
     }
   }
 
+  /** Resumes one of the held runs. */
+  resume(request: Request & { ask: "resume" }): void {
+    this.#ask(0, request, null);
+  }
+
+  /** Resumes the held runs that have gone on with what was new: no code fits all that they have recorded. */
+  resumeContinued(): void {
+    const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
+    if (!engine) return;
+    for (const run of this.#deps.facts.open()) {
+      const { heldUnder, hasContinued, hasTwoNames } = run.changed;
+      if (heldUnder !== null && (hasContinued || hasTwoNames)) this.#resume(engine, run, true).catch(unlessRefused);
+    }
+  }
+
   /** Resumes all jobs that are still paused. */
   resumeAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
@@ -135,7 +151,10 @@ export class Clients {
     const http = this.#http;
     const { ask } = request;
     // These are not to be had over HTTP.
-    if (ask === "batch" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" || ask === "bulk") {
+    if (
+      ask === "batch" || ask === "resume" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" ||
+      ask === "bulk"
+    ) {
       return await this.#perform(node, engine, request);
     }
     if (ask === "trigger" || ask === "run") return await http.trigger(node, request, manner);
@@ -213,6 +232,12 @@ export class Clients {
         const { id, retriggerOf } = await engine.retrigger(run.request.id, { from: request.from });
         facts.expect(retriggerOf === run.request.id, "I12", () => `${id} is answered as a retry of ${run.request.id}`);
         return id;
+      }
+      case "resume": {
+        const held = facts.open().filter(({ changed }) => changed.heldUnder !== null);
+        const run = pickAt(held, request.which);
+        if (run === undefined) return "nothing to resume";
+        return await this.#resume(engine, run, request.continues);
       }
       case "watch":
         return await this.#watch(node, engine, this.#runFor(request));
@@ -292,6 +317,12 @@ export class Clients {
     return `${disposition} ${wait.id}`;
   }
 
+  async #resume(engine: Engine, run: RunFacts, continues: boolean): Promise<string> {
+    const { id, held } = await engine.resume(run.request.id, continues ? { onDivergence: "continue" } : {});
+    this.#deps.facts.expect(held === null, "I-D7", () => `${id} was resumed, and is said to be held`);
+    return id;
+  }
+
   async #watch(node: Node, engine: Engine, run: RunFacts | undefined): Promise<string> {
     const { facts } = this.#deps;
     if (run === undefined) return "nothing to watch";
@@ -343,7 +374,8 @@ export class Clients {
   }
 
   #pickWait(which: number, atDeadline: boolean): WaitFacts | undefined {
-    const all = [...this.#deps.facts.waits.values()];
+    // Some waits are left until nothing goes wrong any more: their runs are held meanwhile.
+    const all = [...this.#deps.facts.waits.values()].filter(({ name }) => name !== LATE_WAIT);
     const pending = all.filter(({ ending, deadlineAt }) => ending === null && (!atDeadline || deadlineAt !== null));
     return which < 0.8 && pending.length > 0 ? pickAt(pending, which / 0.8) : pickAt(all, which);
   }

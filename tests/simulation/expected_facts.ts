@@ -5,6 +5,7 @@ import type { Report } from "../../src/execution_report.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
+import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
@@ -41,9 +42,11 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     return [
       ...cancelled.map(({ id }) => made(id, ["cancelled"])),
       ...failed.map(({ run, error, failureKind }) => made(run.id, tail(failedFact(0, failureKind)), { error })),
-      ...claims.filter(({ lease }) => isNew(lease)).map(({ lease: { runId, generation }, leaseExpiresAt, execution }) =>
-        made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution])
-      ),
+      ...claims.filter(({ lease }) => isNew(lease)).flatMap((claim) => {
+        const { lease: { runId, generation }, leaseExpiresAt, execution } = claim;
+        const claimed = made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution]);
+        return facts.run(runId).changed.heldUnder === null ? [claimed] : [made(runId, ["resumed"]), claimed];
+      }),
     ];
   },
   renew: (facts, [renewals]: [Renewal[]], ends: (number | null)[]) => {
@@ -117,6 +120,12 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
       });
     return [...reportFacts(run, lease.generation, reports), end];
   },
+  hold: (facts, [{ runId, generation }, { code, message }, reports]: [Lease, NewHold, Report[]]) => {
+    const run = facts.run(runId);
+    if (run.heldUnder !== generation) return []; // it was held by this call before
+    return [...reportFacts(run, generation, reports), made(runId, ["held", code, message])];
+  },
+  resumeHeld: (_facts, [runId]: [string], run: Run | null) => run === null ? [] : [made(runId, ["resumed"])],
   cancel: (facts, [runId, , execution]: [string, string, CancelledExecution | null], cancelled: Run | null) => {
     const run = facts.run(runId);
     if (cancelled === null || run.isCancelled) return [];

@@ -10,6 +10,8 @@ import { derivedRunId } from "../../src/execution/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";
+import { type ChangeFacts, newChangeFacts } from "./change_facts.ts";
+import type { ChangePlan } from "./changes_plan.ts";
 import { FlowFacts } from "./flow_facts.ts";
 import type { Plan } from "./plan.ts";
 import { ScheduleFacts } from "./schedule_facts.ts";
@@ -91,6 +93,8 @@ export interface Parking {
 /** Everything that the committed history says of a run. */
 export interface RunFacts {
   request: NewRun;
+  /** What is known of it because its code changes. */
+  changed: ChangeFacts;
   /** The run of whose failure it goes on. */
   source: RunFacts | null;
   /** The run that waits for it, and the call; `null`: it is no child. */
@@ -205,6 +209,8 @@ export class Facts {
   readonly concurrency: number;
   /** How long the way to a store takes at most, in milliseconds. */
   readonly latency: number;
+  /** How the code changes; `null`: it does not. */
+  readonly changes: ChangePlan | null;
   /** What the versions of the code say about each job. */
   readonly definitions: { [jobName: string]: readonly FlowDefinition[] } | null;
   /** What was asked for, by payload. */
@@ -243,7 +249,8 @@ export class Facts {
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor({ worker, reliability, flow }: Pick<Plan, "worker" | "reliability" | "flow">) {
+  constructor({ worker, reliability, flow, changes }: Pick<Plan, "worker" | "reliability" | "flow" | "changes">) {
+    this.changes = changes;
     this.definitions = flow?.jobs ?? null;
     this.concurrency = worker.concurrency;
     this.latency = reliability.latency;
@@ -332,6 +339,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
   const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
   return {
     request,
+    changed: newChangeFacts(source?.changed ?? null),
     source,
     parent: null,
     childPauses: source === null ? new Map() : copyChildPauses(source),

@@ -1,5 +1,5 @@
 import type { Facts, RunFacts } from "./facts.ts";
-import type { Queue } from "./queue.ts";
+import { lineOf, type Queue } from "./queue.ts";
 
 // How often another key may be served while a key has a run that can be claimed.
 const MOST_SERVED = 2;
@@ -93,6 +93,6 @@ export class FairnessWindows {
   }
 }
 
-function groupOf({ request: { jobName, flow } }: RunFacts): string {
-  return JSON.stringify([jobName, flow.fairnessKey]);
+function groupOf(run: RunFacts): string {
+  return JSON.stringify([lineOf(run), run.request.flow.fairnessKey]);
 }

@@ -20,12 +20,16 @@ export class FlowFacts {
   readonly paused = new Set<string>();
   /** Who takes turns. */
   readonly windows = new FairnessWindows();
-  readonly #workers = new Map<string, { jobNames: Set<string>; leaseMs: number; seenAt: number }>();
+  readonly #workers = new Map<string, { lines: Set<string>; leaseMs: number; seenAt: number }>();
   #starts: Start[] = [];
 
   /** A worker claims. */
   noteClaim({ workerId, jobs, leaseMs }: ClaimRequest, now: number): void {
-    this.#workers.set(workerId, { jobNames: new Set(jobs.map(({ name }) => name)), leaseMs, seenAt: now });
+    this.#workers.set(workerId, {
+      lines: new Set(jobs.map(({ name, version }) => `${name} ${version}`)),
+      leaseMs,
+      seenAt: now,
+    });
     this.#starts = this.#starts.map((start) => start.at > now ? { ...start, at: now } : start)
       .filter(({ at, jobRate, keyRate }) => {
         return at + Math.max(jobRate?.period ?? 0, keyRate?.period ?? 0) + FORGOTTEN_AFTER_MS > now;
@@ -38,13 +42,13 @@ export class FlowFacts {
   }
 
   /**
-   * Whether a live worker knows a job.
+   * Whether a live worker knows a job in a version.
    *
    * @param certainly Whether it has to be live even if its last claims were not recorded.
    */
-  isKnown(jobName: string, now: number, certainly: boolean): boolean {
-    return [...this.#workers.values()].some(({ jobNames, leaseMs, seenAt }) =>
-      jobNames.has(jobName) && seenAt <= now && now - seenAt < (certainly ? leaseMs * 2 / 3 : leaseMs)
+  isKnown(line: string, now: number, certainly: boolean): boolean {
+    return [...this.#workers.values()].some(({ lines, leaseMs, seenAt }) =>
+      lines.has(line) && seenAt <= now && now - seenAt < (certainly ? leaseMs * 2 / 3 : leaseMs)
     );
   }
 

@@ -15,6 +15,7 @@ export interface Folded {
   progress: string;
   pauses: AwaitedPause[];
   steps: Map<string, { index: number; attempts: number; status: StepStatus | "retrying" }>;
+  held: { code: string; message: string } | null;
   retriggeredAs: string | null;
   isDeleted: boolean;
 }
@@ -29,6 +30,7 @@ export function newFolded(copied: Iterable<readonly [string, StepFacts]>): Folde
     progress: "null",
     pauses: [],
     steps: new Map([...copied].map(([name, { index, attempts }]) => [name, { index, attempts, status: "completed" }])),
+    held: null,
     retriggeredAs: null,
     isDeleted: false,
   };
@@ -63,12 +65,21 @@ export function foldIn(folded: Folded, fact: Fact): void {
       folded.status = "waiting";
       folded.pauses.push({ waitId: fact[2], name: fact[3], deadlineAt: isoTime(fact[4]) });
       return;
+    case "held":
+      folded.status = "pending";
+      folded.held = { code: fact[2], message: fact[3] };
+      return;
+    case "resumed":
+      folded.held = null;
+      return;
     case "cancelled":
+      folded.held = null;
       for (const step of steps.values()) if (step.status === "retrying") step.status = "cancelled";
       folded.status = "cancelled";
       return;
     case "completed":
     case "failed":
+      folded.held = null;
       folded.status = fact[1];
       return;
     case "retried":
@@ -110,6 +121,7 @@ export function checkFolded(
     progress: JSON.stringify(run.progress),
     pauses: sorted(state.pauses),
     steps: null,
+    held: run.held === null ? null : { code: run.held.code, message: run.held.message },
     retriggeredAs: run.retriggeredAs,
     isDeleted: false,
   };

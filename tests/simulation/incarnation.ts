@@ -3,6 +3,7 @@ import type { Fact } from "../../src/fact.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending } from "../../src/store/claim.ts";
+import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
@@ -12,6 +13,7 @@ import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
 import { isoTime } from "../../src/iso_time.ts";
+import type { Code } from "./changes_plan.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
@@ -40,7 +42,7 @@ export class Incarnation {
   readonly process: SimProcess;
   readonly label: string;
   /** Which code it executes. */
-  readonly version: number;
+  readonly version: Code;
   /** The states of runs and the places in the journal that the store has answered it, in that order. */
   readonly states: RunState[] = [];
   readonly places: Cursor[] = [];
@@ -82,7 +84,7 @@ export class Incarnation {
   #values = 0;
 
   /** Begins with the start of a process. */
-  constructor(process: SimProcess, facts: Facts, version: number) {
+  constructor(process: SimProcess, facts: Facts, version: Code) {
     this.process = process;
     this.version = version;
     this.label = process.label;
@@ -131,7 +133,7 @@ export class Incarnation {
         if (end === null) this.#lost.add(leaseKey(renewals[at]!.lease));
       });
     }
-    if (method === "pause" && this.#isSuperseded(parameters[0] as Lease)) return;
+    if ((method === "pause" || method === "hold") && this.#isSuperseded(parameters[0] as Lease)) return;
     const due = tokensOf(call).filter((token) => !TOLD_LATER.has(token.split(" ")[0]!));
     this.#due.push(...due.filter((token) => method !== "claim" || !this.#mayGiveBack(token.split(" ")[1]!)));
   }
@@ -162,7 +164,8 @@ export class Incarnation {
     const { pausedUntil, world } = this.process;
     const lateAt = this.#facts.run(runId).lateAt.get(generation) ?? Infinity;
     this.#facts.expect(
-      pausedUntil > lateAt || world.now <= lateAt + this.#facts.latency + TIMER_MS,
+      // What a stop interrupts may still be recorded for a moment.
+      pausedUntil > lateAt || world.now >= this.#stopsAt || world.now <= lateAt + this.#facts.latency + TIMER_MS,
       "F8",
       () => `${this.label} has recorded a step of ${runId} ${world.now - lateAt} ms after its end`,
     );
@@ -248,6 +251,7 @@ export class Incarnation {
     );
     this.#lastSequence = sequence;
     if (type === "worker:error") return this.#checkComplaint(event.error);
+    if (type === "worker:stranded") this.#facts.notice("a process told of stranded runs");
     if (!("runId" in event)) return;
     const { runId } = event;
     const run = this.#facts.runs.get(runId)?.request;
@@ -274,7 +278,8 @@ export class Incarnation {
     const isNew = !this.#told.has(token);
     // A step that triggers a run publishes it again if it is executed again because it was not recorded.
     const isOfStep = type === "run:trigger" && this.#facts.triggeredBySteps.has(runId);
-    const mayRepeat = type === "run:coalesced" || isOfStep || token.endsWith(RETRY);
+    const isOfHold = type === "run:resume" || type === "run:hold";
+    const mayRepeat = type === "run:coalesced" || isOfStep || isOfHold || token.endsWith(RETRY);
     this.#facts.expect(isNew || mayRepeat, "I17", () => `${this.label} tells ${token} twice`);
     this.#told.add(token);
   }
@@ -298,6 +303,8 @@ export class Incarnation {
     if (expected === undefined) return;
     if (type === "run:fail" && event.failureKind === "timeout") this.#late.add(key);
     if (this.#late.has(key) && (type === "step:complete" || type === "step:fail")) return;
+    // A run that a stopping worker gives back unstarted may have parked here just before.
+    if (phase === undefined && type === "run:waiting" && this.#mayGiveBack(runId)) return;
     this.#facts.expect(
       phase === expected || (expected === "new" && phase === undefined) || (phase === "over" && type === "run:waiting"),
       "I17",
@@ -321,7 +328,7 @@ export class Incarnation {
   }
 
   /** A function of a job is entered. */
-  enter(runId: string, execution: number): Body {
+  enter(runId: string, execution: number, code: Code): Body {
     const run = this.#facts.run(runId);
     const generation = this.#held.get(runId) ?? 0;
     const expected = this.#executions.get(`${runId} ${generation}`);
@@ -330,7 +337,7 @@ export class Incarnation {
       "I10",
       () => `${this.label} enters execution ${execution} of ${runId}, claimed was ${expected}`,
     );
-    return new Body(this.#facts, this, run, generation);
+    return new Body(this.#facts, this, run, generation, code);
   }
 
   /** A value that no step had before. */
@@ -419,6 +426,7 @@ const PHASES: { [type in RunEvent["type"]]?: ["new" | "leased" | "started", ("le
   "run:progress": ["started"],
   "log:write": ["started"],
   "run:waiting": ["started", "over"],
+  "run:hold": ["started", "over"],
   "run:complete": ["started", "over"],
   "run:fail": ["started", "over"],
 };
@@ -440,7 +448,8 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const { claims, failed, cancelled } = outcome.value as ClaimResult;
       const { workerId } = parameters[0] as ClaimRequest;
       return [
-        ...claims.flatMap(({ lease, execution }) => [
+        ...claims.flatMap(({ lease, execution, isResumed }) => [
+          ...(isResumed ? [`run:resume ${lease.runId}`] : []),
           `run:leased ${leaseKey(lease)} ${workerId}`,
           `run:start ${leaseKey(lease)} ${execution}`,
         ]),
@@ -475,6 +484,12 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
         ? [`run:complete ${runId} ${ending.output}`]
         : [`run:fail ${runId} ${failureText(ending.failure)} ${ending.failedStepName}`];
     }
+    case "hold": {
+      const [{ runId }, { code, message }] = parameters as [Lease, NewHold];
+      return [`run:hold ${runId} ${code} ${message}`];
+    }
+    case "resumeHeld":
+      return outcome.value === null ? [] : [`run:resume ${parameters[0]}`];
     case "cancel": {
       const run = outcome.value as Run | null;
       const executing = (parameters[2] as CancelledExecution | null)?.steps ?? [];
@@ -517,7 +532,10 @@ function tokenOf(event: RunEvent, generation: number): string | null {
       return `${type} ${runId} ${JSON.stringify(event.output)}`;
     case "run:fail":
       return `${type} ${runId} ${event.error} ${event.failedStepName}`;
+    case "run:hold":
+      return `${type} ${runId} ${event.code} ${event.message}`;
     case "run:trigger":
+    case "run:resume":
     case "run:coalesced":
     case "run:cancel":
     case "run:delete":

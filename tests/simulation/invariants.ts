@@ -43,6 +43,13 @@ export const INVARIANTS = {
   J4: "A stream sends the state of its run, then each event that it shows, once and in order.",
   J5: "An id is a position in this journal that covers all events before it, and a stream resumes right after it.",
   J7: "The journal keeps its newest row, and trims what it has no room for and no more.",
+  "I-D1": "Code that fits what a run has recorded never holds it: unchanged code, or code that declares its changes.",
+  "I-D2": "Nothing that is recorded under a name is executed under another, and no run ends past what it has recorded.",
+  "I-D3": "Nothing of a run is executed or recorded while it is held, and none parks beneath what waits to begin.",
+  "I-D4": "A signal that was accepted before a run was held reaches the run when it goes on.",
+  "I-D5": "When all workers have code that fits, no run stays held or stranded, and every run ends.",
+  "I-D6": "A patch answers the same each time, and `true` unless code without it has brought the run further.",
+  "I-D7": "A held run is tried once by each code that knows it, until it records something or somebody resumes it.",
   K: "The rows of a SqliteStore keep K1 and K2 of concurrency_keys.ts, and its counts of runs are right.",
   error: "The code of the simulation, and the code that it calls, throws nothing that is unexpected.",
 } as const;

@@ -14,6 +14,7 @@ import type { Trace } from "./trace.ts";
 import { Incarnation } from "./incarnation.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
+import { type Code, definitionOf, executingCode } from "./changes_plan.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, jobNamesOf, perform, type Program } from "./program.ts";
 import { remoteStore, type Way } from "./remote_store.ts";
@@ -45,8 +46,10 @@ export class Node {
   readonly #downListeners = new Set<() => void>();
   /** The job that its next start does not know. */
   without: string | null = null;
-  /** Which code its next start has: the second has changed the jobs. */
-  version: 1 | 2 = 1;
+  /** Which code its next start has. */
+  version: Code = 1;
+  /** The job that its newest incarnation does not know. */
+  #isWithout: string | null = null;
 
   /** @param isServerless Whether it only works off what is due, now and then. */
   constructor(process: SimProcess, isServerless: boolean, deps: NodeDeps) {
@@ -89,6 +92,7 @@ export class Node {
     this.#fetch = null;
     this.#isStopping = false;
     this.#incarnation = new Incarnation(process, this.#deps.facts, this.version);
+    this.#isWithout = this.without;
     const without = this.without === null ? "" : ` without ${this.without}`;
     this.#deps.trace.note(`${process.label} starts with version ${this.version}${without}`);
     this.#serve(this.#incarnation);
@@ -149,7 +153,7 @@ export class Node {
     const { seed, plan, mutant } = this.#deps;
     const host = mutant?.host?.(this.process.host) ?? this.process.host;
     const reached = await this.#reach(host, incarnation);
-    const names = JOB_NAMES.filter((name) => name !== this.without);
+    const names = JOB_NAMES.filter((name) => name !== this.#isWithout);
     const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, incarnation)]));
     const engine: Engine = createEngine({
       store: reached,
@@ -158,6 +162,7 @@ export class Node {
       schedules: this.#schedules(),
       retention: plan.retention,
       host,
+      ...(plan.changes === null ? {} : { build: `code ${incarnation.version}` }),
       ...(plan.flow?.fairnessLabel === undefined ? {} : { fairnessLabel: plan.flow.fairnessLabel }),
     });
     if (new Chance(seed, incarnation.label, "logs").happens(0.2)) engine.use(persistLogs());
@@ -223,23 +228,27 @@ export class Node {
 
   /** The schedules that the code of this process declares: those of the jobs that it knows. */
   #schedules(): { [name: string]: PlannedSchedule } {
-    const declared = this.#deps.plan.schedules?.declared[this.version - 1] ?? {};
-    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.without));
+    const declared = this.#deps.plan.schedules?.declared[Math.min(this.version, 2) - 1] ?? {};
+    return Object.fromEntries(Object.entries(declared).filter(([, { job }]) => job !== this.#isWithout));
   }
 
   /** Whether the code of this process knows the jobs of all runs that a program starts. */
   #knowsAll(program: Program): boolean {
-    return this.without === null || !jobNamesOf(program).includes(this.without);
+    return this.#isWithout === null || !jobNamesOf(program).includes(this.#isWithout);
   }
 
-  #job(name: typeof JOB_NAMES[number], incarnation: Incarnation): Job {
+  #job(name: typeof JOB_NAMES[number], incarnation: Incarnation, code: Code = incarnation.version): Job {
     const { trace, plan } = this.#deps;
+    const { changes } = plan;
+    const hasPrevious = code > 1 && changes !== null && executingCode(changes, name, 1, code) === 1;
     return defineJob({
       name,
-      ...plan.flow?.jobs[name][this.version - 1],
+      ...plan.flow?.jobs[name][Math.min(code, 2) - 1],
+      ...(changes === null ? {} : definitionOf(changes, name, code)),
+      ...(hasPrevious ? { previous: [this.#job(name, incarnation, 1)] } : {}),
       input: anything,
       run: async (step, { program }: { program: Program }) => {
-        const body = incarnation.enter(step.runId, step.execution);
+        const body = incarnation.enter(step.runId, step.execution, code);
         let seen = hashText("");
         const witness: BodyWitness = {
           attempts: (action, tools) => {
@@ -252,6 +261,8 @@ export class Node {
           waits: (name, timeout) => body.waits(name, timeout),
           idles: (turns) => body.idles(turns),
           branches: () => body.branches(),
+          asks: (kind, name) => body.asks(kind, name),
+          patched: (name, isNew) => body.patched(name, isNew),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           jobOf: (jobName) => this.#job(jobName as typeof name, incarnation),
@@ -266,7 +277,7 @@ export class Node {
         try {
           // Code that does not know all jobs waits for the deploy of code that does.
           if (!this.#knowsAll(program)) await new Promise(() => {});
-          const own = incarnation.version === 1 ? program : changeProgram(program);
+          const own = changes === null ? program : changeProgram(program, changes, code);
           await perform(own, body.asking(step), witness);
         } catch (error) {
           body.threw(error as Error);

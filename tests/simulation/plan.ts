@@ -2,6 +2,7 @@ import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom 
 import type { TriggerOptions } from "../../src/engine/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";
+import { addChanges, type ChangePlan } from "./changes_plan.ts";
 import { addBulk } from "./bulk_plan.ts";
 import { addChildren } from "./children_plan.ts";
 import { addFlow, type FlowPlan } from "./flow_plan.ts";
@@ -33,6 +34,7 @@ export type Request =
   | { ask: "signal"; which: number; signalId: string; payload: number; atDeadline: boolean; repeats: number }
   | { ask: "cancel" | "delete"; which: number; of?: Relation }
   | { ask: "retrigger"; which: number; from: "start" | "failure"; of?: Relation }
+  | { ask: "resume"; which: number; continues: boolean }
   | { ask: "watch" | "wait" | "list" | "show"; which: number }
   | { ask: "feed"; ms: number }
   | { ask: "pauseJob" | "resumeJob"; jobName: string }
@@ -75,15 +77,20 @@ export interface Plan {
   flow: FlowPlan | null;
   /** The schedules; `null`: there are none. */
   schedules: SchedulePlan | null;
+  /** How the code changes; `null`: it does not. */
+  changes: ChangePlan | null;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
   requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
   faults: { at: number; fault: PlannedFault }[];
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children" | "schedules" | "bulk";
+export type Part = "flow" | "children" | "schedules" | "bulk" | "changes";
 
-const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25, bulk: 0.2 } as const satisfies Record<Part, number>;
+const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25, bulk: 0.2, changes: 0.4 } as const satisfies Record<
+  Part,
+  number
+>;
 
 /**
  * Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do.
@@ -102,6 +109,7 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   if (has("flow")) plan = addFlow(plan, seed, JOB_NAMES);
   if (has("schedules")) plan = addSchedules(plan, seed);
   if (has("bulk")) plan = addBulk(plan, seed);
+  if (has("changes")) plan = addChanges(plan, seed);
   return plan;
 }
 
@@ -132,6 +140,7 @@ function makePlainPlan(seed: number): Plan {
     },
     flow: null,
     schedules: null,
+    changes: null,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };

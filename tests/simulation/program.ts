@@ -10,6 +10,7 @@ export type Program = Action[];
 export type Action =
   | StepAction
   | CallAction
+  | { do: "patch"; name: string; body: Program }
   | { do: "sleep"; name: string; ms: number }
   | { do: "wait"; name: string; timeout: number | null }
   | { do: "prepare"; name: string; timeout: number | null; meanwhile: Program }
@@ -80,6 +81,10 @@ export interface BodyWitness {
   calls(action: CallAction): void;
   /** What it started has ended, or was triggered. */
   called(action: CallAction, result: CallResult): void;
+  /** The program is about to ask for a step, or for other runs. */
+  asks(kind: "step" | "trigger" | "children", name: string): void;
+  /** A patch was answered. */
+  patched(name: string, isNew: boolean): void;
   /** Something was delivered to the program. */
   saw(what: string): void;
 }
@@ -206,6 +211,12 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       return await witness.idles(action.current % 8);
     case "idle":
       return await witness.idles(action.turns);
+    case "patch": {
+      const isNew = await step.patch(action.name);
+      witness.patched(action.name, isNew);
+      witness.saw(`patch ${action.name} ${isNew}`);
+      return isNew ? await perform(action.body, step, witness) : undefined;
+    }
     case "throw":
       throw new Error("the program fails");
     case "invoke":
@@ -218,6 +229,7 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
 async function call(action: CallAction, step: StepContext, witness: BodyWitness): Promise<void> {
   const { name, do: kind } = action;
   const job = witness.jobOf(action.jobName);
+  witness.asks(kind === "trigger" ? "trigger" : "children", name);
   witness.calls(action);
   let result: CallResult;
   try {
@@ -243,6 +255,7 @@ async function perhapsAll({ do: kind, name, items }: CallAction, step: StepConte
 async function runStep(action: StepAction, step: StepContext, witness: BodyWitness): Promise<void> {
   const { name, attempts, delay, timeout } = action;
   let value: string;
+  witness.asks("step", name);
   try {
     value = await step.run(name, (tools) => witness.attempts(action, tools), {
       retry: { maxAttempts: attempts, delay },

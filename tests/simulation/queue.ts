@@ -23,8 +23,10 @@ export class Queue {
     this.#request = request;
     this.#now = now;
     const open = facts.open().filter(({ request: { id } }) => !failed.has(id));
-    this.isBlurred = open.some(({ isUnread }) => isUnread);
+    // Nor which workers may take a held run that was offered to one.
+    this.isBlurred = open.some(({ isUnread, changed }) => isUnread || changed.isOffered);
     for (const run of open) {
+      if (run.changed.heldUnder !== null) continue;
       const status = run.state?.run.status;
       const isExecuted = status === "running" && ((run.leaseEndsAt ?? 0) > now || isHeld(request, run));
       if (isExecuted) this.#executing.add(run);
@@ -49,10 +51,10 @@ export class Queue {
   candidates(): RunFacts[] {
     const groups = new Set<string>();
     const heads = this.#due.filter((run) => {
-      const { jobName, flow: { fairnessKey } } = run.request;
+      const { flow: { fairnessKey } } = run.request;
       if (!this.passesKey(run, true)) return false;
       if (fairnessKey === null) return true;
-      const group = JSON.stringify([jobName, fairnessKey]);
+      const group = JSON.stringify([lineOf(run), fairnessKey]);
       if (groups.has(group) || this.#isRateUsedUp(run, false)) return false;
       groups.add(group);
       return true;
@@ -68,7 +70,7 @@ export class Queue {
    */
   obstacle(run: RunFacts, isStrict: boolean, hasRates = true): Obstacle | null {
     const { jobName, concurrencyKey: key } = run.request;
-    const job = this.#request.jobs.find(({ name }) => name === jobName);
+    const job = this.#jobOf(run);
     if (!this.#due.includes(run)) return "it is not due";
     if (job === undefined) return "its job is unknown";
     if (this.#facts.flow.paused.has(jobName)) return "its job is paused";
@@ -78,15 +80,15 @@ export class Queue {
     if (key === null || keepsKey(run)) return null;
     if (this.countHolders(run) >= run.request.flow.keyConcurrency) return "its key is full";
     if (hasRates && this.#isKeyRateUsedUp(run, !isStrict)) return "the rate of its key is used up";
-    if (this.#firstOf(key, jobName) !== run) return "it is not the first of its key";
+    if (this.#firstOf(key, lineOf(run)) !== run) return "it is not the first of its key";
     return this.#isBehindOtherJob(run, isStrict) ? "it is behind another job in the line of its key" : null;
   }
 
   /** Whether a run is through the gate of its key, as far as the runs of its job are concerned. */
   passesKey(run: RunFacts, isStrict: boolean): boolean {
-    const { jobName, concurrencyKey: key, flow } = run.request;
+    const { concurrencyKey: key, flow } = run.request;
     if (key === null || keepsKey(run)) return true;
-    return this.#firstOf(key, jobName) === run && this.countHolders(run) < flow.keyConcurrency &&
+    return this.#firstOf(key, lineOf(run)) === run && this.countHolders(run) < flow.keyConcurrency &&
       !this.#isKeyRateUsedUp(run, !isStrict);
   }
 
@@ -107,7 +109,7 @@ export class Queue {
       return [
         isDelayed ? startAt : null,
         startedAt === null ? startBy : finishBy,
-        ...(parking === null || isWoken
+        ...(parking === null || isWoken || this.#due.includes(run)
           ? []
           : [parking.retryAt, ...parking.pauses.map(({ deadlineAt }) => deadlineAt)]),
       ];
@@ -119,9 +121,10 @@ export class Queue {
   }
 
   /** When the rates of a run have room. */
-  #opensAt({ startedAt, request: { jobName, concurrencyKey: key, flow: { keyRate } } }: RunFacts): number {
+  #opensAt(run: RunFacts): number {
+    const { startedAt, request: { jobName, concurrencyKey: key, flow: { keyRate } } } = run;
     if (startedAt !== null) return this.#now;
-    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+    const rate = this.#jobOf(run)?.rate ?? null;
     const { flow } = this.#facts;
     return Math.max(
       rate === null ? this.#now : flow.jobOpensAt(jobName, rate, this.#now),
@@ -154,7 +157,7 @@ export class Queue {
     this.#facts.flow.noteStart({
       at: this.#now,
       jobName,
-      jobRate: this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null,
+      jobRate: this.#jobOf(run)?.rate ?? null,
       key,
       keyRate: key === null ? null : keyRate,
     });
@@ -162,13 +165,15 @@ export class Queue {
   }
 
   /** Whether the rate of a job would hold back a run that starts. */
-  isHeldBackByRate(jobName: string): boolean {
-    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+  isHeldBackByRate(run: RunFacts): boolean {
+    const { jobName } = run.request;
+    const rate = this.#jobOf(run)?.rate ?? null;
     return rate !== null && this.#facts.flow.countJobStarts(jobName, rate, this.#now, true) >= rate.limit;
   }
 
-  #isRateUsedUp({ startedAt, request: { jobName } }: RunFacts, sameRate: boolean): boolean {
-    const rate = this.#request.jobs.find(({ name }) => name === jobName)?.rate ?? null;
+  #isRateUsedUp(run: RunFacts, sameRate: boolean): boolean {
+    const { startedAt, request: { jobName } } = run;
+    const rate = this.#jobOf(run)?.rate ?? null;
     return startedAt === null && rate !== null &&
       this.#facts.flow.countJobStarts(jobName, rate, this.#now, sameRate) >= rate.limit;
   }
@@ -178,8 +183,13 @@ export class Queue {
       this.#facts.flow.countKeyStarts(key, keyRate, this.#now, sameRate) >= keyRate.limit;
   }
 
-  #firstOf(key: string, jobName: string): RunFacts | undefined {
-    return this.#due.find(({ request }) => request.concurrencyKey === key && request.jobName === jobName);
+  /** What the worker says about the job of a run, in the version of the run. */
+  #jobOf({ request: { jobName, version } }: RunFacts): ClaimRequest["jobs"][number] | undefined {
+    return this.#request.jobs.find((job) => job.name === jobName && job.version === version);
+  }
+
+  #firstOf(key: string, line: string): RunFacts | undefined {
+    return this.#due.find((run) => run.request.concurrencyKey === key && lineOf(run) === line);
   }
 
   /**
@@ -187,16 +197,21 @@ export class Queue {
    * room. A job that no live worker knows, or that is paused, holds up nobody.
    */
   #isBehindOtherJob(run: RunFacts, isStrict: boolean): boolean {
-    const { concurrencyKey: key, jobName } = run.request;
-    const others = new Set(this.#due.map(({ request }) => request.jobName).filter((name) => name !== jobName));
-    return [...others].some((name) => {
-      const first = this.#firstOf(key!, name);
+    const { concurrencyKey: key } = run.request;
+    const others = new Set(this.#due.map(lineOf).filter((line) => line !== lineOf(run)));
+    return [...others].some((line) => {
+      const first = this.#firstOf(key!, line);
       if (first === undefined || this.positionOf(first) > this.positionOf(run)) return false;
       const { flow } = this.#facts;
-      if (flow.paused.has(name) || !flow.isKnown(name, this.#now, !isStrict)) return false;
-      return !this.#request.jobs.some((job) => job.name === name) || !this.passesKey(first, isStrict);
+      if (flow.paused.has(first.request.jobName) || !flow.isKnown(line, this.#now, !isStrict)) return false;
+      return this.#jobOf(first) === undefined || !this.passesKey(first, isStrict);
     });
   }
+}
+
+/** The line of a run: the runs of each version are a job of their own. */
+export function lineOf({ request: { jobName, version } }: Pick<RunFacts, "request">): string {
+  return `${jobName} ${version}`;
 }
 
 /** What keeps a run from being claimed. */

@@ -65,6 +65,8 @@ function send(
 ): Promise<unknown> {
   const { process, label } = incarnation;
   const { world } = process;
+  const { version: code } = incarnation;
+  const sentAt = world.now;
   const { reliability, faults, facts } = way;
   const chance = new Chance(way.seed, label, no);
   const name = `call ${label}:${no} ${method}`;
@@ -97,7 +99,7 @@ function send(
           facts.notice("a full disk refused a write");
           return answer(() => reject(error), back);
         }
-        const call: Call = { method, parameters, outcome, wallNow: world.wallNow, now: world.now };
+        const call: Call = { method, parameters, outcome, wallNow: world.wallNow, now: world.now, sentAt, code };
         way.committed(call, incarnation);
         if (isLast && process.label === label) {
           facts.notice("a process died right after a commit");

@@ -1,4 +1,5 @@
 import { isOrphan } from "./child_facts.ts";
+import { LAST_CODE, SIGNALS_MS } from "./changes_plan.ts";
 import { Clients } from "./clients.ts";
 import { Facts, isAsleep, type RunFacts, Violation } from "./facts.ts";
 import { Inspector } from "./inspector.ts";
@@ -107,6 +108,10 @@ class Simulation {
   readonly #nodes: Node[];
   readonly #clients: Clients;
   readonly #leasesSeenAt = new Map<string, number>();
+  /** When all processes got the last code. */
+  #lastDeployAt = Infinity;
+  #strandedSince: number | null = null;
+  readonly #heldSince = new Map<string, number>();
   readonly #orphansSince = new Map<string, number>();
   #outUntil = 0;
   #fullUntil = -1;
@@ -204,7 +209,8 @@ class Simulation {
   }
 
   #isAtRest(): boolean {
-    return this.#calmSince !== null && this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
+    return this.#calmSince !== null && this.#lastDeployAt < Infinity &&
+      this.#world.now - this.#calmSince > LAST_REPEATS_MS &&
       this.#clients.waiting === 0 && this.facts.open().length === 0 &&
       this.facts.schedules.records.every(({ pausedAt }) => pausedAt !== null) &&
       this.#nodes.every(({ isUp, process }) => isUp && this.#world.now - process.pausedUntil > AWAKE_MS);
@@ -290,7 +296,21 @@ class Simulation {
       if (isOld) node.replace(100, 0);
       else node.start();
     }
+    for (const { afterMs, request } of this.#plan.changes?.resumptions ?? []) {
+      this.#world.after(afterMs, null, () => this.#clients.resume(request));
+    }
+    if (this.#plan.changes === null) this.#lastDeployAt = this.#world.now;
+    else this.#world.after(this.#plan.changes.lastDeployMs, null, () => this.#deployLast());
     this.#tidyUp(this.#world.now);
+  }
+
+  /** From now on all processes have the last code. */
+  #deployLast(): void {
+    this.#lastDeployAt = this.#world.now;
+    for (const node of this.#nodes) {
+      node.version = LAST_CODE;
+      node.replace(100, 0);
+    }
   }
 
   /** Ends what only a client or a long time would end, and complains of what should have ended, again and again. */
@@ -298,10 +318,15 @@ class Simulation {
     this.#world.after(TIDY_EVERY_MS, null, () => this.#tidyUp(since));
     const calmMs = this.#world.now - since;
     const open = this.facts.open();
-    if (calmMs > 500) this.#clients.signalAll();
+    if (calmMs > (this.#plan.changes?.signalsMs ?? SIGNALS_MS)) this.#clients.signalAll();
     if (calmMs > LATE_ANSWERS_MS) { for (const schedule of this.facts.schedules.records) this.#checkSlots(schedule); }
     if (calmMs > SCHEDULES_END_MS) this.#clients.pauseSchedules();
     this.#clients.resumeAll();
+    this.#clients.resumeContinued();
+    if (this.#world.now - this.#lastDeployAt > RECOVERY_MS) {
+      this.#checkStranded();
+      for (const run of open) this.#checkHeld(run);
+    }
     if (calmMs > RECOVERY_MS) this.#skipToNextInstant(open);
     for (const run of open) this.#checkLease(run);
     if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkDeadlines(run); }
@@ -334,6 +359,23 @@ class Simulation {
     const lateMs = this.#world.wallNow - (startedAt === null ? startBy ?? Infinity : finishBy ?? Infinity);
     const mostMs = 3 * this.#plan.worker.staleThreshold + 1_500;
     this.facts.expect(lateMs < mostMs, "F8", () => `${id} is late for its start or its end by ${lateMs} ms`);
+  }
+
+  /** When all processes have the last code, its workers know all jobs and versions. */
+  async #checkStranded(): Promise<void> {
+    const stranded = await this.#store.truth.getStrandedJobs();
+    // After a jump of the clock no worker is live until its next claim.
+    this.#strandedSince = stranded.length === 0 ? null : this.#strandedSince ?? this.#world.now;
+    const strandedMs = this.#world.now - (this.#strandedSince ?? this.#world.now);
+    this.facts.expect(strandedMs < LATE_ANSWERS_MS, "I-D5", () => `no worker knows ${JSON.stringify(stranded)}`);
+  }
+
+  /** When all processes have the last code, nothing stays held. */
+  #checkHeld({ request: { id }, changed, state }: RunFacts): void {
+    if (changed.heldUnder === null) return;
+    this.#heldSince.set(id, this.#heldSince.get(id) ?? this.#world.now);
+    const heldMs = this.#world.now - this.#heldSince.get(id)!;
+    this.facts.expect(heldMs < STALL_MS, "I-D5", () => `${id} is held by the last code: ${state?.run.held?.message}`);
   }
 
   /** Without trouble, a child whose parent has ended is cancelled soon. */

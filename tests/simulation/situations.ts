@@ -111,7 +111,40 @@ export const SITUATIONS = [
   "an answer over HTTP was lost",
   "a client was told to come back",
   "a stranger was turned away",
+  "a run diverged",
+  "a run ended too early",
+  "a run was held again",
+  "a deploy freed a held run",
+  "an old worker held what a new one had recorded",
+  "a retry from the failure was held",
+  "a run with a signal was held",
+  "a held run that had taken a signal went on",
+  "a held run gave its key up",
+  "a held run was resumed",
+  "a held run was resumed to go on with what is new",
+  "a patch was new",
+  "a patch was passed over by a run that had been further",
+  "a process told of stranded runs",
+  "what was new waited for the rest of the replay",
+  "a run was held for a wait that its code does not ask for",
+  "a pause did not park a run beside what waited to begin",
+  "a step that was renamed between two attempts kept its name",
+  "a signal came to a held run",
+  "code tried a held run again after a record",
+  "an input was parsed again by another version",
+  "a run was cancelled whose end waited for the replay",
+] as const;
+
+/** What is only counted: how often the guard of replays is right, and what it misses. */
+export const MEASURES = [
+  "code that fits went on with what was recorded",
+  "code that fits went on with copies",
+  "a renamed step was held before it was executed again",
+  "a renamed copy was held before it was executed again",
+  "a renamed copy of a step was executed again",
+  "a renamed copy of a pause began again",
+  "a patch that was new was passed by code without it",
 ] as const;
 
 /** The name of a situation. */
-export type Situation = typeof SITUATIONS[number];
+export type Situation = typeof SITUATIONS[number] | typeof MEASURES[number];

@@ -14,3 +14,6 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations with ch
 
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs and flow", () =>
   compareHistories(SEEDS, { flow: true, children: true }));
+
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with versions, held runs, children and flow", () =>
+  compareHistories(SEEDS, { flow: true, children: true, evolution: true }));

@@ -120,6 +120,7 @@ class Trial {
       leaseMs,
       maxAbandonments,
       holding: [],
+      offersHeld: false,
       limit: request.limit === 0 ? 0 : 10,
     });
     assert.deepEqual([again.claims, again.failed], [[], []], "the claim before has left something to do");

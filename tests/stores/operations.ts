@@ -3,12 +3,13 @@ import type { Report } from "../../src/execution_report.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { Store } from "../../src/store.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import type { HeldQuery } from "../../src/store/hold_record.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Chance } from "../support/chance.ts";
-import type { Outcome } from "../support/compare_stores.ts";
-import { aFailure, aLine, unlimited } from "../support/fixtures.ts";
+import { type Outcome, withSortedRecords } from "../support/compare_stores.ts";
+import { aFailure, aHold, aKnownJob, aLine, unlimited } from "../support/fixtures.ts";
 
 /** A call to a store. */
 export interface Operation {
@@ -30,6 +31,8 @@ export interface ScriptOptions {
   flow: boolean;
   /** Pauses on child runs. */
   children?: boolean;
+  /** Two versions of each job, code with several prints, held runs, aliases, patches and inputs of other schemas. */
+  evolution?: boolean;
 }
 
 const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
@@ -38,6 +41,9 @@ const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", 
 /** The rate that workers have for the job b, if they have one. */
 export const JOB_RATE: Rate = { limit: 3, period: 100 };
 const KEY_RATE: Rate = { limit: 2, period: 80 };
+
+const PRINTS = ["print-1", "print-2", "print-3"];
+const HOLD_CODES = ["diverged", "ended_early", "input_refused"] as const;
 
 type WithoutNumber<T> = T extends Report ? Omit<T, "no" | "at"> : never;
 type Unnumbered = WithoutNumber<Report>;
@@ -52,6 +58,7 @@ export class Script {
   #waitIds: string[] = [];
   #pauseIds: string[] = [];
   #parentIds: string[] = [];
+  #heldIds: string[] = [];
   #leases: Lease[] = [];
   #seen: SeenLease[] = [];
   #claimIds = new Map<string, string>();
@@ -60,6 +67,7 @@ export class Script {
   #retried = new Map<string, { name: string; attempts: number }>();
   #lastEnqueue: Operation | null = null;
   #lastSave: Operation | null = null;
+  #lastHold: Operation | null = null;
   #said = new Map<string, Report[]>();
 
   constructor(chance: Chance, now: () => number, advance: (ms: number) => void, options: ScriptOptions) {
@@ -110,6 +118,16 @@ export class Script {
         ]
         : []),
       ...(this.#options.flow ? [() => this.#pauseJob(), () => this.#resumeJob(), () => this.#filter()] : []),
+      ...(this.#options.evolution
+        ? [
+          ...Array(6).fill(() => this.#hold()),
+          ...Array(2).fill(() => this.#resumeHeld()),
+          () => this.#findHeld(),
+          () => this.#readHistory(),
+          () => this.#saveInput(),
+          () => operation("getStrandedJobs", [], (store) => store.getStrandedJobs()),
+        ]
+        : []),
     ] as (() => Operation)[];
     return this.#chance.pick(makers)();
   }
@@ -117,9 +135,10 @@ export class Script {
   #enqueue(): Operation {
     if (this.#lastEnqueue !== null && this.#chance.happens(0.1)) return this.#lastEnqueue;
     const concurrencyKey = this.#chance.happens(0.7) ? `key-${this.#chance.int(3)}` : null;
-    const run = {
+    const run: NewRun = {
       id: this.#id(),
       jobName: this.#chance.pick(["a", "b", "c"]),
+      ...this.#version(),
       payload: `{"n":${this.#chance.int(9)}}`,
       input: this.#chance.happens(0.5) ? null : `{"n":0}`,
       labels: { org: this.#chance.pick(["x", "y"]) },
@@ -141,6 +160,15 @@ export class Script {
     return this.#lastEnqueue;
   }
 
+  #version(): Pick<NewRun, "version" | "aliases" | "schemaPrint"> {
+    if (!this.#options.evolution) return { version: 1, aliases: [], schemaPrint: null };
+    return {
+      version: this.#chance.pick([1, 1, 2]),
+      aliases: this.#chance.pick([[], [], ["b"], ["c", "a"], ["old"]]),
+      schemaPrint: this.#chance.pick([null, "schema-1"]),
+    };
+  }
+
   #flow(concurrencyKey: string | null): Flow {
     if (!this.#options.flow || this.#chance.happens(0.3)) return PLAIN_FLOW;
     const start = this.#chance.pick([null, null, null, { afterMs: this.#chance.int(150) }, {
@@ -158,12 +186,21 @@ export class Script {
   }
 
   #jobs(jobNames: readonly string[]): KnownJob[] {
-    if (!this.#options.flow) return unlimited(jobNames);
-    return jobNames.map((name) => ({
-      name,
+    const jobs = this.#options.evolution ? this.#versions(jobNames) : unlimited(jobNames);
+    if (!this.#options.flow) return jobs;
+    return jobs.map((job) => ({
+      ...job,
       concurrency: this.#chance.pick([null, null, 1, 2]),
-      rate: name === "b" && this.#chance.happens(0.7) ? JOB_RATE : null,
+      rate: job.name === "b" && this.#chance.happens(0.7) ? JOB_RATE : null,
     }));
+  }
+
+  #versions(jobNames: readonly string[]): KnownJob[] {
+    const print = this.#chance.pick(PRINTS);
+    return jobNames.flatMap((name) =>
+      this.#chance.pick([[1], [2], [1, 2], [1, 2]])
+        .map((version) => aKnownJob({ name, version, print: version === 1 ? print : this.#chance.pick(PRINTS) }))
+    );
   }
 
   #claim(): Operation {
@@ -176,6 +213,7 @@ export class Script {
       jobs: this.#jobs(jobNames),
       holding: this.#chance.happens(0.3) ? this.#leases.slice(-3) : [],
       limit: this.#chance.int(4),
+      offersHeld: this.#options.evolution === true && this.#chance.happens(0.6),
       leaseMs: 100,
       maxAbandonments: 3,
     };
@@ -234,6 +272,7 @@ export class Script {
       pauses.push(this.#onChildren());
       this.#parentIds.push(lease.runId);
     }
+    if (this.#options.evolution && this.#chance.happens(0.3)) pauses.push(this.#patch());
     const request = {
       pauses,
       retryAt: this.#chance.happens(0.2) ? this.#now() + this.#chance.int(100) : null,
@@ -241,6 +280,18 @@ export class Script {
       reports: this.#reports(lease),
     };
     return operation("pause", [lease, request], (store) => store.pause(lease, request));
+  }
+
+  #patch(): NewPause {
+    return {
+      id: this.#id(),
+      kind: "patch",
+      name: `pause-0-${this.#chance.int(4)}`,
+      children: null,
+      deadline: null,
+      metadata: this.#chance.pick(["true", "false"]),
+      prepared: true,
+    };
   }
 
   /** A pause on up to two children, of which a part may be added now. */
@@ -262,6 +313,7 @@ export class Script {
     return {
       id,
       jobName: this.#chance.pick(["a", "b"]),
+      ...this.#version(),
       payload: this.#chance.happens(0.2) ? null : "1",
       input: null,
       labels: { org: "x" },
@@ -335,6 +387,56 @@ export class Script {
     const lease = this.#lease();
     const reports = this.#reports(lease);
     return operation("release", [lease, reports], (store) => store.release(lease, reports));
+  }
+
+  #hold(): Operation {
+    if (this.#lastHold !== null && this.#chance.happens(0.15)) return this.#lastHold;
+    const lease = this.#lease();
+    this.#heldIds.push(lease.runId);
+    const hold = aHold({ code: this.#chance.pick(HOLD_CODES), print: this.#chance.pick(PRINTS) });
+    const reports = this.#reports(lease);
+    this.#lastHold = operation("hold", [lease, hold, reports], (store) => store.hold(lease, hold, reports));
+    return this.#lastHold;
+  }
+
+  #resumeHeld(): Operation {
+    const isHeld = this.#heldIds.length > 0 && this.#chance.happens(0.8);
+    const runId = isHeld ? this.#chance.pick(this.#heldIds.slice(-6)) : this.#runId();
+    const continues = this.#chance.happens(0.3);
+    return operation("resumeHeld", [runId, continues], (store) => store.resumeHeld(runId, continues));
+  }
+
+  #findHeld(): Operation {
+    const query: HeldQuery = {
+      ...this.#chance.pick([{}, {}, { jobNames: ["a", "c"] }, { jobNames: [] }]),
+      ...this.#chance.pick([{}, {}, { code: this.#chance.pick(HOLD_CODES) }]),
+      after: 0,
+      limit: this.#chance.pick([1, 3, 100]),
+    };
+    return operation("findHeld", [query], async (store) => {
+      const { ids, seqs } = await store.findHeld(query);
+      const rest = await store.findHeld({ ...query, after: seqs[0] ?? 0 });
+      return [ids, rest.ids];
+    });
+  }
+
+  #readHistory(): Operation {
+    const [runIds, schemaPrint] = [this.#runIds.slice(-15), `schema-${this.#chance.int(3)}`];
+    return operation("getHistory", [runIds, schemaPrint], (store) =>
+      Promise.all(runIds.map(async (runId) => [
+        withSortedRecords(await store.getHistory(runId)),
+        await store.getInput(runId, schemaPrint),
+      ])));
+  }
+
+  #saveInput(): Operation {
+    const [lease, schemaPrint] = [this.#lease(), `schema-${this.#chance.int(3)}`];
+    const input = this.#chance.pick([null, "1", "2"]);
+    return operation(
+      "saveInput",
+      [lease, schemaPrint, input],
+      (store) => store.saveInput(lease, schemaPrint, input),
+    );
   }
 
   #hasWorker(): Operation {

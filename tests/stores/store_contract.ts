@@ -13,6 +13,8 @@ import { factCases } from "./contract/facts.ts";
 import { fairnessCases } from "./contract/fairness.ts";
 import { finishCases } from "./contract/finish.ts";
 import { jobPauseCases } from "./contract/job_pauses.ts";
+import { historyCases } from "./contract/histories.ts";
+import { holdCases } from "./contract/holds.ts";
 import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
 import { limitCases } from "./contract/limits.ts";
@@ -27,6 +29,7 @@ import { runFilterCases } from "./contract/run_filters.ts";
 import { scheduleCases } from "./contract/schedules.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
+import { versionCases } from "./contract/versions.ts";
 import { wakingCases } from "./contract/waking.ts";
 import { workerCases } from "./contract/worker.ts";
 
@@ -64,6 +67,7 @@ const CASES = [
   ...limitCases,
   ...rateCases,
   ...fairnessCases,
+  ...versionCases,
   ...jobPauseCases,
   ...leaseCases,
   ...workerCases,
@@ -74,6 +78,8 @@ const CASES = [
   ...scheduleCases,
   ...finishCases,
   ...cancelCases,
+  ...holdCases,
+  ...historyCases,
   ...deleteCases,
   ...readingCases,
   ...runFilterCases,

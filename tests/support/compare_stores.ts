@@ -2,6 +2,8 @@ import { HoldfastError } from "../../src/error.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { Store } from "../../src/store.ts";
 import type { Claim, ClaimResult } from "../../src/store/claim.ts";
+import type { RunHistory } from "../../src/store/hold_record.ts";
+import type { RecordName } from "../../src/hold.ts";
 
 /** What a call to a store came to, in a form that can be compared. */
 export type Outcome = { value: unknown } | { refusal: string };
@@ -28,7 +30,18 @@ export async function dump(store: Store): Promise<unknown> {
     details.push(await store.getSteps(id), await store.getWaits(id));
   }
   const leases = (await store.getLeases()).sort(byRunId);
-  return normal({ order: runs.map(({ id }) => id), total, details, leases });
+  return normal({ order: runs.map(({ id }) => id), total, details, leases, holds: await readHolds(store) });
+}
+
+async function readHolds(store: Store): Promise<unknown[]> {
+  const { ids } = await store.findHeld({ after: 0, limit: 1_000 });
+  return await Promise.all(ids.map(async (id) => [id, await store.getHold(id)]));
+}
+
+/** A history with its records in an order. */
+export function withSortedRecords(history: RunHistory | null): RunHistory | null {
+  if (history !== null) sortRecords(history);
+  return history;
 }
 
 /** Plain objects, and arrays whose order is not promised sorted. */
@@ -50,6 +63,16 @@ function byRunId(left: Lease, right: Lease): number {
 }
 
 function sortHistory(claim: Claim): void {
-  claim.steps.sort((a, b) => a.recordedNo - b.recordedNo);
+  sortRecords(claim);
   claim.pauses.sort((a, b) => a.id < b.id ? -1 : 1);
+}
+
+function sortRecords({ steps, copied }: Pick<Claim, "steps" | "copied">): void {
+  steps.sort((a, b) => a.recordedNo - b.recordedNo);
+  if (copied === null) return;
+  copied.unfinished = copied.unfinished.toSorted((a, b) => nameOf(a) < nameOf(b) ? -1 : 1);
+}
+
+function nameOf({ kind, name }: RecordName): string {
+  return `${kind} ${name}`;
 }

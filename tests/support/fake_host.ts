@@ -66,6 +66,12 @@ export class FakeHost implements Host {
     this.#elapsed = end;
   }
 
+  /** Lets time pass while the event loop is blocked: all timers that become due are called at the end. */
+  block(ms: number): void {
+    this.#elapsed += ms;
+    this.advance(0);
+  }
+
   /** Sets the wall clock forward or (below 0) back, as an administrator might. No time passes. */
   jump(ms: number): void {
     this.#wallOffset += ms;

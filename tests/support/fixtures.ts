@@ -6,6 +6,7 @@ import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
 import type { ClaimRequest } from "../../src/store/claim.ts";
+import type { NewHold } from "../../src/store/hold_record.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";
 import { FAKE_START } from "./fake_host.ts";
@@ -18,6 +19,9 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
   return {
     id: uuidV7(FAKE_START),
     jobName: A_JOB,
+    version: 1,
+    aliases: [],
+    schemaPrint: null,
     payload: '{"path":"a.csv"}',
     input: '{"path":"a.csv","encoding":"utf-8"}',
     labels: {},
@@ -100,12 +104,13 @@ export function aPause(overrides: Partial<NewPause> = {}): NewPause {
 
 /** Jobs without limits, as a worker knows them. */
 export function unlimited(jobNames: readonly string[]): KnownJob[] {
-  return jobNames.map((name) => ({ name, concurrency: null, rate: null }));
+  return jobNames.map((name) => aKnownJob({ name }));
 }
 
 /** A job as a worker knows it, without limits. */
 export function aKnownJob(overrides: Partial<KnownJob> = {}): KnownJob {
-  return { name: A_JOB, concurrency: null, rate: null, ...overrides };
+  const { name = A_JOB } = overrides;
+  return { name, names: [name], version: 1, print: "print-1", concurrency: null, rate: null, ...overrides };
 }
 
 /** What a test says about a claim; `jobNames` are those of jobs without limits. */
@@ -119,8 +124,20 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     jobs: unlimited(jobNames),
     holding: [],
     limit: 10,
+    offersHeld: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
+    ...overrides,
+  };
+}
+
+/** A request to hold a run, by code with the print of {@linkcode aKnownJob}. */
+export function aHold(overrides: Partial<NewHold> = {}): NewHold {
+  return {
+    code: "diverged",
+    message: 'step "charge card" is new',
+    details: { isNew: { kind: "step", name: "charge card" }, unasked: [{ kind: "step", name: "charge" }], issues: [] },
+    print: "print-1",
     ...overrides,
   };
 }

@@ -6,7 +6,7 @@ import type { Claim } from "../../src/store/claim.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { aClaimRequest } from "./fixtures.ts";
+import { aClaimRequest, aHold } from "./fixtures.ts";
 
 /** What a test over a store is given. */
 export interface StoreTest {
@@ -41,6 +41,14 @@ export async function claimOne(store: Store, jobName: string, workerId = "dead-w
   const { claims } = await store.claim(aClaimRequest({ workerId, jobNames: [jobName], limit: 1, leaseMs: LEASE_MS }));
   if (claims[0] === undefined) throw new Error(`No run of "${jobName}" is due`);
   return claims[0];
+}
+
+/** Holds a run that is due, as a worker with changed code does. */
+export async function holdRun(store: Store, jobName: string, runId: string): Promise<void> {
+  const { claims } = await store.claim(aClaimRequest({ workerId: "changed", jobNames: [jobName], limit: 50 }));
+  for (const { run, lease } of claims) {
+    await (run.id === runId ? store.hold(lease, aHold(), []) : store.release(lease, []));
+  }
 }
 
 /** Lets time pass in small steps, with all that each of them brings about. */

@@ -3,12 +3,12 @@ import { prepared } from "./prepared.ts";
 
 /**
  * Looks for a run that stands where it should not, by the invariants of `src/stores/sqlite/flow/concurrency_keys.ts`
- * and `turns.ts`: K1 and K2, T1 and T2.
+ * and `turns.ts`: K1 and K2, T1 and T2. A held run is in the queue in which it is offered, or in none.
  *
  * @returns What is wrong, or `null`.
  */
 export function findBrokenLine(database: DatabaseSync): string | null {
-  return findTwice(database) ?? findBrokenQueue(database) ?? findBrokenHead(database);
+  return findTwice(database) ?? findBrokenQueue(database) ?? findBrokenHead(database) ?? findBrokenHold(database);
 }
 
 function findTwice(database: DatabaseSync): string | null {
@@ -82,4 +82,17 @@ function findBrokenHead(database: DatabaseSync): string | null {
   ).all();
   const [found, wanted] = [JSON.stringify(heads), JSON.stringify(expected)];
   return found === wanted ? null : `T1 is broken: the heads are ${found}, not ${wanted}`;
+}
+
+function findBrokenHold(database: DatabaseSync): string | null {
+  const [row] = prepared(
+    database,
+    `SELECT r.id FROM holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
+     LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL
+     WHERE iif(h.run_seq IS NULL,
+       f.queue_state IS NOT NULL AND f.job <> r.job,
+       r.status <> 'pending' OR r.queue_state IS NOT NULL OR
+         iif(h.offered_in = '', f.queue_state IS NOT NULL, f.queue_state IS NULL OR f.job <> h.offered_in))`,
+  ).all();
+  return row === undefined ? null : `Held run ${row.id} is in another queue than that in which it is offered`;
 }

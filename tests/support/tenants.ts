@@ -1,19 +1,18 @@
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import type { RunStatus } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
-import { claimOne, type StoreTest } from "./for_each_store.ts";
+import { claimOne, holdRun, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { aJob } from "./jobs.ts";
 
-/** The statuses in which a tenant can have a run for as long as a test likes. */
-export const STATUSES = ["completed", "failed", "waiting", "cancelled", "running", "pending"] as const;
+/** The states in which a tenant can have a run for as long as a test likes: statuses, and `held`, which is pending. */
+export const STATUSES = ["completed", "failed", "waiting", "cancelled", "held", "running", "pending"] as const;
 
 /** A status in which a tenant can have a run. */
-export type TenantStatus = typeof STATUSES[number] & RunStatus;
+export type TenantStatus = typeof STATUSES[number];
 
 /** A run of a tenant, and its wait; if it has none, the id of no wait. */
 export interface TenantRun {
@@ -76,6 +75,7 @@ export async function aTenantRun(
   const { id: runId } = await engine.trigger("order", input, { labels: { org }, ...keys });
   if (status === "cancelled") await engine.cancel(runId);
   else if (status === "running") await claimOne(store, "order");
+  else if (status === "held") await holdRun(store, "order", runId);
   else if (status !== "pending") await engine.runUntilIdle();
   const [wait] = await store.getWaits(runId);
   return { runId, waitId: wait?.id ?? UNKNOWN };

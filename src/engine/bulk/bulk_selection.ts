@@ -2,7 +2,7 @@ import { ValidationError } from "../../error.ts";
 import { kindOf } from "../../kind_of.ts";
 import { checkName } from "../../name.ts";
 import { checkOptionNames } from "../../option_names.ts";
-import type { RunFilter } from "../../run.ts";
+import type { BulkOperation, RunFilter } from "../../run.ts";
 import { checkRunFilter } from "../run_filter.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
@@ -58,6 +58,13 @@ const FILTER_FIELDS: Record<keyof BulkFilter, true> = {
 };
 const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
 
+/** The names of the options of each operation. */
+export const BULK_OPTIONS: Record<BulkOperation, { readonly [name: string]: true }> = {
+  cancel: OPTIONS,
+  delete: OPTIONS,
+  retrigger: { ...OPTIONS, from: true },
+};
+
 /**
  * Checks a bulk operation.
  *
@@ -67,7 +74,6 @@ const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cu
  */
 export function checkBulk(selection: BulkSelection, options: BulkOptions, subject: string): CheckedBulk {
   checkOptionNames(selection, SELECTION, subject);
-  checkOptionNames(options, OPTIONS, subject);
   const { dryRun = false, limit = DEFAULT_LIMIT, cursor } = options;
   if (typeof dryRun !== "boolean") throw new ValidationError("dryRun must be true or false");
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_BULK_LIMIT) {

@@ -21,8 +21,8 @@ export interface SchedulerDeps {
   hub: Hub;
   /** Time and timers. */
   host: Host;
-  /** The jobs of the engine, by name. */
-  jobs: ReadonlyMap<string, Job>;
+  /** The job of a name or an alias; `undefined`: the engine has none. */
+  findJob: (name: string) => Job | undefined;
   /** The names of the schedules that the code declares. */
   declared: ReadonlySet<string>;
   /** Checks a trigger and builds the run that it asks for. */
@@ -114,7 +114,8 @@ export class Scheduler {
    * fire it.
    */
   #mayFire({ name, jobName, declared, pausedAt }: ScheduleRecord): boolean {
-    return pausedAt === null && this.#deps.jobs.has(jobName) && (declared === null || this.#deps.declared.has(name));
+    return pausedAt === null && this.#deps.findJob(jobName) !== undefined &&
+      (declared === null || this.#deps.declared.has(name));
   }
 
   /** What is known of the schedule, unless it has changed. */
@@ -205,7 +206,7 @@ export class Scheduler {
     const slotAt = isoTime(slot);
     // If the clock is set back, the slot leads to the same run.
     const idempotencyKey = `${SCHEDULE_KEYS}${name}/${slotAt}`;
-    const job = this.#deps.jobs.get(jobName)!; // only schedules of known jobs are fired
+    const job = this.#deps.findJob(jobName)!; // only schedules of known jobs are fired
     const run = await this.#deps.requestRun(job, input, { ...trigger, idempotencyKey });
     return { ...run, schedule: { name, slotAt } };
   }

@@ -5,7 +5,16 @@ import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from
 import type { Signal, Wait } from "../../wait.ts";
 
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
-export type RunOperation = "read" | "subscribe" | "steps" | "retrigger" | "cancel" | "delete" | "waits" | "signal";
+export type RunOperation =
+  | "read"
+  | "subscribe"
+  | "steps"
+  | "retrigger"
+  | "cancel"
+  | "resume"
+  | "delete"
+  | "waits"
+  | "signal";
 
 /**
  * The operations that do not concern one run: `schedules` lists them, `pause`, `resume` and `trigger` change or trigger
@@ -164,7 +173,7 @@ export function describeGaps(
 ): string | null {
   const gaps = [
     onRunAccess === undefined &&
-    "onRunAccess (may read, follow, retrigger, cancel and delete every run; waits and signals are refused)",
+    "onRunAccess (may read, follow, retrigger, cancel, resume and delete every run; waits and signals are refused)",
     scopeRuns === undefined && scopeRunsSubscribe === undefined &&
     "scopeRuns (may list all runs, and follow all of them)",
     scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",

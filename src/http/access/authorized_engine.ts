@@ -127,6 +127,12 @@ export class AuthorizedEngine {
     await this.#deps.engine.cancel(id);
   }
 
+  /** Lets a held run be tried again. */
+  async resume(runId: string): Promise<void> {
+    const { id } = await this.#findRun("resume", runId);
+    await this.#deps.engine.resume(id);
+  }
+
   /** Deletes a run. */
   async deleteRun(runId: string): Promise<void> {
     const { id } = await this.#findRun("delete", runId);

@@ -1,10 +1,12 @@
+import type { KnownJob } from "../../flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../store/claim.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline } from "./deadlines.ts";
 import { orderByPosition, orderByTurn } from "./due_order.ts";
 import { DueRuns } from "./due_runs.ts";
-import { Gates } from "./gates.ts";
+import { Gates, queuesOf } from "./gates.ts";
+import { offerHeldRuns } from "./holds.ts";
 import { jobScope, keyScope, type MemoryRates } from "./rates.ts";
 import { earliest, type KeptRun, toClaim } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
@@ -14,7 +16,7 @@ import type { MemoryTurns } from "./fairness_turns.ts";
 /** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   /** The jobs that it knows. */
-  jobNames: readonly string[];
+  jobs: readonly Pick<KnownJob, "name" | "version" | "print">[];
   /** When it claimed. */
   seenAt: number;
   /** The runs that it took, in their order. */
@@ -47,12 +49,13 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
-  const jobNames = request.jobs.map(({ name }) => name);
-  const worker = { claimId, jobNames, leaseMs, seenAt: now };
+  const jobs = request.jobs.map(({ name, version, print }) => ({ name, version, print }));
+  const worker = { claimId, jobs, leaseMs, seenAt: now };
   workers.set(workerId, { ...worker, runIds: [] });
   state.rates.update(now);
   extendHeld(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
+  if (request.offersHeld && request.limit > 0) offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now));
   const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
   workers.set(workerId, { ...worker, runIds: claims.map(({ run }) => run.id) });
   return {
@@ -79,10 +82,15 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
 }
 
 /** The jobs of live workers: those that claimed within the length of their leases. */
-export function findLiveJobNames(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+export function findLiveJobs(workers: ReadonlyMap<string, KnownWorker>, now: number): KnownWorker["jobs"] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
   const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
-  return new Set(live.flatMap(({ jobNames }) => jobNames));
+  return live.flatMap(({ jobs }) => jobs);
+}
+
+/** The queues from which live workers claim. */
+export function findLiveQueues(workers: ReadonlyMap<string, KnownWorker>, now: number): Set<string> {
+  return new Set(findLiveJobs(workers, now).flatMap(queuesOf));
 }
 
 interface ClaimedRuns {
@@ -97,7 +105,7 @@ interface ClaimedRuns {
 function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): ClaimedRuns {
   const { runs, rates, turns } = state;
   const due = new DueRuns(runs, rates);
-  const gates = new Gates(request, due, { ...state, liveJobNames: findLiveJobNames(state.workers, now) }, now);
+  const gates = new Gates(request, due, { ...state, liveQueues: findLiveQueues(state.workers, now) }, now);
   const order = runs.hasFairnessKeys ? orderByTurn(due, gates, turns, now) : orderByPosition(due, gates, now);
   const late: ClaimResult["failed"] = [];
   const claims: Claim[] = [];
@@ -105,6 +113,7 @@ function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): Cl
     if (claims.length >= request.limit) {
       return { claims, late, opensAt: null, hasMoreRuns: true };
     }
+    due.remove(run); // before the run changes, since its queue may change, too
     const missed = missedDeadline(run, now);
     if (missed === null) {
       order.take(run);
@@ -113,16 +122,15 @@ function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): Cl
       runs.take(run, request, now);
       claims.push(toClaim(run, now));
     } else late.push(fail(runs, run, missed, now));
-    due.remove(run);
   }
   return { claims, late, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: false };
 }
 
 function countStart(rates: MemoryRates, run: KeptRun, { jobs }: ClaimRequest, now: number): void {
   if (run.startedAt !== null) return;
-  const { jobName, concurrencyKey, flow: { keyRate } } = run;
-  const rate = jobs.find(({ name }) => name === jobName)?.rate ?? null;
-  if (rate !== null) rates.count(jobScope(jobName), rate, now);
+  const { jobName, version, concurrencyKey, flow: { keyRate } } = run;
+  const job = jobs.find((job) => job.name === jobName && job.version === version);
+  if (job !== undefined && job.rate !== null) rates.count(jobScope(job.names[0]), job.rate, now);
   if (concurrencyKey !== null && keyRate !== null) rates.count(keyScope(concurrencyKey), keyRate, now);
 }
 

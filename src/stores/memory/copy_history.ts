@@ -1,26 +1,37 @@
+import type { RecordName } from "../../hold.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun, resultOf } from "./records.ts";
 
-/** Copies the records of the old run to a retry from the failure, in their order. */
+/** Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out. */
 export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): void {
   run.originId = old.originId;
   run.lastRecordedNo = old.lastRecordedNo;
+  const unfinished = [...old.copied?.unfinished ?? []];
+  const leaveOut = (kind: RecordName["kind"], name: string) => {
+    if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
+  };
   for (const step of old.steps.values()) {
     if (step.result.status === "completed") run.steps.set(step.name, { ...step });
+    else leaveOut("step", step.name);
   }
   for (const pause of old.pauses) {
-    if (!isToBeCopied(pause, old.lastRecordedNo)) continue;
+    if (!isToBeCopied(pause, old.lastRecordedNo)) {
+      if (pause.kind !== "patch") leaveOut(pause.kind, pause.name);
+      continue;
+    }
     const copy = { ...pause, id: newId() };
     copyChildren(run, copy, pause);
     run.pauses.push(copy);
   }
+  run.copied = { upTo: old.lastRecordedNo, unfinished };
 }
 
 /**
- * Whether a resolved pause is copied. If the last record is the timeout of a wait, that wait is not copied, so the
- * retry prepares it again.
+ * Whether a pause is copied: one that is resolved, or a patch. If the last record is the timeout of a wait, that wait is
+ * not copied, so the retry prepares it again.
  */
 function isToBeCopied({ kind, state, children }: KeptPause, lastRecordedNo: number): boolean {
+  if (kind === "patch") return true;
   if (state.status !== "resolved") return false;
   if (children !== null) return children.members.every((member) => resultOf(member)?.status === "completed");
   const { outcome, recordedNo } = state.resolution;

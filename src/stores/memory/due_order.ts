@@ -1,6 +1,6 @@
 import type { DueRuns } from "./due_runs.ts";
 import type { Gates } from "./gates.ts";
-import type { KeptRun } from "./records.ts";
+import { type KeptRun, queueOf } from "./records.ts";
 import type { MemoryTurns } from "./fairness_turns.ts";
 
 /** Finds the runs that a worker can claim, one after another. */
@@ -43,15 +43,15 @@ export function orderByTurn(due: DueRuns, gates: Gates, turns: MemoryTurns, now:
 }
 
 /**
- * Of the runs that have passed their concurrency key, the first of each job and fairness key, and all without a
+ * Of the runs that have passed their concurrency key, the first of each queue and fairness key, and all without a
  * fairness key. While the rate of a job is used up, the first is the first that has started before.
  */
 function headsOf(passed: readonly KeptRun[], gates: Gates, now: number): KeptRun[] {
   const seen = new Set<string>();
   return passed.filter((run) => {
-    const { jobName, flow: { fairnessKey } } = run;
+    const { flow: { fairnessKey } } = run;
     if (fairnessKey === null) return true;
-    const group = JSON.stringify([jobName, fairnessKey]);
+    const group = JSON.stringify([queueOf(run), fairnessKey]);
     if (seen.has(group) || gates.rateOpensAt(run) > now) return false;
     seen.add(group);
     return true;

@@ -1,7 +1,7 @@
 import { positionOf } from "../../flow.ts";
 import type { MemoryKeys } from "./concurrency_keys.ts";
 import { keyScope, type MemoryRates } from "./rates.ts";
-import type { KeptRun } from "./records.ts";
+import { type KeptRun, queueOf } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
 // A run that kept its key over a retry delay precedes all others, whatever their priority.
@@ -11,7 +11,7 @@ const HEAD_START = 2 ** 52;
 export class DueRuns {
   readonly #inOrder: KeptRun[];
   readonly #removed = new Set<KeptRun>();
-  /** The due runs of each concurrency key and job, in their order. */
+  /** The due runs of each concurrency key and queue, in their order. */
   readonly #lines = new Map<string, Map<string, KeptRun[]>>();
   /** How many runs stand in the lines: those of a key are needed only when one of them is looked at. */
   #lined = 0;
@@ -32,7 +32,7 @@ export class DueRuns {
     return this.#inOrder;
   }
 
-  /** Removes a run that was claimed or has failed. */
+  /** Removes a run that is to be claimed or to fail. */
   remove(run: KeptRun): void {
     this.#removed.add(run);
     const line = this.#lineOf(run);
@@ -45,18 +45,18 @@ export class DueRuns {
     return this.#removed.has(run);
   }
 
-  /** The runs that come before a run in the line of its key and are each the first of another job. */
+  /** The runs that come before a run in the line of its key and are each the first of another queue. */
   firstsBefore(run: KeptRun): KeptRun[] {
-    const { concurrencyKey: key, jobName } = run;
+    const { concurrencyKey: key } = run;
     if (key === null || this.#keys.isHeldBy(run)) return [];
     this.#lineUpTo(run);
     return [...this.#lines.get(key)?.values() ?? []]
       .flatMap(([first]) => first ?? [])
-      .filter((first) => first.jobName !== jobName && this.#positionOf(first) < this.#positionOf(run));
+      .filter((first) => queueOf(first) !== queueOf(run) && this.#positionOf(first) < this.#positionOf(run));
   }
 
   /**
-   * When a run can have its concurrency key, as far as the runs of its job are concerned: an instant that has passed if
+   * When a run can have its concurrency key, as far as the runs of its queue are concerned: an instant that has passed if
    * it can have it now; `Infinity` while it is not the first, or the key has no room.
    */
   keyOpensAt(run: KeptRun): number {
@@ -80,16 +80,18 @@ export class DueRuns {
     return positionOf(run.seq, run.flow.priority) - (this.#keys.isHeldBy(run) ? HEAD_START : 0);
   }
 
-  #lineOf({ concurrencyKey: key, jobName }: KeptRun): KeptRun[] | undefined {
+  #lineOf(run: KeptRun): KeptRun[] | undefined {
+    const { concurrencyKey: key } = run;
     if (key === null) return undefined;
-    const jobs = this.#lines.get(key) ?? new Map<string, KeptRun[]>();
-    this.#lines.set(key, jobs);
-    const line = jobs.get(jobName) ?? [];
-    jobs.set(jobName, line);
+    const queues = this.#lines.get(key) ?? new Map<string, KeptRun[]>();
+    this.#lines.set(key, queues);
+    const line = queues.get(queueOf(run)) ?? [];
+    queues.set(queueOf(run), line);
     return line;
   }
 }
 
-function isDue({ status, isDelayed, parking }: KeptRun): boolean {
+function isDue({ status, isDelayed, parking, hold, offeredTo }: KeptRun): boolean {
+  if (hold !== null && offeredTo === null) return false;
   return status === "pending" ? !isDelayed : parking?.isWoken === true;
 }

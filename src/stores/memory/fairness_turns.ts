@@ -1,9 +1,9 @@
-import type { KeptRun } from "./records.ts";
+import { type KeptRun, queueOf } from "./records.ts";
 
 /**
  * The turns of fairness keys.
  *
- * The runs of one job and one fairness key that have passed their concurrency key get a turn when the first of them
+ * The runs of one queue and one fairness key that have passed their concurrency key get a turn when the first of them
  * appears: the turn that is served, or a later one if the key had that already. It stays with them until one of them is
  * claimed or none is left. So a key that comes back joins the current turn. Runs without a fairness key are one key.
  */
@@ -12,15 +12,16 @@ export class MemoryTurns {
   #served = 0;
   /** The first turn of each fairness key that it has not had; `null` for the runs without one. */
   readonly #next = new Map<string | null, number>();
-  /** The turns of the runs of each fairness key and job. */
+  /** The turns of the runs of each fairness key and queue. */
   readonly #given = new Map<string, { fairnessKey: string; turn: number }>();
 
   /** Gives turns to the runs that have passed their concurrency key, and takes them from those that are gone. */
   update(passed: readonly KeptRun[]): void {
     const groups = new Set<string>();
-    for (const { jobName, flow: { fairnessKey } } of passed) {
+    for (const run of passed) {
+      const { fairnessKey } = run.flow;
       if (fairnessKey === null) continue;
-      const group = groupOf(jobName, fairnessKey);
+      const group = groupOf(run, fairnessKey);
       groups.add(group);
       if (!this.#given.has(group)) this.#given.set(group, { fairnessKey, turn: this.#joining(fairnessKey) });
     }
@@ -29,8 +30,9 @@ export class MemoryTurns {
   }
 
   /** The turn of a run that has passed its concurrency key. */
-  of({ jobName, flow: { fairnessKey } }: KeptRun): number {
-    const given = fairnessKey === null ? undefined : this.#given.get(groupOf(jobName, fairnessKey));
+  of(run: KeptRun): number {
+    const { fairnessKey } = run.flow;
+    const given = fairnessKey === null ? undefined : this.#given.get(groupOf(run, fairnessKey));
     return given?.turn ?? this.#joining(fairnessKey);
   }
 
@@ -41,8 +43,8 @@ export class MemoryTurns {
     this.#served = Math.max(this.#served, turn);
     this.#next.set(fairnessKey, turn + 1);
     if (fairnessKey === null) return;
-    this.#given.delete(groupOf(run.jobName, fairnessKey));
-    // Runs of other jobs with the same key: the key has had this turn.
+    this.#given.delete(groupOf(run, fairnessKey));
+    // Runs of other queues with the same key: the key has had this turn.
     for (const given of this.#given.values()) {
       if (given.fairnessKey === fairnessKey) given.turn = Math.max(given.turn, turn + 1);
     }
@@ -53,6 +55,6 @@ export class MemoryTurns {
   }
 }
 
-function groupOf(jobName: string, fairnessKey: string): string {
-  return JSON.stringify([jobName, fairnessKey]);
+function groupOf(run: KeptRun, fairnessKey: string): string {
+  return JSON.stringify([queueOf(run), fairnessKey]);
 }

@@ -4,8 +4,9 @@ import type { JobPause } from "../../store/job_pause.ts";
 import { isOrphan } from "./children.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
-import type { KeptRun } from "./records.ts";
+import { type KeptRun, queueOf } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
+import { queueName } from "../queue_name.ts";
 
 /** What the gates of a claim look at. */
 export interface GatesContext {
@@ -15,12 +16,13 @@ export interface GatesContext {
   rates: MemoryRates;
   /** The paused jobs. */
   paused: ReadonlyMap<string, JobPause>;
-  /** The jobs that live workers know. */
-  liveJobNames: ReadonlySet<string>;
+  /** The queues from which live workers claim. */
+  liveQueues: ReadonlySet<string>;
 }
 
 /** The gates that a due run passes before a worker can claim it, but for the turns of fairness keys. */
 export class Gates {
+  /** The jobs of the worker by the queues from which it claims. */
   readonly #jobs: ReadonlyMap<string, KnownJob>;
   /** How many runs of each limited job are executed, or may still be after a cancel. */
   readonly #inUse = new Map<string, number>();
@@ -29,7 +31,7 @@ export class Gates {
   readonly #now: number;
 
   constructor(request: ClaimRequest, due: DueRuns, context: GatesContext, now: number) {
-    this.#jobs = new Map(request.jobs.map((job) => [job.name, job]));
+    this.#jobs = new Map(request.jobs.flatMap((job) => queuesOf(job).map((queue) => [queue, job])));
     this.#due = due;
     this.#context = context;
     this.#now = now;
@@ -50,30 +52,40 @@ export class Gates {
    * `Infinity` while something other than a rate holds it up.
    */
   opensAt(run: KeptRun): number {
-    const job = this.#jobs.get(run.jobName);
+    const job = this.#jobs.get(queueOf(run));
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
     if (isOrphan(run)) return Infinity; // the next claims cancel it
-    if (job.concurrency !== null && (this.#inUse.get(job.name) ?? 0) >= job.concurrency) return Infinity;
+    if (job.concurrency !== null && this.#countExecuted(job) >= job.concurrency) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);
-    if (keyOpensAt === Infinity || this.#isBehindOtherJob(run)) return Infinity;
+    if (keyOpensAt === Infinity || this.#isBehindOtherQueue(run)) return Infinity;
     return Math.max(keyOpensAt, this.rateOpensAt(run));
   }
 
+  #countExecuted({ names }: KnownJob): number {
+    return names.reduce((count, name) => count + (this.#inUse.get(name) ?? 0), 0);
+  }
+
   /** When the rate of its job lets a run pass: an instant that has passed if it can pass now. */
-  rateOpensAt({ jobName, startedAt }: KeptRun): number {
-    const rate = this.#jobs.get(jobName)?.rate ?? null;
-    return rate === null || startedAt !== null ? -Infinity : this.#context.rates.opensAt(jobScope(jobName), rate);
+  rateOpensAt(run: KeptRun): number {
+    const job = this.#jobs.get(queueOf(run));
+    if (job === undefined || job.rate === null || run.startedAt !== null) return -Infinity;
+    return this.#context.rates.opensAt(jobScope(job.names[0]), job.rate);
   }
 
   /**
-   * Whether a run of another job comes first in the line of the key: one that only other workers can claim, or one that
-   * the key has no room for yet. A job that no live worker knows, or that is paused, holds up nobody.
+   * Whether a run of another queue comes first in the line of the key: one that only other workers can claim, or one
+   * that the key has no room for yet. A queue that no live worker knows, or of a paused job, holds up nobody.
    */
-  #isBehindOtherJob(run: KeptRun): boolean {
-    const { liveJobNames, paused } = this.#context;
+  #isBehindOtherQueue(run: KeptRun): boolean {
+    const { liveQueues, paused } = this.#context;
     return this.#due.firstsBefore(run).some((first) =>
-      liveJobNames.has(first.jobName) && !paused.has(first.jobName) &&
-      (!this.#jobs.has(first.jobName) || this.#due.keyOpensAt(first) > this.#now)
+      liveQueues.has(queueOf(first)) && !paused.has(first.jobName) &&
+      (!this.#jobs.has(queueOf(first)) || this.#due.keyOpensAt(first) > this.#now)
     );
   }
+}
+
+/** The queues from which a worker claims that knows a version of a job: its runs, and those offered to its print. */
+export function queuesOf({ name, version, print }: Pick<KnownJob, "name" | "version" | "print">): string[] {
+  return [queueName(name, version), queueName(name, version, print)];
 }

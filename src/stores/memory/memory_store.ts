@@ -13,7 +13,7 @@ import { ConflictError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import type { StoredValue } from "../../json.ts";
+import type { JsonText, StoredValue } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { failureText } from "../../failure.ts";
@@ -33,6 +33,7 @@ import {
 import { parseStep, type SavedStep, type Step, STEP_VALUES, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
@@ -40,13 +41,16 @@ import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
-import { claimRuns, type ClaimState, findLiveJobNames, type KnownWorker, updateTurns } from "./claim.ts";
+import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
+import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
 import {
   addLine,
   byIndex,
   type KeptPause,
   type KeptRun,
+  toHistory,
+  toHoldRecord,
   toIdentity,
   toLogText,
   toPauseRecord,
@@ -149,9 +153,15 @@ export class MemoryStore implements Store {
     return run;
   }
 
-  #findCoalescable({ jobName, concurrencyKey, coalesce }: NewRun, now: number): KeptRun | undefined {
+  #findCoalescable(
+    { jobName, aliases, concurrencyKey, coalesce }: NewRun,
+    now: number,
+  ): KeptRun | undefined {
     if (coalesce === null || concurrencyKey === null) return undefined;
-    const rivals = this.#runs.open.filter((run) => run.jobName === jobName && run.concurrencyKey === concurrencyKey);
+    const names = [jobName, ...aliases];
+    const rivals = this.#runs.open.filter((run) =>
+      names.includes(run.jobName) && run.concurrencyKey === concurrencyKey && run.hold === null
+    );
     const pending = rivals.find((run) => run.status === "pending" && !(run.isDelayed && (run.startAt ?? 0) > now));
     if (pending !== undefined || coalesce !== "active") return pending;
     return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
@@ -190,6 +200,77 @@ export class MemoryStore implements Store {
         if (ghost !== undefined) this.#runs.releaseGhost(ghost);
       }
     });
+  }
+
+  /** Holds a run, and releases its lease and its concurrency key. */
+  hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
+    return this.#perform((now) => {
+      const held = this.#runs.get(lease.runId);
+      // Only this same call can have held the run: another claim would have raised the generation again.
+      if (held !== undefined && held.hold !== null && held.generation === lease.generation + 1) return;
+      const run = this.#runs.getUnder(lease);
+      this.#runs.noteReports(run, reports);
+      this.#runs.hold(run, hold, now);
+    });
+  }
+
+  /** Makes a held run due for all workers that know its version. */
+  resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      if (run === undefined || run.hold === null) return null;
+      this.#runs.resumeHeld(run, continues, now);
+      return toRun(run);
+    });
+  }
+
+  /** The hold of a run, or `null` if it is not held. */
+  getHold(runId: string): Promise<HoldRecord | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toHoldRecord(run);
+    });
+  }
+
+  /** Finds held runs, in the order of their row numbers. */
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
+    return this.#perform(() => {
+      const runs = findHeldRuns(this.#runs, query);
+      return { ids: runs.map(({ id }) => id), seqs: runs.map(({ seq }) => seq) };
+    });
+  }
+
+  /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
+    return this.#perform(() => {
+      const input = this.#runs.get(runId)?.inputs.get(schemaPrint);
+      return input === undefined ? null : { input };
+    });
+  }
+
+  /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
+  saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.getUnder(lease);
+      const known = run.inputs.get(schemaPrint);
+      if (known !== undefined) return known;
+      run.inputs.set(schemaPrint, input);
+      this.#runs.touch(run, now);
+      return input;
+    });
+  }
+
+  /** All that a replay of a run needs, or `null` if there is none. */
+  getHistory(runId: string): Promise<RunHistory | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toHistory(run, now);
+    });
+  }
+
+  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  getStrandedJobs(): Promise<StrandedJob[]> {
+    return this.#perform((now) => findStrandedJobs(this.#runs, findLiveQueues(this.#workers, now)));
   }
 
   /** All current leases, including those of cancelled runs that still hold a key. */
@@ -293,7 +374,7 @@ export class MemoryStore implements Store {
 
   /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
-    return this.#perform((now) => findLiveJobNames(this.#workers, now).has(jobName));
+    return this.#perform((now) => findLiveJobs(this.#workers, now).some(({ name }) => name === jobName));
   }
 
   /** Records how an attempt at a step ended. */
@@ -326,8 +407,9 @@ export class MemoryStore implements Store {
       const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
       const parked = park && !isOver;
       if (parked) {
-        for (const pause of pauses) pause.suspendedAt ??= now;
-        this.#runs.park(run, pauses, retryAt, now);
+        const awaited = pauses.filter(({ kind }) => kind !== "patch");
+        for (const pause of awaited) pause.suspendedAt ??= now;
+        this.#runs.park(run, awaited, retryAt, now);
       }
       this.#runs.touch(run, now);
       return { ...this.#toPauseResult(request, parked, pauses, now), cancelled };

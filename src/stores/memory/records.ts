@@ -1,13 +1,16 @@
 import type { Cursor } from "../../journal.ts";
 import { type Failure, failureText } from "../../failure.ts";
+import type { Held } from "../../hold.ts";
 import { decode, type JsonText } from "../../json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
 import { isTerminal, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
 import type { Claim } from "../../store/claim.ts";
+import type { CopiedHistory, HoldRecord, RunHistory } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
+import { queueName } from "../queue_name.ts";
 import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
@@ -28,8 +31,11 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   failedStepName: string | null;
   /** The latest stored progress. */
   progress: JsonText | null;
-  /** The lease, with the number of the last report under it; set exactly while the run is running. */
-  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number } | null;
+  /**
+   * The lease, with the number of the last report under it, and whether the run was held before; set exactly while the
+   * run is running.
+   */
+  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
   /** The number of the newest lease. */
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */
@@ -48,6 +54,18 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   startedAt: number | null;
   /** When it ended. */
   completedAt: number | null;
+  /** Why it is held; `null`: it is not. */
+  hold: KeptHold | null;
+  /** The print of the code to which it is offered while it is held; `null`: it is not due. */
+  offeredTo: string | null;
+  /** The prints of the code that held it, and its last record then: they count until there is another one. */
+  tried: { prints: readonly string[]; recordedNo: number };
+  /** Whether it is never held again. */
+  continues: boolean;
+  /** What it has as copies; `null`: it is no retry from the failure. */
+  copied: CopiedHistory | null;
+  /** Its input as parsed by schemas with other prints, by print. */
+  inputs: Map<string, JsonText | null>;
   /** How often an execution was interrupted. */
   interruptions: number;
   /** How often its lease was revoked since the last record. */
@@ -64,12 +82,18 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   depth: number;
   /** The pauses that it is a child of: also those of retries of its parent. */
   memberships: KeptChild[];
-  /** The waits, sleeps and pauses on children, in the order in which they were prepared. */
+  /** The waits, sleeps, pauses on children and patches, in the order in which they were prepared. */
   pauses: KeptPause[];
   /** The log lines by id, in the order in which they were added. */
   logs: Map<string, NewLogEntry>;
   /** The number of lines, including dropped ones. */
   lineCount: number;
+}
+
+/** The hold of a run. */
+export interface KeptHold extends Pick<HoldRecord, "code" | "message" | "details"> {
+  /** Since when it is held. */
+  since: number;
 }
 
 /** What a waiting run waits for. */
@@ -107,7 +131,7 @@ export interface KeptChild {
   isLost: boolean;
 }
 
-/** A wait, a sleep or a pause on children. */
+/** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
 export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
@@ -126,6 +150,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
   const startAt = deadlineAt(request.flow.start, now);
   return {
     ...request,
+    aliases: [...request.aliases],
     labels: { ...request.labels },
     flow: structuredClone(request.flow),
     startAt,
@@ -146,6 +171,12 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     updatedAt: now,
     startedAt: null,
     completedAt: null,
+    hold: null,
+    offeredTo: null,
+    tried: { prints: [], recordedNo: 0 },
+    continues: false,
+    copied: null,
+    inputs: new Map(),
     interruptions: 0,
     abandonments: 0,
     cancelledBy: null,
@@ -168,6 +199,16 @@ export function startBy({ flow: { startWithin }, startAt, createdAt }: KeptRun):
 /** When a run fails unless it has ended: its `finishWithin` counts from its first claim. */
 export function finishBy({ flow: { finishWithin }, startedAt }: KeptRun): number | null {
   return finishWithin === null || startedAt === null ? null : startedAt + finishWithin;
+}
+
+/** The queue in which a run waits for a worker. */
+export function queueOf({ jobName, version, offeredTo }: KeptRun): string {
+  return queueName(jobName, version, offeredTo ?? undefined);
+}
+
+/** The prints of the code that has held a run since its last record. */
+export function triedPrints({ tried: { prints, recordedNo }, lastRecordedNo }: KeptRun): readonly string[] {
+  return recordedNo === lastRecordedNo ? prints : [];
 }
 
 /** Increments the record counter of a run: a replay delivers results in this order. */
@@ -215,9 +256,21 @@ export function toRunText(run: KeptRun): RunText {
     parentRunId: run.parent?.run.id ?? null,
     scheduleName: run.schedule?.name ?? null,
     slotAt: run.schedule?.slotAt ?? null,
+    version: run.version,
+    held: run.hold === null ? null : toHeld(run.hold),
     retriggerOf: run.retriggerOf,
     retriggeredAs: run.retriggeredAs,
   };
+}
+
+function toHeld({ code, message, since }: KeptHold): Held {
+  return { code, message, since: isoTime(since) };
+}
+
+/** The hold of a run; `null` if it is not held. */
+export function toHoldRecord(run: KeptRun): HoldRecord | null {
+  if (run.hold === null) return null;
+  return { ...toHeld(run.hold), details: structuredClone(run.hold.details), prints: [...triedPrints(run)] };
 }
 
 /** A run and its position in the journal. */
@@ -273,14 +326,33 @@ export function toClaim(run: KeptRun, now: number): Claim {
     depth: run.depth,
     slotAt: run.schedule?.slotAt ?? null,
     finishInMs: finishAt === null ? null : Math.max(0, finishAt - now),
+    version: run.version,
+    schemaPrint: run.schemaPrint,
+    isResumed: run.lease!.isResumed,
+    continues: run.continues,
+    copied: structuredClone(run.copied),
     originId: run.originId,
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };
 }
 
+/** All that a replay of a run needs. */
+export function toHistory(run: KeptRun, now: number): RunHistory {
+  const steps = [...run.steps.values()].filter(({ result }) => result.status !== "cancelled");
+  return {
+    run: toRun(run),
+    payload: run.payload,
+    input: run.input,
+    schemaPrint: run.schemaPrint,
+    steps: steps.map((step) => toStepRecord(step, now)),
+    pauses: run.pauses.map(toPauseRecord),
+    copied: structuredClone(run.copied),
+  };
+}
+
 function toStepRecord({ name, index, attempts, result, recordedNo }: KeptStep, now: number): StepRecord {
-  if (result.status === "cancelled") throw new TypeError("Only runs that have ended have cancelled steps");
+  if (result.status === "cancelled") throw new TypeError("A replay has no cancelled steps");
   const record = { name, index, attempts, recordedNo };
   if (result.status !== "retrying") return { ...record, result: structuredClone(result) };
   const { status, failure, retryAt } = result;

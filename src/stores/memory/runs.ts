@@ -4,13 +4,22 @@ import { type Fact, failedFact, toFact, triggeredFact } from "../../fact.ts";
 import { latestProgress, type Report } from "../../execution_report.ts";
 import type { RunIdentity } from "../../run.ts";
 import type { Ending } from "../../store/claim.ts";
+import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
-import { type KeptPause, type KeptRun, newKeptRun, retriesOf, toAwaitedPause, toIdentity } from "./records.ts";
+import {
+  type KeptPause,
+  type KeptRun,
+  newKeptRun,
+  retriesOf,
+  toAwaitedPause,
+  toIdentity,
+  triedPrints,
+} from "./records.ts";
 import { copyHistory } from "./copy_history.ts";
 
 /** The runs of a memory store and their concurrency keys: one method for each state change of a run. */
@@ -70,9 +79,12 @@ export class MemoryRuns {
     return this.#all.has(runId);
   }
 
-  /** Finds the run of a job that has an idempotency key. */
+  /** Finds the run of a job, by its name or else by its aliases, that has an idempotency key. */
   findIdempotent(request: NewRun): KeptRun | undefined {
-    return request.idempotencyKey === null ? undefined : this.#byIdempotency.get(idempotencyIndex(request));
+    const { jobName, aliases, idempotencyKey } = request;
+    if (idempotencyKey === null) return undefined;
+    const indexes = [jobName, ...aliases].map((name) => idempotencyIndex({ jobName: name, idempotencyKey }));
+    return indexes.map((index) => this.#byIdempotency.get(index)).find((run) => run !== undefined);
   }
 
   /** Finds the run that a lease is current on. */
@@ -125,11 +137,13 @@ export class MemoryRuns {
   take(run: KeptRun, worker: { workerId: string; claimId: string; leaseMs: number }, now: number): void {
     commitDeadlines(run, now);
     noteResumption(run, now);
+    const isResumed = run.hold !== null;
+    if (isResumed) this.#endHold(run);
     run.status = "running";
     run.parking = null;
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
-    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0 };
+    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
@@ -140,10 +154,14 @@ export class MemoryRuns {
 
   /** Ends the lease of a run, so that it can be claimed again. */
   interrupt(run: KeptRun, now: number): void {
+    this.#endLease(run, now);
+    run.interruptions += 1;
+  }
+
+  #endLease(run: KeptRun, now: number): void {
     run.status = "pending";
     run.lease = null;
     run.generation += 1;
-    run.interruptions += 1;
     this.keys.release(run);
     this.touch(run, now);
   }
@@ -152,6 +170,38 @@ export class MemoryRuns {
   abandon(run: KeptRun, now: number): void {
     this.interrupt(run, now);
     run.abandonments += 1;
+  }
+
+  /** Holds a run. */
+  hold(run: KeptRun, { code, message, details, print }: NewHold, now: number): void {
+    this.#endLease(run, now);
+    run.hold = { code, message, details: structuredClone(details), since: now };
+    const prints = triedPrints(run);
+    run.tried = {
+      prints: prints.includes(print) ? prints : [...prints, print],
+      recordedNo: run.lastRecordedNo,
+    };
+    this.journal.note([run.seq, "held", code, message]);
+  }
+
+  /** Makes a held run due for the code with a print. */
+  offer(run: KeptRun, print: string): void {
+    run.offeredTo = print;
+    this.countChange();
+  }
+
+  /** Makes a held run due for all workers that know its version. */
+  resumeHeld(run: KeptRun, continues: boolean, now: number): void {
+    this.#endHold(run);
+    run.tried = { prints: [], recordedNo: 0 };
+    run.continues ||= continues;
+    this.touch(run, now);
+  }
+
+  #endHold(run: KeptRun): void {
+    run.hold = null;
+    run.offeredTo = null;
+    this.journal.note([run.seq, "resumed"]);
   }
 
   /** Sets a run waiting. It keeps its concurrency key during a retry delay. */
@@ -189,6 +239,8 @@ export class MemoryRuns {
     run.failedStepName = ending.status === "failed" ? ending.failedStepName : null;
     run.lease = null;
     run.parking = null;
+    run.hold = null;
+    run.offeredTo = null;
     run.completedAt = now;
     this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);

@@ -1,4 +1,5 @@
 import type { Failure } from "../../failure.ts";
+import type { Held, HoldCode } from "../../hold.ts";
 import type { JsonText } from "../../json.ts";
 import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
@@ -14,11 +15,13 @@ import {
   type WaitStatus,
   type WaitText,
 } from "../../wait.ts";
+import { jobNameOf, versionOf } from "../queue_name.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
 
 /** The columns of a run's identity. */
 export interface IdentityRow {
   id: string;
+  /** The queue of the version of its job. */
   job: string;
   labels: JsonText;
 }
@@ -57,10 +60,12 @@ export interface RunRow extends IdentityRow {
   start_by: number | null;
   finish_by: number | null;
   parent_id: string | null;
+  /** Its hold as a JSON array of code, message and instant; NULL: it is not held. */
+  held: JsonText | null;
 }
 
 /** The columns of {@linkcode RunRow} of other tables: NULL for a run that has no row there. */
-export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by" | "parent_id";
+export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by" | "parent_id" | "held";
 
 /** The columns of {@linkcode RunRow} that are those of `holdfast_scheduled_runs`: NULL for a run that has no row there. */
 export type ScheduleColumn = "schedule_name" | "slot_at";
@@ -68,9 +73,14 @@ export type ScheduleColumn = "schedule_name" | "slot_at";
 /** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
 type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by" | "flow";
 
-/** The columns of `holdfast_flow` and `holdfast_child_runs` that {@linkcode toRun} reads. */
+/**
+ * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRun} reads. Only a pending
+ * run that is not in a queue of `holdfast_runs` can be held.
+ */
 export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by, " +
-  "iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id";
+  "iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id, " +
+  "iif(r.status = 'pending' AND r.queue_state IS NULL, (SELECT json_array(h.code, h.message, h.since) " +
+  "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
 
 /** The columns of `holdfast_scheduled_runs` that {@linkcode toRun} reads. */
 export const SCHEDULE_COLUMNS = "s.schedule_name, s.slot_at";
@@ -118,6 +128,8 @@ export function toRunText(row: Omit<RunRow, Unread>): RunText {
     parentRunId: row.parent_id,
     scheduleName: row.schedule_name,
     slotAt: isoTime(row.slot_at),
+    version: versionOf(row.job),
+    held: toHeld(row.held),
     retriggerOf: row.retrigger_of,
     retriggeredAs: row.retriggered_as,
   };
@@ -125,7 +137,13 @@ export function toRunText(row: Omit<RunRow, Unread>): RunText {
 
 /** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
 export function toRunIdentity(row: IdentityRow): RunIdentity {
-  return { id: row.id, jobName: row.job, labels: toLabels(row.labels) };
+  return { id: row.id, jobName: jobNameOf(row.job), labels: toLabels(row.labels) };
+}
+
+function toHeld(column: JsonText | null): Held | null {
+  if (column === null) return null;
+  const [code, message, since]: [HoldCode, string, number] = JSON.parse(column);
+  return { code, message, since: isoTime(since) };
 }
 
 /** Returns a function that does the same for many rows: equal labels are parsed once, and shared. */

@@ -1,5 +1,6 @@
 import { StoreError } from "../../error.ts";
 import { CHILD_TABLES } from "./children/schema.ts";
+import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
@@ -197,7 +198,11 @@ CREATE INDEX holdfast_scheduled_runs_by_name ON holdfast_scheduled_runs (schedul
 `;
 
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
-export const MIGRATIONS: readonly string[] = [FIRST_VERSION, FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES];
+export const MIGRATIONS: readonly string[] = [
+  FIRST_VERSION,
+  FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES,
+  EVOLUTION_TABLES,
+];
 
 /**
  * Creates or updates the tables. It is called inside a transaction that holds the write lock: of several processes one

@@ -12,6 +12,8 @@ import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } f
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import type { JsonText } from "../../json.ts";
 import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
@@ -26,6 +28,10 @@ import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
+import { findHeld, holdRun, readHold, resumeHeld } from "./evolution/holds.ts";
+import { readInput, writeInput } from "./evolution/other_inputs.ts";
+import { findStrandedJobs } from "./evolution/stranded_jobs.ts";
+import { readHistory } from "./reads/run_history.ts";
 import { readClaims, toLease } from "./reads/replay_history.ts";
 import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
@@ -246,6 +252,46 @@ export class SqliteStore implements Store {
   /** Releases a lease before its end. */
   release(lease: Lease, reports: readonly Report[]): Promise<void> {
     return this.#write((now) => releaseLease(this.#db, lease, reports, now));
+  }
+
+  /** Holds a run, and releases its lease and its concurrency key. */
+  hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
+    return this.#write((now) => holdRun(this.#db, lease, hold, reports, now));
+  }
+
+  /** Makes a held run due for all workers that know its version. */
+  resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+    return this.#write((now) => resumeHeld(this.#db, runId, continues, now));
+  }
+
+  /** The hold of a run, or `null` if it is not held. */
+  getHold(runId: string): Promise<HoldRecord | null> {
+    return this.#read(() => readHold(this.#db, runId));
+  }
+
+  /** Finds held runs, in the order of their row numbers. */
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
+    return this.#read(() => this.#db.snapshot(() => findHeld(this.#db, query)));
+  }
+
+  /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
+    return this.#read(() => readInput(this.#db, runId, schemaPrint));
+  }
+
+  /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
+  saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null> {
+    return this.#write((now) => writeInput(this.#db, lease, schemaPrint, input, now));
+  }
+
+  /** All that a replay of a run needs, or `null` if there is none. */
+  getHistory(runId: string): Promise<RunHistory | null> {
+    return this.#read(() => this.#db.snapshot(() => readHistory(this.#db, runId, this.#host.now())));
+  }
+
+  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  getStrandedJobs(): Promise<StrandedJob[]> {
+    return this.#read(() => this.#db.snapshot(() => findStrandedJobs(this.#db, this.#host.now())));
   }
 
   /** All current leases, including those of cancelled runs that still hold a key. */

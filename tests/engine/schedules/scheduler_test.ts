@@ -429,7 +429,7 @@ Deno.test("a calendar that goes back makes the schedule show an error, and is as
     store,
     hub,
     host,
-    jobs: new Map([["job", aJob(() => {})]]),
+    findJob: () => aJob(() => {}),
     declared: new Set(),
     requestRun: (_job, _input, { idempotencyKey = null }) =>
       Promise.resolve(aRun({ id: host.newId(), jobName: "job", idempotencyKey })),

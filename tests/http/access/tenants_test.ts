@@ -45,6 +45,7 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   retrigger: { hook: "onRunAccess", operation: "retrigger", works: "completed" },
   retry: { hook: "onRunAccess", operation: "retrigger", works: "failed" },
   cancel: { hook: "onRunAccess", operation: "cancel", works: "pending" },
+  resume: { hook: "onRunAccess", operation: "resume", works: "held" },
   delete: { hook: "onRunAccess", operation: "delete", works: "cancelled" },
   runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
@@ -214,7 +215,7 @@ forEachStore("without onRunAccess() waits are refused, whether or not there is s
   context = null;
   const { status, body } = await service.ask("GET", `/waits?runId=${UNKNOWN}`);
 
-  assert.equal(views.length, CONTEXTS.length * 3 * WAYS.length * 7);
+  assert.equal(views.length, CONTEXTS.length * 3 * WAYS.length * (STATUSES.length + 1));
   for (const sight of views) assert.deepEqual(sight, views[0]);
   assert.deepEqual([status, body.code], [403, "forbidden"]);
   await assertUntouched("waits");

@@ -1,5 +1,6 @@
 import type { Mutant } from "./mutant.ts";
 import { BULK_MUTANTS } from "./bulk.ts";
+import { CHANGE_MUTANTS } from "./changes.ts";
 import { CHILD_MUTANTS } from "./children.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
 import { FLOW_MUTANTS } from "./flow.ts";
@@ -24,4 +25,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
   ...BULK_MUTANTS.map((mutant) => ({ parts: ["bulk"] as const, ...mutant })),
   ...SCHEDULE_MUTANTS.map((mutant) => ({ parts: ["schedules"] as const, ...mutant })),
+  ...CHANGE_MUTANTS.map((mutant) => ({ parts: ["changes"] as const, ...mutant })),
 ];

@@ -48,6 +48,8 @@ test("enqueue() adds a pending run that shows what was asked for", async ({ stor
       parentRunId: null,
       scheduleName: null,
       slotAt: null,
+      version: 1,
+      held: null,
       retriggerOf: null,
       retriggeredAs: null,
     },

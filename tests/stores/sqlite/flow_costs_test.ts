@@ -1,56 +1,12 @@
 import assert from "node:assert/strict";
-import { DatabaseSync } from "node:sqlite";
 import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/flow.ts";
 import type { Store } from "../../../src/store.ts";
 import type { ClaimRequest } from "../../../src/store/claim.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
-import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import { CountingDriver } from "../../support/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { aClaimRequest, aPause, aRun } from "../../support/fixtures.ts";
-
-/** A database that counts what is executed on it, and how many rows are read and changed. */
-class CountingDriver implements SqliteDriver {
-  readonly database = new DatabaseSync(":memory:");
-  readonly statements = new Set<string>();
-  executed = 0;
-  rows = 0;
-  writes = 0;
-
-  exec(sql: string): void {
-    if (sql.startsWith("BEGIN IMMEDIATE")) this.writes += 1;
-    this.database.exec(sql);
-  }
-
-  prepare(sql: string) {
-    this.statements.add(sql);
-    const statement = this.database.prepare(sql);
-    const count = <T>(rows: number, value: T): T => {
-      this.executed += 1;
-      this.rows += rows;
-      return value;
-    };
-    return {
-      run: (...parameters: SqliteValue[]) => {
-        const result = statement.run(...parameters);
-        return count(Number(result.changes), result);
-      },
-      get: (...parameters: SqliteValue[]) => count(1, statement.get(...parameters)),
-      all: (...parameters: SqliteValue[]) => {
-        const rows = statement.all(...parameters);
-        return count(rows.length, rows);
-      },
-    };
-  }
-
-  plans(filter: RegExp): { sql: string; details: string[] }[] {
-    return [...this.statements].filter((sql) => filter.test(sql)).map((sql) => {
-      const parameters = Array.from(sql.matchAll(/\?/g), () => null);
-      const plan = this.database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
-      return { sql, details: plan.map(({ detail }) => String(detail)) };
-    });
-  }
-}
+import { aClaimRequest, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
 
 async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; host: FakeHost }> {
   const driver = new CountingDriver();
@@ -66,10 +22,10 @@ function flow(overrides: Partial<Flow>): Flow {
 
 const RATE = { limit: 1, period: 1_000 };
 const LIMITED: KnownJob[] = [
-  { name: "full", concurrency: 1, rate: null },
-  { name: "rated", concurrency: null, rate: RATE },
-  { name: "keyed", concurrency: null, rate: null },
-  { name: "paused", concurrency: null, rate: null },
+  aKnownJob({ name: "full", concurrency: 1 }),
+  aKnownJob({ name: "rated", rate: RATE }),
+  aKnownJob({ name: "keyed" }),
+  aKnownJob({ name: "paused" }),
 ];
 
 let claimNo = 0;

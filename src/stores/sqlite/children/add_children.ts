@@ -4,6 +4,7 @@ import { isoTime } from "../../../iso_time.ts";
 import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { CreatedChild, NewChildren } from "../../../store/pause_request.ts";
+import { jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
@@ -119,6 +120,8 @@ function findFormer(db: SqliteDatabase, parentSeq: number, name: string): Former
 /** A child of the pause in the old run. */
 interface OldChild {
   run_seq: number;
+  /** The queue of the version of its job, or its job if it was deleted; `null`: its result is lost. */
+  job: string | null;
   /** `null`: it was deleted, and its result is kept. */
   id: string | null;
   status: RunStatus;
@@ -129,17 +132,15 @@ interface OldChild {
 /** The old child with this number, if it has the same job and input, and its result is not lost. */
 function findOld(db: SqliteDatabase, pauseSeq: number, no: number, { jobName, payload }: NewRun): OldChild | null {
   const old = db.get<OldChild>(
-    `SELECT m.run_seq, r.id, coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
+    `SELECT m.run_seq, coalesce(r.job, m.result ->> '$.run.jobName') AS job, r.id, coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
      FROM holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq
      LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq
-     WHERE m.pause_seq = ? AND m.no = ? AND coalesce(r.job, m.result ->> '$.run.jobName') = ?
-       AND iif(r.seq IS NULL, m.payload, i.payload) IS ?`,
+     WHERE m.pause_seq = ? AND m.no = ? AND iif(r.seq IS NULL, m.payload, i.payload) IS ?`,
     pauseSeq,
     no,
-    jobName,
     payload,
   );
-  return old ?? null;
+  return old !== undefined && old.job !== null && jobNameOf(old.job) === jobName ? old : null;
 }
 
 /** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */

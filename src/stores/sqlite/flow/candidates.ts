@@ -9,6 +9,7 @@ import { type Head, readBegunHeads, readHeads, readKeylessTurn } from "./turns.t
 export interface Candidate {
   seq: number;
   id: string;
+  /** Its queue. */
   job: string;
   status: RunStatus;
   position: number;
@@ -94,7 +95,7 @@ export class Candidates {
   /** Notes that the queues of keys have made runs of these jobs ready, from these positions on, or blocked them. */
   rereadQueues(jobs: ReadonlyMap<string, number>): void {
     for (const lane of this.#lanes) {
-      const position = jobs.get(lane.gate.job.name);
+      const position = jobs.get(lane.gate.queue);
       if (position !== undefined) lane.reread(position);
     }
   }
@@ -109,7 +110,7 @@ export class Candidates {
 
   /** Notes that the heads of these jobs have changed. */
   rereadHeads(jobs: readonly string[]): void {
-    for (const heads of this.#heads) if (jobs.includes(heads.gate.job.name)) heads.reread();
+    for (const heads of this.#heads) if (jobs.includes(heads.gate.queue)) heads.reread();
   }
 
   /** Notes that a run of a group was claimed: its next one may be claimed, too. */
@@ -122,7 +123,7 @@ function precedes(one: Pick<Head, "turn" | "position">, other: Pick<Head, "turn"
   return one.turn < other.turn || (one.turn === other.turn && one.position < other.position);
 }
 
-const FLOW_CANDIDATE = `r.seq, r.id, r.job, r.status, f.position, r.concurrency_key, f.fairness_key,
+const FLOW_CANDIDATE = `r.seq, r.id, f.job, r.status, f.position, r.concurrency_key, f.fairness_key,
   r.lease_generation, f.begun, r.flow, f.start_by, f.finish_by
   FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq`;
 
@@ -130,7 +131,7 @@ function readCandidate(db: SqliteDatabase, seq: number): Candidate {
   return db.one<Candidate>(`SELECT ${FLOW_CANDIDATE} WHERE f.run_seq = ?`, seq);
 }
 
-/** The ready runs of one job without a fairness key, in one of the two tables. Reads ahead by pages. */
+/** The ready runs of one queue without a fairness key, in one of the two tables. Reads ahead by pages. */
 class Lane {
   readonly gate: JobGate;
   readonly #db: SqliteDatabase;
@@ -184,12 +185,12 @@ class Lane {
 
   #read(size: number): Candidate[] {
     const { position, seq } = this.#after;
-    const job = this.gate.job.name;
+    const { queue } = this.gate;
     const sql = this.#table === "plain"
       ? (this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY)
       : (this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY);
     const after = this.#table === "plain" ? [seq] : [position, seq];
-    return this.#db.few<Candidate>(size, `${sql} ${size}`, job, ...after);
+    return this.#db.few<Candidate>(size, `${sql} ${size}`, queue, ...after);
   }
 }
 
@@ -216,7 +217,7 @@ interface CandidateHead extends Head {
   run: Candidate;
 }
 
-/** The heads of one job. */
+/** The heads of one queue. */
 class JobHeads {
   readonly gate: JobGate;
   readonly #db: SqliteDatabase;
@@ -240,7 +241,7 @@ class JobHeads {
       this.#first = undefined;
     }
     if (this.#first === undefined) {
-      this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.job.name)) : this.#findReady();
+      this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.queue)) : this.#findReady();
     }
     return this.#first;
   }
@@ -248,7 +249,7 @@ class JobHeads {
   #findReady(): CandidateHead | null {
     const { orphans } = this.#options;
     for (let limit = rowLimit(1 + this.#skipped.size + orphans.count);; limit *= 4) {
-      const heads = readHeads(this.#db, this.gate.job.name, limit);
+      const heads = readHeads(this.#db, this.gate.queue, limit);
       const found = this.#find(heads);
       if (found !== null || heads.length < limit || orphans.isFull) return found;
     }
@@ -271,7 +272,7 @@ class JobHeads {
   }
 
   readmit({ job, fairness_key: key }: Head): void {
-    if (job === this.gate.job.name && this.#skipped.delete(key)) this.#first = undefined;
+    if (job === this.gate.queue && this.#skipped.delete(key)) this.#first = undefined;
   }
 
   reread(): void {

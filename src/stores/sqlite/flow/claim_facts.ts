@@ -13,6 +13,8 @@ export interface ClaimFacts {
   newestStart: number | null;
   /** Whether a run with flow is due. */
   hasFlow: boolean;
+  /** Whether a held run is offered to the code with a print. */
+  hasOffers: boolean;
   /** Whether a job is paused. */
   hasPaused: boolean;
   /** Whether there may be children of runs that have ended. */
@@ -24,7 +26,8 @@ interface FactsRow {
   opening_at: number | null;
   passed_opening_at: number | null;
   newest_start: number | null;
-  has_flow: number;
+  /** 0: no run with flow is due, 1: one is, 2: among them may be a held run that is offered. */
+  flow: number;
   has_paused: number;
   has_orphans: number;
 }
@@ -42,9 +45,10 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
        (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
        (SELECT max(opens_at) FROM holdfast_openings WHERE is_open = 1) AS passed_opening_at,
        (SELECT max(at) FROM holdfast_starts) AS newest_start,
-       EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
+       iif(EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
          OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-           WHERE concurrency_key >= '' AND queue_state IS NOT NULL) AS has_flow,
+           WHERE concurrency_key >= '' AND queue_state IS NOT NULL),
+         1 + EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > ''), 0) AS flow,
        EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
        EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
   );
@@ -53,7 +57,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     openingAt: row.opening_at,
     passedOpeningAt: row.passed_opening_at,
     newestStart: row.newest_start,
-    hasFlow: row.has_flow === 1,
+    hasFlow: row.flow > 0,
+    hasOffers: row.flow === 2,
     hasPaused: row.has_paused === 1,
     hasOrphans: row.has_orphans === 1,
   };

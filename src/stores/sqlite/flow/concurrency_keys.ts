@@ -66,12 +66,17 @@ export function forgetOpening(db: SqliteDatabase, key: string, job: string): voi
 
 /** Makes a run that holds its key the first of its queue: it comes back after a retry delay. */
 export function putFirst(db: SqliteDatabase, seq: number): void {
+  addFlow(db, seq);
+  db.run("UPDATE holdfast_flow SET position = position - ? WHERE run_seq = ?", HEAD_START, seq);
+}
+
+/** Gives a run that was claimed before a row of `holdfast_flow`, if it has none. It is in no queue then. */
+export function addFlow(db: SqliteDatabase, seq: number): void {
   db.run(
     `INSERT INTO holdfast_flow (run_seq, job, concurrency_key, priority, position, begun, key_concurrency)
      SELECT seq, job, concurrency_key, 0, seq, 1, 1 FROM holdfast_runs WHERE seq = ? ON CONFLICT DO NOTHING`,
     seq,
   );
-  db.run("UPDATE holdfast_flow SET position = position - ? WHERE run_seq = ?", HEAD_START, seq);
   db.run("UPDATE holdfast_runs SET flow = 1 WHERE seq = ?", seq);
 }
 

@@ -2,6 +2,7 @@ import { deadlineFailure } from "../../../deadline_failure.ts";
 import { failedFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
+import { endHold } from "../evolution/offers.ts";
 import { type IdentityRow, toRunIdentity } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -64,6 +65,7 @@ export function failLateRun(db: SqliteDatabase, seq: number, now: number): Claim
   db.facts.note(failedFact(seq, failureKind));
   closePauses(db, seq, "closed", now);
   leaveQueue(db, { ...row, flow: 1 }, now);
+  endHold(db, seq);
   // It holds its key if it waited for a retry.
   if (row.concurrency_key !== null) releaseKey(db, row.concurrency_key, row.id, row.lease_generation, now);
   return { run: toRunIdentity(row), error, failureKind };

@@ -1,12 +1,16 @@
 import type { KnownJob } from "../../../flow.ts";
+import { jobNameOf, queueName } from "../../queue_name.ts";
+import { versionRange } from "../evolution/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
 
-/** A known job that is not paused, with what its limits allow. */
+/** A queue of a known job that is not paused, with what the limits of the job allow. */
 export interface JobGate {
   /** The job, with the limits in the code of the worker. */
   readonly job: KnownJob;
+  /** The queue: that of the version of the job, or that of the held runs which are offered to its print. */
+  readonly queue: string;
   /** How many more of its runs may be executed. */
   room: number;
   /** How many more of its runs may start. */
@@ -19,44 +23,76 @@ export interface JobGate {
 export function openGates(
   db: SqliteDatabase,
   jobs: readonly KnownJob[],
-  paused: ReadonlySet<string>,
+  { paused, hasOffers }: { paused: ReadonlySet<string>; hasOffers: boolean },
   most: number,
   now: number,
 ): JobGate[] {
   const open = paused.size === 0 ? jobs : jobs.filter(({ name }) => !paused.has(name));
-  return open.map((job) => ({
+  const gates = open.map((job) => ({
     job,
-    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job.name),
-    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.name), job.rate, most, now),
+    queue: queueName(job.name, job.version),
+    room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job),
+    starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.names[0]), job.rate, most, now),
     started: 0,
   }));
+  if (!hasOffers) return gates;
+  const ofPrints = gates.map((gate) => ({
+    ...gate,
+    queue: queueName(gate.job.name, gate.job.version, gate.job.print),
+  }));
+  return [...gates, ...ofPrints];
 }
 
-/** How many runs of a job are executed, or may be after a cancel. */
-function countExecuted(db: SqliteDatabase, job: string): number {
-  const { running } = db.one<{ running: number }>(
-    `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
-       + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
-    job,
-    job,
-  );
+/** The queues from which a worker claims that knows a job. */
+export function queuesOf({ name, version, print }: KnownJob, hasOffers: boolean): string[] {
+  const queue = queueName(name, version);
+  return hasOffers ? [queue, queueName(name, version, print)] : [queue];
+}
+
+/** Counts a run that is claimed: all queues of its job share the limits. */
+export function countTaken(gates: readonly JobGate[], gate: JobGate, isStart: boolean): void {
+  const isCounted = isStart && gate.job.rate !== null;
+  if (isCounted) gate.started += 1;
+  for (const other of gates) {
+    if (other.job.names[0] !== gate.job.names[0]) continue;
+    other.room -= 1;
+    if (isCounted) other.starts -= 1;
+  }
+}
+
+/** How many runs of a job are executed, or may be after a cancel, under all its names. */
+function countExecuted(db: SqliteDatabase, { names }: KnownJob): number {
+  let running = 0;
+  for (const name of names) {
+    running += db.one<{ running: number }>(
+      `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
+         + coalesce((SELECT sum(runs) FROM holdfast_counts WHERE status = 'running' AND job > ? AND job < ?), 0)
+         + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
+      name,
+      ...versionRange(name),
+      name,
+    ).running;
+  }
   // The counts are written right before the commit.
-  return running + (db.counts.get(`running ${job}`) ?? 0);
+  for (const [key, count] of db.counts) {
+    if (key.startsWith("running ") && names.includes(jobNameOf(key.slice("running ".length)))) running += count;
+  }
+  return running;
 }
 
 /** Writes the starts that were counted. */
 export function writeStarts(db: SqliteDatabase, gates: readonly JobGate[], now: number): void {
-  for (const { job: { name, rate }, started } of gates) {
-    if (rate !== null && started > 0) addStarts(db, jobScope(name), rate, started, now);
+  for (const { job, started } of gates) {
+    if (job.rate !== null && started > 0) addStarts(db, jobScope(job.names[0]), job.rate, started, now);
   }
 }
 
 /** Whether a run is ready that the limits of its job allow. */
 export function hasReady(db: SqliteDatabase, gates: readonly JobGate[], hasFlow: boolean): boolean {
   const open = gates.filter(({ room }) => room > 0);
-  const names = open.filter(({ starts }) => starts > 0).map(({ job }) => job.name);
-  if (names.length > 0 && hasReadyOf(db, names, hasFlow)) return true;
-  return open.some(({ starts, job }) => starts <= 0 && hasBegunOf(db, job.name));
+  const queues = open.filter(({ starts }) => starts > 0).map(({ queue }) => queue);
+  if (queues.length > 0 && hasReadyOf(db, queues, hasFlow)) return true;
+  return open.some(({ starts, queue }) => starts <= 0 && hasBegunOf(db, queue));
 }
 
 function hasReadyOf(db: SqliteDatabase, jobs: readonly string[], hasFlow: boolean): boolean {
@@ -75,16 +111,16 @@ function hasReadyOf(db: SqliteDatabase, jobs: readonly string[], hasFlow: boolea
       ) !== undefined;
 }
 
-/** The gates of jobs that have ready runs without flow. */
+/** The gates of queues that have ready runs without flow. */
 export function readyOf(db: SqliteDatabase, gates: readonly JobGate[]): JobGate[] {
   const ready = db.all<{ job: string }>(
     `SELECT j.value AS job FROM json_each(?) j WHERE EXISTS
        (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = j.value)`,
-    JSON.stringify(gates.map(({ job }) => job.name)),
+    JSON.stringify(gates.map(({ queue }) => queue)),
   );
   if (ready.length === 0) return [];
-  const names = new Set(ready.map(({ job }) => job));
-  return gates.filter(({ job }) => names.has(job.name));
+  const queues = new Set(ready.map(({ job }) => job));
+  return gates.filter(({ queue }) => queues.has(queue));
 }
 
 function hasBegunOf(db: SqliteDatabase, job: string): boolean {
@@ -99,11 +135,11 @@ function hasBegunOf(db: SqliteDatabase, job: string): boolean {
   return found === 1;
 }
 
-/** Which jobs come first in the queue of a key, before those of a claim. */
+/** Which queues of jobs come first in the queue of a key, before those of a claim. */
 export interface Precedence {
-  /** The jobs of live workers, those of the claiming one included, without paused jobs. */
+  /** Those from which live workers claim, the claiming one included, without those of paused jobs. */
   live: ReadonlySet<string>;
-  /** The jobs that the claiming worker knows. */
+  /** Those from which the claiming worker claims. */
   own: ReadonlySet<string>;
 }
 
@@ -139,10 +175,10 @@ export function findOpening(
   now: number,
 ): number | null {
   let first = Infinity;
-  for (const { job: { name, rate }, room } of gates) {
+  for (const { job: { names, rate }, queue, room } of gates) {
     if (room <= 0) continue;
-    const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(name), rate, now);
-    const lists = [heldByKeyRate(db, name), ...(jobOpensAt > now ? heldByJobRate(db, name) : [])];
+    const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(names[0]), rate, now);
+    const lists = [heldByKeyRate(db, queue), ...(jobOpensAt > now ? heldByJobRate(db, queue) : [])];
     for (const runs of lists) {
       // If more are left than are examined, the first opening may be too early, but none is missed.
       const isAny = runs.length === MAX_EXAMINED && runs.every((run) => isBehindOtherJob(db, run, precedence));

@@ -1,6 +1,7 @@
 import { positionOf } from "../../../flow.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { deadlineAt } from "../../../wait.ts";
+import { queueName } from "../../queue_name.ts";
 import type { FlowColumn, RunRow } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { stateOfNewRun, updateQueue } from "./concurrency_keys.ts";
@@ -14,6 +15,7 @@ export const NO_FLOW: Pick<RunRow, FlowColumn> = {
   start_by: null,
   finish_by: null,
   parent_id: null,
+  held: null,
 };
 
 /** What a run that uses no flow asks of its key. */
@@ -30,15 +32,15 @@ export function usesFlow({ flow, concurrencyKey }: NewRun): boolean {
 export function insertFlow(
   db: SqliteDatabase,
   seq: number,
-  { jobName, concurrencyKey, flow }: NewRun,
+  { jobName, version, concurrencyKey, flow }: NewRun,
   now: number,
-): Pick<RunRow, Exclude<FlowColumn, "parent_id">> {
+): Pick<RunRow, Exclude<FlowColumn, "parent_id" | "held">> {
   const startAt = deadlineAt(flow.start, now);
   const isDelayed = startAt !== null && startAt > now;
   const startBy = flow.startWithin === null ? null : Math.max(startAt ?? now, now) + flow.startWithin;
   const row = {
     run_seq: seq,
-    job: jobName,
+    job: queueName(jobName, version),
     concurrency_key: concurrencyKey,
     fairness_key: flow.fairnessKey,
     priority: flow.priority,
@@ -67,7 +69,7 @@ export function insertFlow(
     ...Object.values(row),
     isDelayed ? null : state ?? "B",
   );
-  if (state === "R") touchGroup(db, jobName, flow.fairnessKey);
+  if (state === "R") touchGroup(db, row.job, flow.fairnessKey);
   if (!isDelayed && state === null && concurrencyKey !== null) updateQueue(db, concurrencyKey, now);
   return { ...row, finish_by: null };
 }

@@ -2,6 +2,9 @@ import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { PauseRecord } from "../../../wait.ts";
+import { versionOf } from "../../queue_name.ts";
+import { readCopied } from "../evolution/copies.ts";
+import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
@@ -39,7 +42,7 @@ export function* readClaims(
       ? []
       : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
+    claims.push(toClaim(db, row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
   }
   return claims.filter((_, at) => {
     const row = rows[at]!; // there is one claim for each row
@@ -76,6 +79,7 @@ export function toLease(row: ClaimedRow): Lease {
 }
 
 function toClaim(
+  db: SqliteDatabase,
   row: ClaimedRow,
   steps: readonly ReplayedStepRow[],
   pauses: PauseRecord[],
@@ -93,6 +97,10 @@ function toClaim(
     depth: row.depth ?? 0,
     slotAt: isoTime(row.slot_at),
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
+    version: versionOf(row.job),
+    schemaPrint: row.schema_print,
+    ...readHoldOfClaim(db, row),
+    copied: row.origin_id === null ? null : readCopied(db, row.seq),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses,

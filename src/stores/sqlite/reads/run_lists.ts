@@ -8,6 +8,7 @@ import {
   type RunPage,
 } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
+import { queuesOf } from "../evolution/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { readRuns } from "./bounded_reads.ts";
@@ -21,6 +22,7 @@ const MAX_RANGES = 50;
 
 /** The conditions of a filter; `null`: it does not restrict. */
 interface Conditions {
+  /** The queues of jobs: of all versions. */
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
   labels: readonly Label[];
@@ -70,7 +72,7 @@ export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void
 export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, FoundRuns> {
   const { limit = DEFAULT_RUN_LIMIT, offset = 0, scope } = query;
   const conditions: Conditions = {
-    jobs: listOf(query.jobName),
+    jobs: listOf(query.jobName)?.flatMap((name) => queuesOf(db, name)) ?? null,
     statuses: statusesOf(query),
     labels: Object.entries(query.labels ?? {}),
     parentRunId: query.parentRunId ?? null,

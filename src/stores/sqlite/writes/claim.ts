@@ -4,17 +4,21 @@ import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
+import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
+import { isOfPrint, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
 import {
+  countTaken,
   findOpening,
   hasReady,
   isBehindOtherJob,
   type JobGate,
   openGates,
   type Precedence,
+  queuesOf,
   writeStarts,
 } from "../flow/job_gates.ts";
 import { readPausedJobs } from "../flow/job_pauses.ts";
@@ -24,7 +28,7 @@ import { trimByAge } from "../journal/journal.ts";
 import { type HeldRow, type IdentityRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { liveJobs, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
+import { liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
 
@@ -36,6 +40,7 @@ const MAX_TIMERS = 40;
 const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
+  (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
@@ -52,6 +57,7 @@ export interface ClaimedRow extends IdentityRow, HeldRow {
   origin_id: string | null;
   payload: JsonText | null;
   input: JsonText | null;
+  schema_print: string | null;
   finish_by: number | null;
   priority: number | null;
   fairness_key: string | null;
@@ -82,9 +88,21 @@ export function findIdle(
   if (age < 0 || age > request.leaseMs / 3) return null;
   const facts = readClaimFacts(db);
   if (hasExpired(db, facts, request.jobs, now)) return null;
-  const gates = openGates(db, request.jobs, pausedJobs(db, facts), 1, now);
+  const gates = openGates(db, request.jobs, { ...facts, paused: pausedJobs(db, facts) }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
+  if (takesOffers(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
   return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
+}
+
+/** Whether held runs are offered to the worker by this claim. */
+function takesOffers({ offersHeld, limit }: ClaimRequest): boolean {
+  return offersHeld && limit > 0;
+}
+
+/** The queues from which live workers claim, this one and those of offers included. They are read once, when needed. */
+function liveQueuesOf(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now: number): LiveQueues {
+  let live: ReadonlySet<string> | null = null;
+  return () => live ??= new Set([...jobs.flatMap((job) => queuesOf(job, true)), ...liveQueues(db, now, workerId)]);
 }
 
 function pausedJobs(db: SqliteDatabase, { hasPaused }: ClaimFacts): Set<string> {
@@ -101,17 +119,19 @@ function nextInstant(
   const timerAt = nextTimer(db, facts, request.jobs);
   const hasRates = facts.openingAt !== null || gates.some(({ job }) => job.rate !== null);
   if (!hasRates) return timerAt;
-  return earliest(timerAt, findOpening(db, gates, precedenceOf(db, request, pausedJobs(db, facts), now), now));
+  return earliest(timerAt, findOpening(db, gates, precedenceOf(db, request, facts, pausedJobs(db, facts), now), now));
 }
 
 function precedenceOf(
   db: SqliteDatabase,
   request: ClaimRequest,
+  { hasOffers }: ClaimFacts,
   paused: ReadonlySet<string>,
   now: number,
 ): Precedence {
-  const own = new Set(request.jobs.map(({ name }) => name).filter((name) => !paused.has(name)));
-  const others = liveJobs(db, now, request.workerId).filter((name) => !paused.has(name));
+  const isOpen = (queue: string) => paused.size === 0 || !paused.has(jobNameOf(queue));
+  const own = new Set(request.jobs.flatMap((job) => queuesOf(job, hasOffers)).filter(isOpen));
+  const others = [...liveQueues(db, now, request.workerId)].filter(isOpen);
   return { live: new Set([...own, ...others]), own };
 }
 
@@ -128,8 +148,12 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   const isLate = hasExpired(db, before, request.jobs, now);
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
-  // What the timers have made due counts, too.
-  const { rows, late, gates, hasMore } = claimReady(db, request, isLate ? readClaimFacts(db) : before, now);
+  const isOffered = takesOffers(request) &&
+    offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now);
+  settleHeads(db);
+  // What the timers and the offers have made due counts, too.
+  const hasChanged = isLate || isOffered;
+  const { rows, late, gates, hasMore } = claimReady(db, request, hasChanged ? readClaimFacts(db) : before, now);
   noteWorker(db, request, rows, now);
   // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) tidyUp(db, now);
@@ -193,7 +217,6 @@ function processTimers(
   wakeSleepers(db, now);
   startDelayedRuns(db, MAX_TIMERS, now);
   openKeys(db, now);
-  settleHeads(db);
   return [...abandoned, ...late];
 }
 
@@ -240,8 +263,8 @@ interface ReadyResult {
 function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts, now: number): ReadyResult {
   const { hasFlow } = facts;
   const paused = pausedJobs(db, facts);
-  const gates = openGates(db, request.jobs, paused, request.limit + 1, now);
-  const precedence = precedenceOf(db, request, paused, now);
+  const gates = openGates(db, request.jobs, { ...facts, paused }, request.limit + 1, now);
+  const precedence = precedenceOf(db, request, facts, paused, now);
   const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
   const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);
   const orphans = new PassedOrphans(db, facts.hasOrphans);
@@ -271,11 +294,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
     }
     taken.push(run);
     if (key !== null) takenKeys.add(key);
-    gate.room -= 1;
-    if (run.begun === 0) {
-      gate.starts -= 1;
-      gate.started += 1;
-    }
+    countTaken(gates, gate, run.begun === 0);
     if (hasFlow) takeAtOnce(db, drawn, candidates, now);
   }
   writeStarts(db, gates, now);
@@ -299,6 +318,7 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
       run.seq,
     );
     touchGroup(db, run.job, run.fairness_key);
+    if (isOfPrint(run.job)) returnToQueue(db, run.seq);
     if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
@@ -338,11 +358,15 @@ function claimRows(
     const key = row.concurrency_key;
     if (key !== null && !request.areKeysTaken) takeKey(db, key, row.id, row.lease_generation, now);
     if (row.has_pauses === 1) commitDeadlines(db, row.seq, now);
-    const { status } = candidates[order.get(row.seq)!]!; // its candidate
-    moveRun(db, row.job, status, "running");
+    const candidate = candidates[order.get(row.seq)!]!; // its candidate
+    moveRun(db, row.job, candidate.status, "running");
+    if (isOfPrint(candidate.job)) {
+      endHold(db, row.seq, row.lease_generation);
+      db.facts.note([row.seq, "resumed"]);
+    }
     db.facts.note(claimedFact(row, request.workerId));
     db.held.note(row.id, toHeldRun(row));
-    if (status === "waiting") noteResumption(db, row.seq, now);
+    if (candidate.status === "waiting") noteResumption(db, row.seq, now);
   }
   return rows;
 }

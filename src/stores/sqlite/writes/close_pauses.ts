@@ -18,7 +18,7 @@ export function closePauses(
     runSeq,
   );
   db.run(
-    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending'",
+    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending' AND kind <> 'patch'",
     status,
     runSeq,
   );

@@ -12,6 +12,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
+import { deleteHold } from "../evolution/holds.ts";
+import { endHold } from "../evolution/offers.ts";
+import { jobNameOf } from "../../queue_name.ts";
 import { closePauses } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
 import {
@@ -118,27 +121,32 @@ export function cancelRun(
   );
   db.facts.note([runSeq, "cancelled"]);
   closePauses(db, runSeq, "cancelled", now);
-  const { id: run_id, job, concurrency_key, lease_expires_at: expires_at } = before;
+  if (before.held !== null) endHold(db, runSeq);
+  const { id: run_id, concurrency_key, lease_expires_at: expires_at } = before;
   // A worker may still execute the run.
   if (isLeased(status) && expires_at !== null && expires_at > now) {
-    keepGhost(db, { run_id, generation, job, concurrency_key, expires_at });
+    keepGhost(db, { run_id, generation, job: jobNameOf(before.job), concurrency_key, expires_at });
   } else {
     if (before.flow !== null) leaveQueue(db, before, now);
     if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
   }
-  return toRun({ ...before, ...row });
+  return toRun({ ...before, ...row, held: null });
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
   keepResult(db, runId);
-  const row = db.get<IdentityRow & { seq: number; status: RunStatus }>(
-    "DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL RETURNING seq, id, job, labels, status",
+  const row = db.get<
+    IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
+  >(
+    `DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL
+     RETURNING seq, id, job, labels, status, lease_generation, origin_id`,
     runId,
   );
   if (row === undefined) return null;
+  deleteHold(db, row);
   const identity = toRunIdentity(row);
-  moveRun(db, identity.jobName, row.status, null);
+  moveRun(db, row.job, row.status, null);
   db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
   db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
   db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);

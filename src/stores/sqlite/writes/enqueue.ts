@@ -3,6 +3,8 @@ import { coalescedFacts } from "../../../fact.ts";
 import type { Host } from "../../../host.ts";
 import type { Run } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
+import { queueName } from "../../queue_name.ts";
+import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
@@ -28,17 +30,29 @@ export function enqueueRuns(
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
   }
-  return runs.map((run) => enqueueRun(db, run, host, now));
+  const search = new QueueSearch(db);
+  return runs.map((run) => enqueueRun(db, run, search, host, now));
 }
 
-function enqueueRun(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
+function enqueueRun(
+  db: SqliteDatabase,
+  run: NewRun,
+  search: QueueSearch,
+  host: Pick<Host, "newId">,
+  now: number,
+): Enqueued {
   const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
-  const coalescable = findCoalescable(db, run, now);
-  if (coalescable !== null) return findRun(db, run) ?? joinRun(db, coalescable, run);
+  const searches = run.idempotencyKey !== null || run.coalesce !== null;
+  const queues = searches ? search.queuesFor(run) : [queueName(run.jobName, run.version)];
+  // The insert notices only a run of its own queue.
+  const known = queues.length > 1 ? findRun(db, run, queues) : null;
+  if (known !== null) return known;
+  const coalescable = findCoalescable(db, run, queues, now);
+  if (coalescable !== null) return findRun(db, run, queues) ?? joinRun(db, coalescable, run);
   const added = insertRun(db, run, host, now);
   if (added !== null) return { run: added.run, disposition: "created" };
-  return findRun(db, run)!; // the one for which it was not added
+  return findRun(db, run, queues)!; // the one for which it was not added
 }
 
 function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
@@ -48,33 +62,48 @@ function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
 }
 
 /** The run that was added before by the same call, or by another with the same idempotency key. */
-function findRun(db: SqliteDatabase, { id, jobName, idempotencyKey }: NewRun): Enqueued | null {
+function findRun(
+  db: SqliteDatabase,
+  { id, idempotencyKey }: NewRun,
+  queues: readonly string[],
+): Enqueued | null {
   const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
   if (known !== undefined) return { run: toRun(known), disposition: "created" };
   if (idempotencyKey === null) return null;
-  const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, jobName, idempotencyKey);
-  return same === undefined ? null : { run: toRun(same), disposition: "idempotent" };
+  for (const queue of queues) {
+    const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, queue, idempotencyKey);
+    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
+  }
+  return null;
 }
 
-function findCoalescable(db: SqliteDatabase, run: NewRun, now: number): RunRow | null {
-  const { concurrencyKey: key, jobName: job, coalesce } = run;
+function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly string[], now: number): RunRow | null {
+  const { concurrencyKey: key, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const pending = findPending(db, key, job, now);
+  const pending = oldest(queues.map((queue) => findPending(db, key, queue, now)));
   if (pending !== null || coalesce !== "active") return pending;
-  const leased = db.get<RunRow>(
-    `${SELECT_RUN} JOIN holdfast_holders h ON h.run_id = r.id
-     WHERE h.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ? ORDER BY r.seq LIMIT 1`,
-    key,
-    job,
-    now,
-  );
-  if (leased !== undefined) return leased;
-  const waiting = db.get<RunRow>(
-    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
-    key,
-    job,
-  );
-  return waiting ?? null;
+  const leased = oldest(queues.map((queue) =>
+    db.get<RunRow>(
+      `${SELECT_RUN} JOIN holdfast_holders h ON h.run_id = r.id
+       WHERE h.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ? ORDER BY r.seq LIMIT 1`,
+      key,
+      queue,
+      now,
+    )
+  ));
+  if (leased !== null) return leased;
+  return oldest(queues.map((queue) =>
+    db.get<RunRow>(
+      `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
+      key,
+      queue,
+    )
+  ));
+}
+
+function oldest(found: readonly (RunRow | null | undefined)[]): RunRow | null {
+  return found.filter((row) => row !== null && row !== undefined)
+    .reduce<RunRow | null>((first, row) => first === null || row.seq < first.seq ? row : first, null);
 }
 
 /** The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed. */
@@ -129,17 +158,18 @@ export function insertRun(
   parent: ParentOfRun | null = null,
 ): { run: Run; seq: number } | null {
   const seq = drawNumber(db);
+  const queue = queueName(run.jobName, run.version);
   const hasFlow = usesFlow(run);
   const state = hasFlow
     ? null
     : run.concurrencyKey === null
     ? "R"
-    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: run.jobName, position: seq }, now);
+    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: queue, position: seq }, now);
   const row = {
     ...UNCLAIMED,
     seq,
     id: run.id,
-    job: run.jobName,
+    job: queue,
     labels: JSON.stringify(run.labels),
     payload: run.payload,
     idempotency_key: run.idempotencyKey,
@@ -171,12 +201,13 @@ export function insertRun(
     now,
   ) > 0;
   if (!isAdded) return null;
-  moveRun(db, run.jobName, null, "pending");
+  moveRun(db, queue, null, "pending");
   db.run(
-    "INSERT INTO holdfast_inputs (run_seq, payload, input) VALUES (?, ?, ?)",
+    "INSERT INTO holdfast_inputs (run_seq, payload, input, schema_print) VALUES (?, ?, ?, ?)",
     seq,
     run.payload,
     fromInput(run.payload, run.input),
+    run.schemaPrint,
   );
   for (const [key, value] of Object.entries(run.labels)) {
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);

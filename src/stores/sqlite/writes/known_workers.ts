@@ -1,5 +1,6 @@
 import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
+import { jobNameOf, queueName } from "../../queue_name.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The last claim of a worker. */
@@ -26,7 +27,7 @@ export function readClaimed(
   return worker === undefined ? null : JSON.parse(worker.claimed);
 }
 
-/** Records a claim: which jobs the worker knows, when it was, and what it has claimed. */
+/** Records a claim: which jobs the worker knows, with versions and prints, when it was, and what it has claimed. */
 export function noteWorker(
   db: SqliteDatabase,
   request: ClaimRequest,
@@ -36,7 +37,10 @@ export function noteWorker(
   db.run(
     "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
     request.workerId,
-    JSON.stringify(request.jobs.map(({ name }) => name)),
+    JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
+      queueName(name, version),
+      queueName(name, version, print),
+    ])),
     now,
     request.leaseMs,
     request.claimId,
@@ -46,11 +50,11 @@ export function noteWorker(
 
 /** Whether a worker that knows a job is alive. See `Store.hasWorker()`. */
 export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
-  return liveJobs(db, now).includes(jobName);
+  return [...liveQueues(db, now)].some((queue) => jobNameOf(queue) === jobName);
 }
 
-/** The jobs that live workers know. A worker is alive if it claimed within the length of its lease. */
-export function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): string[] {
+/** The queues from which live workers claim. A worker is alive if it claimed within the length of its lease. */
+export function liveQueues(db: SqliteDatabase, now: number, exceptWorkerId = ""): Set<string> {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
   const workers = db.all<{ jobs: JsonText }>(
     "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
@@ -58,7 +62,7 @@ export function liveJobs(db: SqliteDatabase, now: number, exceptWorkerId = ""): 
     now,
     now,
   );
-  return workers.flatMap(({ jobs }): string[] => JSON.parse(jobs));
+  return new Set(workers.flatMap(({ jobs }): string[] => JSON.parse(jobs)));
 }
 
 // The entry of a worker is deleted after this many lengths of its lease without a claim.

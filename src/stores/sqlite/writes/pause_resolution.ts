@@ -1,3 +1,5 @@
+import type { RunStatus } from "../../../run.ts";
+import { forgetPrints } from "../evolution/holds.ts";
 import { enterQueue, holdsKey, putFirst, type QueuedRun } from "../flow/concurrency_keys.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -26,8 +28,12 @@ export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number)
 
 /** Increments the record counter of a run: a replay delivers results in this order. */
 export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
-  const sql = "UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded";
-  return db.one<{ recorded: number }>(sql, runSeq).recorded;
+  const { recorded, status } = db.one<{ recorded: number; status: RunStatus }>(
+    "UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded, status",
+    runSeq,
+  );
+  if (status === "pending") forgetPrints(db, runSeq);
+  return recorded;
 }
 
 /** Makes a waiting run due, if it is not so already. */

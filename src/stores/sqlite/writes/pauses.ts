@@ -53,6 +53,7 @@ export function pauseRun(
   const result = { pauses, created, cancelled, nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
   if (!request.park || isOver) return { parked: false, ...result };
 
+  const awaited = rows.filter(({ kind }) => kind !== "patch");
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
   db.run(
     `UPDATE holdfast_runs SET status = 'waiting', timer_at = ?, lease_owner = NULL, lease_expires_at = NULL,
@@ -62,16 +63,16 @@ export function pauseRun(
   );
   if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", runSeq);
   moveRun(db, run.job, "running", "waiting");
-  for (const { waitId, name, deadlineAt } of [...rows.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
+  for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
     db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
   }
   db.held.forget(lease.runId);
   db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
-  for (const pause of pauses) {
+  for (const { id } of awaited) {
     db.run(
       "UPDATE holdfast_pauses SET awaited = 1, suspended_at = coalesce(suspended_at, ?) WHERE id = ?",
       now,
-      pause.id,
+      id,
     );
   }
   if (lease.concurrencyKey !== null && request.retryAt === null) {

@@ -1,6 +1,8 @@
 import type { Host } from "../../../host.ts";
 import type { RetriggerFrom } from "../../../run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
+import type { PauseKind } from "../../../wait.ts";
+import { writeCopied } from "../evolution/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
@@ -42,6 +44,10 @@ const HAVE_COMPLETED = `NOT EXISTS (
   SELECT 1 FROM holdfast_children m LEFT JOIN holdfast_runs c ON c.seq = m.run_seq
   WHERE m.pause_seq = p.seq AND coalesce(c.status, m.result ->> '$.status', '') <> 'completed')`;
 
+/** Whether a pause `p` is copied. The parameter is the last record of the run. */
+const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
+  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?))`;
+
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
@@ -64,14 +70,13 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     old.seq,
   );
   // If the last record is the timeout of a wait, that wait is not copied, so the new run creates it again.
-  const pauses = old.has_pauses === 0 ? [] : db.all<{ seq: number }>(
-    `SELECT seq FROM holdfast_pauses p WHERE run_seq = ? AND status = 'resolved'
-       AND iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?)
-     ORDER BY seq`,
-    old.seq,
+  const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>(
+    `SELECT seq, kind, name, ${IS_COPIED} AS is_copied FROM holdfast_pauses p WHERE run_seq = ? ORDER BY seq`,
     old.recorded,
+    old.seq,
   );
-  for (const pause of pauses) {
+  const copied = pauses.filter(({ is_copied }) => is_copied === 1);
+  for (const pause of copied) {
     const copy = db.one<{ seq: number }>(
       `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
@@ -94,8 +99,18 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   db.run(
     "UPDATE holdfast_runs SET recorded = ?, has_pauses = max(has_pauses, ?), origin_id = ? WHERE seq = ?",
     old.recorded,
-    pauses.length > 0 ? 1 : 0,
+    copied.length > 0 ? 1 : 0,
     old.origin_id,
     seq,
   );
+  const leftOut = pauses.filter(({ is_copied }) => is_copied === 0)
+    .flatMap(({ kind, name }) => kind === "patch" ? [] : [{ kind, name }]);
+  writeCopied(db, { seq, old }, leftOut);
+}
+
+interface OldPauseRow {
+  seq: number;
+  kind: PauseKind;
+  name: string;
+  is_copied: number;
 }

@@ -1,0 +1,77 @@
+import { ConflictError, ValidationError } from "../error.ts";
+import type { Hub } from "../events/hub.ts";
+import { HOLD_CODES } from "../hold.ts";
+import { checkName } from "../name.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { Run } from "../run.ts";
+import type { Store } from "../store.ts";
+import type { ResumeAllOptions, ResumeOptions } from "./engine.ts";
+import { untilKnown } from "./until_known.ts";
+
+/** The dependencies of {@linkcode HeldRuns}. */
+export interface HeldRunsDeps {
+  /** Keeps the runs. */
+  store: Store;
+  /** Publishes the events. */
+  hub: Hub;
+  /** Reads a run; throws a `NotFoundError` if there is none. */
+  readRun: (runId: string) => Promise<Run>;
+  /** Called after runs were resumed. */
+  onResume: () => void;
+}
+
+const RESUME_OPTIONS: Record<keyof ResumeOptions, true> = { onDivergence: true };
+const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = { ...RESUME_OPTIONS, jobName: true, code: true };
+// How many runs are found at once.
+const SLICE = 50;
+
+/** Resumes held runs. */
+export class HeldRuns {
+  readonly #deps: HeldRunsDeps;
+
+  constructor(deps: HeldRunsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Does `Engine.resume()`. */
+  async resume(runId: string, options: ResumeOptions): Promise<Run> {
+    checkOptionNames(options, RESUME_OPTIONS, "resume()");
+    const run = await this.#resume(runId, checkContinues(options));
+    if (run !== null) return run;
+    const { status } = await this.#deps.readRun(runId);
+    throw new ConflictError(`Cannot resume run "${runId}": it is not held, but ${status}`);
+  }
+
+  /** Does `Engine.resumeAll()`. */
+  async resumeAll(options: ResumeAllOptions): Promise<{ resumed: number }> {
+    checkOptionNames(options, RESUME_ALL_OPTIONS, "resumeAll()");
+    const continues = checkContinues(options);
+    const { jobName, code } = options;
+    const jobNames = typeof jobName === "string" ? [jobName] : jobName;
+    for (const name of jobNames ?? []) checkName(name, "jobName of resumeAll()");
+    if (code !== undefined && !HOLD_CODES.includes(code)) {
+      throw new ValidationError(`code of resumeAll() must be one of ${HOLD_CODES.join(", ")}`);
+    }
+    let resumed = 0;
+    for (let after = 0;;) {
+      const { ids, seqs } = await this.#deps.store.findHeld({ jobNames, code, after, limit: SLICE });
+      for (const id of ids) if (await this.#resume(id, continues) !== null) resumed += 1;
+      if (ids.length < SLICE) return { resumed };
+      after = seqs.at(-1)!; // a full slice has a last run
+    }
+  }
+
+  async #resume(runId: string, continues: boolean): Promise<Run | null> {
+    const { store, hub, onResume } = this.#deps;
+    const run = await untilKnown(() => store.resumeHeld(runId, continues));
+    if (run === null) return null;
+    hub.publish(run, { type: "run:resume" });
+    onResume();
+    return run;
+  }
+}
+
+function checkContinues({ onDivergence }: ResumeOptions): boolean {
+  if (onDivergence === undefined || onDivergence === "continue") return onDivergence === "continue";
+  throw new ValidationError('onDivergence of a resumed run can only be "continue"');
+}

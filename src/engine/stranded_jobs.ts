@@ -1,0 +1,50 @@
+import type { Hub } from "../events/hub.ts";
+import { type Host, pause } from "../host.ts";
+import type { Logger } from "../logger.ts";
+import type { Store } from "../store.ts";
+import type { StrandedJob } from "../store/hold_record.ts";
+
+const LOOK_EVERY_MS = 60_000;
+// Workers that are started together have claimed before the first look.
+const FIRST_LOOK_MS = 5_000;
+
+/** The dependencies of {@linkcode watchStrandedJobs}. */
+export interface StrandedJobsDeps {
+  /** Knows the open runs and the live workers. */
+  store: Store;
+  /** Publishes what is found. */
+  hub: Hub;
+  /** Time. */
+  host: Host;
+  /** Gets a warning, once for each job and version, if nobody listens for the event. */
+  logger: Logger;
+}
+
+/** Publishes `worker:stranded` once a minute while open runs have a job or version that no live worker knows. */
+export async function watchStrandedJobs(deps: StrandedJobsDeps, abortSignal: AbortSignal): Promise<void> {
+  const { store, hub, host, logger } = deps;
+  const warned = new Set<string>();
+  let waitMs = FIRST_LOOK_MS;
+  while (!abortSignal.aborted) {
+    await pause(host, waitMs, abortSignal).catch(() => {}); // ends early when the engine stops
+    waitMs = LOOK_EVERY_MS;
+    if (abortSignal.aborted) return;
+    try {
+      const jobs = await store.getStrandedJobs();
+      if (jobs.length === 0) continue;
+      if (hub.publishStranded(jobs)) continue;
+      for (const job of jobs) {
+        const key = JSON.stringify([job.jobName, job.version]);
+        if (!warned.has(key)) logger.warn(explain(job));
+        warned.add(key);
+      }
+    } catch (error) {
+      hub.publishError(error);
+    }
+  }
+}
+
+function explain({ jobName, version, runs, oldestAt }: StrandedJob): string {
+  const [count, wait] = runs === 1 ? ["1 run", "waits"] : [`${runs} runs`, "wait"];
+  return `${count} of job "${jobName}" version ${version} ${wait} for a worker that knows it; the oldest since ${oldestAt}`;
+}

@@ -1,0 +1,108 @@
+import type { ExportedHistory } from "../../exported_history.ts";
+import type { Job } from "../../job.ts";
+import type { JobCatalog } from "../../job_catalog.ts";
+import { isTerminal } from "../../run.ts";
+import { replayWith } from "../replay.ts";
+import { isRefused, type ReplayReport } from "../replay_report.ts";
+import { suggestChanges } from "../suggest_changes.ts";
+import { type CommandOptions, HELP, readOptions, UsageError } from "./command_options.ts";
+import { readDatabase } from "./read_database.ts";
+import { readFiles } from "./read_files.ts";
+import { readJobs } from "./read_jobs.ts";
+import { summarize } from "./summary.ts";
+
+/** Where the command writes: each call gets one string. */
+export interface CommandOutput {
+  /** Writes a result. */
+  log(text: string): void;
+  /** Writes why there is none, and notes. */
+  error(text: string): void;
+}
+
+// As an engine does, the command allows the code outside of steps a second. That costs little: many runs are replayed at
+// the same time.
+const LIMITS = { patience: 1_000, timeout: 30_000 };
+const AT_ONCE = 200;
+
+/** Does what the command is asked to do, and returns its exit code. */
+export async function runCommand(args: readonly string[], output: CommandOutput): Promise<number> {
+  try {
+    const options = readOptions(args);
+    if (options === null) {
+      output.log(HELP);
+      return 0;
+    }
+    const jobs = await readJobs(options);
+    const { reports, others } = await replayAll(readAll(options, jobs), jobs);
+    if (options.json) output.log(JSON.stringify(reports, null, 2));
+    else {for (const job of jobs.newest.values()) {
+        output.log(summarize(job, reports.filter((report) => isOf(job, report))));
+      }}
+    for (const [name, count] of others) {
+      output.error(
+        `${name}  ${count} open ${count === 1 ? "run" : "runs"} of a job that ${options.jobs} does not export`,
+      );
+    }
+    return reports.some(isRefused) ? 1 : 0;
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    output.error(error.message);
+    return 2;
+  }
+}
+
+async function* readAll(
+  { db, history, recent, job }: CommandOptions,
+  jobs: JobCatalog,
+): AsyncGenerator<ExportedHistory> {
+  const choice = { jobNames: [...jobs.newest.values()].map(namesOf), others: job.length === 0, recent };
+  if (db !== null) yield* readDatabase(db, choice);
+  for await (const found of readFiles(history)) {
+    if (choice.others || choice.jobNames.flat().includes(found.jobName)) yield found;
+  }
+}
+
+/** Replays histories, many at the same time. Counts the open runs of jobs that are not known. */
+async function replayAll(
+  histories: AsyncGenerator<ExportedHistory>,
+  jobs: JobCatalog,
+): Promise<{ reports: ReplayReport[]; others: Map<string, number> }> {
+  const reports: ReplayReport[] = [];
+  const others = new Map<string, number>();
+  const suggest = suggestOnce();
+  const work = async () => {
+    for await (const history of histories) {
+      const { jobName, version, status } = history;
+      if (jobs.executing(jobName, version) === undefined) {
+        if (isTerminal(status)) continue; // nobody has to execute it
+        if (jobs.find(jobName) === undefined) {
+          others.set(jobName, (others.get(jobName) ?? 0) + 1);
+          continue;
+        }
+      }
+      reports.push(await replayWith(history, jobs, LIMITS, suggest(jobName)));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return { reports: reports.sort((one, other) => one.runId < other.runId ? -1 : 1), others };
+}
+
+/** Finds what to declare once for all runs of a job that would be held in the same place. */
+function suggestOnce(): (jobName: string) => typeof suggestChanges {
+  const found = new Map<string, ReturnType<typeof suggestChanges>>();
+  return (jobName) => (hold, tryWith) => {
+    const { code, isNew, unasked } = hold;
+    const key = JSON.stringify([jobName, code, isNew, unasked]);
+    const suggestion = found.get(key) ?? suggestChanges(hold, tryWith);
+    found.set(key, suggestion);
+    return suggestion;
+  };
+}
+
+function isOf(job: Job, { jobName }: ReplayReport): boolean {
+  return namesOf(job).includes(jobName);
+}
+
+function namesOf({ name, changes: { aliases } }: Job): string[] {
+  return [name, ...aliases];
+}

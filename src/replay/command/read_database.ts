@@ -1,0 +1,87 @@
+import { exportHistory } from "../../engine/export_history.ts";
+import type { ExportedHistory } from "../../exported_history.ts";
+import type { RunStatus } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import type { RunQuery } from "../../store/run_query.ts";
+import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
+import { toFailure } from "../../to_failure.ts";
+import { UsageError } from "./command_options.ts";
+
+/** Which runs to read. */
+export interface RunChoice {
+  /** The names and aliases of each job. */
+  jobNames: readonly (readonly string[])[];
+  /** Whether the open runs of other jobs are read, too. */
+  others: boolean;
+  /** How many of the newest ended runs of each job. */
+  recent: number;
+}
+
+const OPEN: readonly RunStatus[] = ["pending", "leased", "running", "waiting"];
+const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
+const PAGE = 500;
+
+/**
+ * Reads the histories of a database: of the open runs, then of the newest ended ones of each job. The database is only
+ * read, but SQLite may leave the files `-shm` and `-wal` beside it.
+ *
+ * @throws {UsageError} It cannot be opened, or is no database of this version.
+ */
+export async function* readDatabase(path: string, choice: RunChoice): AsyncGenerator<ExportedHistory> {
+  const { DatabaseSync } = await import("node:sqlite");
+  const { SqliteStore } = await import("../../stores/sqlite/sqlite_store.ts");
+  const database = attempt(path, () => new DatabaseSync(path, { readOnly: true }));
+  try {
+    await using store = await SqliteStore.from(reading(database as unknown as SqliteDriver)); // as in SqliteStore.open()
+    for await (const id of findIds(store, choice)) {
+      const history = await exportHistory(store, id);
+      if (history !== null) yield history; // it may be deleted meanwhile
+    }
+  } catch (error) {
+    throw refusal(path, error);
+  } finally {
+    database.close();
+  }
+}
+
+async function* findIds(store: Store, { jobNames, others, recent }: RunChoice): AsyncGenerator<string> {
+  yield* findPages(store, others ? { status: OPEN } : { status: OPEN, jobName: jobNames.flat() }, Infinity);
+  for (const jobName of jobNames) yield* findPages(store, { status: ENDED, jobName }, recent);
+}
+
+async function* findPages(store: Store, query: RunQuery, most: number): AsyncGenerator<string> {
+  let left = most;
+  let page: RunQuery = { ...query, uncounted: true };
+  while (left > 0) {
+    const { ids, seqs, hasMore } = await store.findRuns({ ...page, limit: Math.min(PAGE, left) });
+    yield* ids;
+    if (!hasMore) return;
+    left -= ids.length;
+    page = { ...page, before: seqs.at(-1)! }; // a page with more after it has a last run
+  }
+}
+
+/** A driver that leaves the journal of the database as it is: the file cannot be written. */
+function reading(driver: SqliteDriver): SqliteDriver {
+  return {
+    exec: (sql) => driver.exec(sql),
+    prepare: (sql) => driver.prepare(sql === "PRAGMA journal_mode = WAL" ? "PRAGMA journal_mode" : sql),
+  };
+}
+
+function attempt<T>(path: string, open: () => T): T {
+  try {
+    return open();
+  } catch (error) {
+    throw refusal(path, error);
+  }
+}
+
+function refusal(path: string, error: unknown): UsageError {
+  if (error instanceof UsageError) return error;
+  const { message } = toFailure(error);
+  const advice = /no such (table|column)/.test(message)
+    ? "; a database of an older version has to be migrated first: call engine.migrate() on a copy"
+    : "";
+  return new UsageError(`Cannot read the database ${path}: ${message}${advice}`, { cause: error });
+}

@@ -1,0 +1,79 @@
+import type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
+import type { JsonText } from "../json.ts";
+import type { Run } from "../run.ts";
+import type { StepRecord } from "../step.ts";
+import type { PauseRecord } from "../wait.ts";
+
+/** A request to hold a run. */
+export interface NewHold {
+  /** Why. */
+  code: HoldCode;
+  /** Why, in words. */
+  message: string;
+  /** Which names diverged. */
+  details: HoldDetails;
+  /** The print of the code that could not go on. */
+  print: string;
+}
+
+/** A hold as a store keeps it. */
+export interface HoldRecord extends Held {
+  /** Which names diverged. */
+  details: HoldDetails;
+  /** The prints of the code that has tried to go on since the run last recorded something, in the order of the tries. */
+  prints: readonly string[];
+}
+
+/** Which held runs to find. */
+export interface HeldQuery {
+  /** Runs of these jobs, by their exact names; left out: of all. */
+  jobNames?: readonly string[];
+  /** Runs with this code; left out: any. */
+  code?: HoldCode;
+  /** Only runs with a larger row number. */
+  after: number;
+  /** The maximum number of runs. */
+  limit: number;
+}
+
+/** The open runs of a job and version that no live worker knows. */
+export interface StrandedJob {
+  /** The name of the job. */
+  jobName: string;
+  /** The version of the job that triggered them. */
+  version: number;
+  /** How many there are. */
+  runs: number;
+  /** When the first of them was triggered, in the order of the triggers: ISO 8601 in UTC. */
+  oldestAt: string;
+}
+
+/** All that a replay of a run needs, and how the run ended. */
+export interface RunHistory {
+  /** The run. */
+  run: Run;
+  /** The input as given to the trigger, as stored. */
+  payload: JsonText | null;
+  /** The input that the job's function receives. */
+  input: JsonText | null;
+  /** The print of the schema that parsed its input; `null`: the schema had none. */
+  schemaPrint: string | null;
+  /** The recorded steps, in any order, but for those that were cancelled. */
+  steps: StepRecord[];
+  /** All its pauses, in the order in which they were prepared. */
+  pauses: PauseRecord[];
+  /** What it has as copies; `null`: it is no retry from the failure. */
+  copied: CopiedHistory | null;
+}
+
+/** The part of a history that a retry from the failure has taken over. */
+export interface CopiedHistory {
+  /** Records up to this position are copies. */
+  upTo: number;
+  /**
+   * What the earlier runs of the chain had begun and not completed, in any order, each once: failed and cancelled steps,
+   * steps between two attempts, open waits and sleeps, the wait that timed out last, children that did not all complete.
+   * What a later run of the chain has completed stays.
+   */
+  unfinished: readonly RecordName[];
+}

@@ -1,0 +1,43 @@
+import type { KnownJob } from "../../flow.ts";
+import type { HeldQuery, StrandedJob } from "../../store/hold_record.ts";
+import { isoTime } from "../../iso_time.ts";
+import { queueName } from "../queue_name.ts";
+import { type KeptRun, queueOf, triedPrints } from "./records.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+// The maximum number of held runs that one claim offers, so that a claim is always short.
+const MAX_OFFERS = 20;
+
+/** Makes held runs due for a worker: those that its code has not tried yet, and that no other live worker can take. */
+export function offerHeldRuns(runs: MemoryRuns, jobs: readonly KnownJob[], liveQueues: ReadonlySet<string>): void {
+  const prints = new Map(jobs.map(({ name, version, print }) => [queueName(name, version), print]));
+  const offers = runs.open.flatMap((run) => {
+    const isTaken = run.offeredTo !== null && liveQueues.has(queueOf(run));
+    const print = prints.get(queueName(run.jobName, run.version));
+    if (run.hold === null || isTaken || print === undefined || triedPrints(run).includes(print)) return [];
+    return [{ run, print }];
+  });
+  for (const { run, print } of offers.slice(0, MAX_OFFERS)) runs.offer(run, print);
+}
+
+/** Finds held runs, in the order of their row numbers. */
+export function findHeldRuns(runs: MemoryRuns, { jobNames, code, after, limit }: HeldQuery): KeptRun[] {
+  return runs.open
+    .filter(({ hold }) => hold !== null && (code === undefined || hold.code === code))
+    .filter(({ jobName, seq }) => seq > after && (jobNames === undefined || jobNames.includes(jobName)))
+    .slice(0, limit);
+}
+
+/** The jobs and versions of open runs that no live worker knows, by name and version. */
+export function findStrandedJobs(runs: MemoryRuns, liveQueues: ReadonlySet<string>): StrandedJob[] {
+  const stranded = new Map<string, StrandedJob>();
+  for (const { jobName, version, createdAt } of runs.open) {
+    const queue = queueName(jobName, version);
+    if (liveQueues.has(queue)) continue;
+    const job = stranded.get(queue) ?? { jobName, version, runs: 0, oldestAt: isoTime(createdAt) };
+    stranded.set(queue, { ...job, runs: job.runs + 1 });
+  }
+  return [...stranded.values()].sort((left, right) =>
+    left.jobName === right.jobName ? left.version - right.version : left.jobName < right.jobName ? -1 : 1
+  );
+}

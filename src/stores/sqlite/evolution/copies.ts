@@ -1,0 +1,39 @@
+import type { RecordName } from "../../../hold.ts";
+import type { JsonText } from "../../../json.ts";
+import type { CopiedHistory } from "../../../store/hold_record.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** What a run has as copies; `null`: it is no retry from the failure. */
+export function readCopied(db: SqliteDatabase, runSeq: number): CopiedHistory | null {
+  const row = db.get<{ copied_up_to: number; unfinished: JsonText }>(
+    "SELECT copied_up_to, unfinished FROM holdfast_copies WHERE run_seq = ?",
+    runSeq,
+  );
+  return row === undefined ? null : { upTo: row.copied_up_to, unfinished: JSON.parse(row.unfinished) };
+}
+
+/** A run and a retry of it from the failure. */
+export interface Retry {
+  seq: number;
+  old: { seq: number; recorded: number };
+}
+
+/** Writes what a retry has as copies. `pauses` are those of the old run that are not copied. */
+export function writeCopied(db: SqliteDatabase, { seq, old }: Retry, pauses: readonly RecordName[]): void {
+  const steps = db.all<{ name: string }>(
+    "SELECT name FROM holdfast_steps WHERE run_seq = ? AND status <> 'completed' ORDER BY position, seq",
+    old.seq,
+  );
+  const unfinished: RecordName[] = [
+    ...readCopied(db, old.seq)?.unfinished ?? [],
+    ...steps.map(({ name }) => ({ kind: "step" as const, name })),
+    ...pauses,
+  ];
+  const distinct = new Map(unfinished.map((record) => [`${record.kind} ${record.name}`, record]));
+  db.run(
+    "INSERT INTO holdfast_copies (run_seq, copied_up_to, unfinished) VALUES (?, ?, ?)",
+    seq,
+    old.recorded,
+    JSON.stringify([...distinct.values()]),
+  );
+}

@@ -1,0 +1,180 @@
+import { LeaseLostError } from "../../../error.ts";
+import type { Report } from "../../../execution_report.ts";
+import type { HoldCode } from "../../../hold.ts";
+import { isoTime } from "../../../iso_time.ts";
+import type { JsonText } from "../../../json.ts";
+import type { Lease } from "../../../lease.ts";
+import type { Run } from "../../../run.ts";
+import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
+import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
+import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
+import { withdrawOffer } from "./offers.ts";
+import { queuesOf } from "./queues.ts";
+
+/** Holds a run. See `Store.hold()`. */
+export function holdRun(
+  db: SqliteDatabase,
+  lease: Lease,
+  hold: NewHold,
+  reports: readonly Report[],
+  now: number,
+): void {
+  const { runId, generation, concurrencyKey: key } = lease;
+  db.held.forget(runId);
+  const added = findNewReports(db, lease, reports);
+  const run = db.get<{ seq: number; job: string; flow: number | null; recorded: number }>(
+    `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
+       lease_generation = lease_generation + 1, updated_at = ?, ${KEEP_REPORTS}
+     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow, recorded`,
+    now,
+    added.progress,
+    added.lastNo,
+    runId,
+    generation,
+  );
+  if (run === undefined) {
+    const repeated = db.get(
+      `SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
+       WHERE r.id = ? AND r.status = 'pending' AND h.generation = ? AND h.since IS NOT NULL`,
+      runId,
+      generation,
+    );
+    if (repeated === undefined) throw new LeaseLostError(lease);
+    return;
+  }
+  noteReports(db, lease, run.seq, added);
+  moveRun(db, run.job, "running", "pending");
+  writeHold(db, run, generation, hold, now);
+  db.facts.note([run.seq, "held", hold.code, hold.message]);
+  if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", run.seq);
+  if (key !== null) releaseKey(db, key, runId, generation, now);
+}
+
+function writeHold(
+  db: SqliteDatabase,
+  run: { seq: number; job: string; recorded: number },
+  generation: number,
+  { code, message, details, print }: NewHold,
+  now: number,
+): void {
+  const last = db.get<{ prints: JsonText }>(
+    "SELECT prints FROM holdfast_holds WHERE run_seq = ? AND recorded = ?",
+    run.seq,
+    run.recorded,
+  );
+  const tried: string[] = last === undefined ? [] : JSON.parse(last.prints);
+  db.run(
+    `INSERT INTO holdfast_holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET code = excluded.code, message = excluded.message, details = excluded.details,
+       since = excluded.since, generation = excluded.generation, recorded = excluded.recorded,
+       prints = excluded.prints`,
+    run.seq,
+    run.job,
+    code,
+    message,
+    JSON.stringify(details),
+    now,
+    generation,
+    run.recorded,
+    JSON.stringify(tried.includes(print) ? tried : [...tried, print]),
+  );
+}
+
+/** Deletes what is kept of the holds and the copies of a run that is deleted. */
+export function deleteHold(
+  db: SqliteDatabase,
+  { seq, lease_generation: generation, origin_id }: { seq: number; lease_generation: number; origin_id: string | null },
+): void {
+  // A run that was claimed once at most was never held.
+  if (generation > 1) db.run("DELETE FROM holdfast_holds WHERE run_seq = ?", seq);
+  if (origin_id !== null) db.run("DELETE FROM holdfast_copies WHERE run_seq = ?", seq);
+}
+
+/** Forgets which prints have tried a held run: it has recorded something. */
+export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
+  db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
+}
+
+/** Makes a held run due. See `Store.resumeHeld()`. */
+export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): Run | null {
+  const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (run === undefined || run.held === null) return null;
+  withdrawOffer(db, run.seq);
+  db.run(
+    `UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]', continues = max(continues, ?)
+     WHERE run_seq = ?`,
+    continues ? 1 : 0,
+    run.seq,
+  );
+  db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
+  db.facts.note([run.seq, "resumed"]);
+  enterQueue(db, run, now);
+  return toRun({ ...run, updated_at: now, held: null });
+}
+
+/** Whether the claim of a run ended a hold, and whether the run was resumed with `onDivergence: "continue"`. */
+export function readHoldOfClaim(
+  db: SqliteDatabase,
+  { seq, lease_generation: generation }: { seq: number; lease_generation: number },
+): { isResumed: boolean; continues: boolean } {
+  // A run that is claimed first was never held.
+  const hold = generation === 1 ? undefined : db.get<{ continues: number; generation: number }>(
+    "SELECT continues, generation FROM holdfast_holds WHERE run_seq = ?",
+    seq,
+  );
+  return { isResumed: hold?.generation === generation, continues: hold?.continues === 1 };
+}
+
+interface HoldRow {
+  code: HoldCode;
+  message: string;
+  details: JsonText;
+  since: number;
+  prints: JsonText;
+}
+
+/** The hold of a run. See `Store.getHold()`. */
+export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
+  const row = db.get<HoldRow>(
+    `SELECT h.code, h.message, h.details, h.since, h.prints
+     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND r.status = 'pending' AND h.since IS NOT NULL`,
+    runId,
+  );
+  if (row === undefined) return null;
+  const { code, message, since } = row;
+  return {
+    code,
+    message,
+    since: isoTime(since),
+    details: JSON.parse(row.details),
+    prints: JSON.parse(row.prints),
+  };
+}
+
+/** Finds held runs. See `Store.findHeld()`. */
+export function findHeld(
+  db: SqliteDatabase,
+  { jobNames, code, after, limit }: HeldQuery,
+): { ids: string[]; seqs: number[] } {
+  const terms = ["h.since IS NOT NULL", "h.run_seq > ?", "r.status = 'pending'"];
+  const parameters: SqliteValue[] = [after];
+  if (jobNames !== undefined) {
+    terms.push("h.queue IN (SELECT value FROM json_each(?))");
+    parameters.push(JSON.stringify(jobNames.flatMap((name) => queuesOf(db, name))));
+  }
+  if (code !== undefined) {
+    terms.push("h.code = ?");
+    parameters.push(code);
+  }
+  const rows = db.all<{ id: string; seq: number }>(
+    `SELECT r.id, r.seq FROM holdfast_holds h INDEXED BY holdfast_holds_by_run CROSS JOIN holdfast_runs r
+     ON r.seq = h.run_seq WHERE ${terms.join(" AND ")} ORDER BY h.run_seq LIMIT ?`,
+    ...parameters,
+    limit,
+  );
+  return { ids: rows.map(({ id }) => id), seqs: rows.map(({ seq }) => seq) };
+}

@@ -1,0 +1,122 @@
+import type { KnownJob } from "../../../flow.ts";
+import type { JsonText } from "../../../json.ts";
+import { queueName } from "../../queue_name.ts";
+import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
+import { touchGroup } from "../flow/turns.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+// How many held runs one claim offers, so that a claim is always short.
+const MAX_OFFERS = 20;
+
+/** The queues from which live workers claim, those of offers included; it is called only if a run is offered already. */
+export type LiveQueues = () => ReadonlySet<string>;
+
+/** Whether there are held runs that can be offered to a worker. */
+export function hasOffer(db: SqliteDatabase, jobs: readonly KnownJob[], live: LiveQueues): boolean {
+  return hasHeld(db) && jobs.some((job) => !groupsFor(db, job, live).next().done);
+}
+
+/**
+ * Makes held runs due for a worker: those that its code has not tried yet, and that no other live worker can take.
+ *
+ * @returns Whether there were any.
+ */
+export function offerHeldRuns(db: SqliteDatabase, jobs: readonly KnownJob[], live: LiveQueues, now: number): boolean {
+  if (!hasHeld(db)) return false;
+  const found = jobs.flatMap((job) => findOffers(db, job, live)).sort((one, other) => one.seq - other.seq);
+  for (const { seq, queue } of found.slice(0, MAX_OFFERS)) offer(db, seq, queue, now);
+  return found.length > 0;
+}
+
+function hasHeld(db: SqliteDatabase): boolean {
+  return db.get(
+    "SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue WHERE since IS NOT NULL AND queue >= '' LIMIT 1",
+  ) !== undefined;
+}
+
+/** The first held runs that can be offered to a version and print of a job, with the queue of that print. */
+function findOffers(db: SqliteDatabase, job: KnownJob, live: LiveQueues): { seq: number; queue: string }[] {
+  const queue = queueName(job.name, job.version, job.print);
+  return [...groupsFor(db, job, live)].flatMap(({ offered_in, prints }) =>
+    db.all<{ seq: number }>(
+      `SELECT run_seq AS seq FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+       WHERE since IS NOT NULL AND queue = ? AND offered_in = ? AND prints = ? ORDER BY run_seq LIMIT ${MAX_OFFERS}`,
+      queueName(job.name, job.version),
+      offered_in,
+      prints,
+    )
+  ).map(({ seq }) => ({ seq, queue }));
+}
+
+/** Held runs of a queue that the same prints have tried, and that are offered in the same queue. */
+interface HeldGroup {
+  /** An empty string: in none. */
+  offered_in: string;
+  prints: JsonText;
+}
+
+/** The groups that can be offered to a print of a job. It takes one probe for each group, however many runs it has. */
+function* groupsFor(db: SqliteDatabase, { name, version, print }: KnownJob, live: LiveQueues): Generator<HeldGroup> {
+  let group: HeldGroup | undefined = { offered_in: "", prints: "" };
+  while (true) {
+    group = db.get<HeldGroup>(
+      `SELECT offered_in, prints FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+       WHERE since IS NOT NULL AND queue = ? AND (offered_in, prints) > (?, ?) ORDER BY offered_in, prints LIMIT 1`,
+      queueName(name, version),
+      group.offered_in,
+      group.prints,
+    );
+    if (group === undefined) return;
+    if (group.offered_in !== "" && live().has(group.offered_in)) continue;
+    const tried: string[] = JSON.parse(group.prints);
+    if (!tried.includes(print)) yield group;
+  }
+}
+
+function offer(db: SqliteDatabase, seq: number, queue: string, now: number): void {
+  const run = db.get<{ seq: number; concurrency_key: string | null; flow: number | null }>(
+    "SELECT seq, concurrency_key, flow FROM holdfast_runs WHERE seq = ? AND status = 'pending'",
+    seq,
+  );
+  // A process of an earlier version ends a run without ending its hold.
+  if (run === undefined) return endHold(db, seq);
+  if (run.flow === null) addFlow(db, seq);
+  else withdrawOffer(db, seq);
+  db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
+  db.run("UPDATE holdfast_flow SET job = ? WHERE run_seq = ?", queue, seq);
+  enterQueue(db, { ...run, flow: 1 }, now);
+}
+
+/**
+ * Notes that a run is held no more: it is claimed, or it ends.
+ *
+ * @param generation That of the lease which the claim gives.
+ */
+export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
+  db.run(
+    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
+     WHERE run_seq = ? AND since IS NOT NULL`,
+    generation,
+    runSeq,
+  );
+}
+
+/** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
+export function withdrawOffer(db: SqliteDatabase, seq: number): void {
+  const left = db.get<{ job: string; fairness_key: string | null }>(
+    "SELECT job, fairness_key FROM holdfast_flow WHERE run_seq = ? AND queue_state IS NOT NULL",
+    seq,
+  );
+  if (left === undefined) return;
+  returnToQueue(db, seq);
+  db.run("UPDATE holdfast_flow SET queue_state = NULL WHERE run_seq = ?", seq);
+  touchGroup(db, left.job, left.fairness_key);
+}
+
+/** Makes the queue of the version of a run its queue again. */
+export function returnToQueue(db: SqliteDatabase, seq: number): void {
+  db.run(
+    "UPDATE holdfast_flow SET job = (SELECT job FROM holdfast_runs WHERE seq = run_seq) WHERE run_seq = ?",
+    seq,
+  );
+}

@@ -1,0 +1,43 @@
+import { LeaseLostError } from "../../../error.ts";
+import type { JsonText } from "../../../json.ts";
+import type { Lease } from "../../../lease.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** The input of a run as parsed by another schema. See `Store.getInput()`. */
+export function readInput(db: SqliteDatabase, runId: string, schemaPrint: string): { input: JsonText | null } | null {
+  const row = db.get<{ input: JsonText | null }>(
+    `SELECT o.input FROM holdfast_runs r JOIN holdfast_other_inputs o ON o.run_seq = r.seq
+     WHERE r.id = ? AND o.schema_print = ?`,
+    runId,
+    schemaPrint,
+  );
+  return row === undefined ? null : { input: row.input };
+}
+
+/** Stores the input of a run as parsed by another schema. See `Store.saveInput()`. */
+export function writeInput(
+  db: SqliteDatabase,
+  lease: Lease,
+  schemaPrint: string,
+  input: JsonText | null,
+  now: number,
+): JsonText | null {
+  const run = db.get<{ seq: number }>(
+    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
+    lease.runId,
+    lease.generation,
+  );
+  if (run === undefined) throw new LeaseLostError(lease);
+  const added = db.run(
+    "INSERT INTO holdfast_other_inputs (run_seq, schema_print, input) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+    run.seq,
+    schemaPrint,
+    input,
+  );
+  if (added > 0) db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
+  return db.one<{ input: JsonText | null }>(
+    "SELECT input FROM holdfast_other_inputs WHERE run_seq = ? AND schema_print = ?",
+    run.seq,
+    schemaPrint,
+  ).input;
+}

@@ -1,0 +1,32 @@
+import type { JsonText } from "../../../json.ts";
+import type { RunHistory } from "../../../store/hold_record.ts";
+import { readCopied } from "../evolution/copies.ts";
+import { readPauseRecord } from "../children/child_results.ts";
+import { type PauseRow, type ReplayedStepRow, type RunRow, SELECT_RUN, toInput, toRun, toStepRecord } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** All that a replay of a run needs. See `Store.getHistory()`. */
+export function readHistory(db: SqliteDatabase, runId: string, now: number): RunHistory | null {
+  const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (row === undefined) return null;
+  const { seq, payload } = row;
+  const { input, schema_print } = db.one<{ input: JsonText | null; schema_print: string | null }>(
+    "SELECT input, schema_print FROM holdfast_inputs WHERE run_seq = ?",
+    seq,
+  );
+  const steps = db.all<ReplayedStepRow>(
+    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
+     FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'`,
+    seq,
+  );
+  const pauses = db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", seq);
+  return {
+    run: toRun(row),
+    payload,
+    input: toInput({ payload, input }),
+    schemaPrint: schema_print,
+    steps: steps.map((step) => toStepRecord(step, now)),
+    pauses: pauses.map((pause) => readPauseRecord(db, pause)),
+    copied: readCopied(db, seq),
+  };
+}

@@ -1,0 +1,353 @@
+import assert from "node:assert/strict";
+import { ConflictError, NotFoundError, ValidationError } from "../../src/error.ts";
+import { defineJob, type Job, type StepContext } from "../../src/job.ts";
+import type { ChangeDefinition } from "../../src/job_changes.ts";
+import { anything, forEachStore, holdRun, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import { outputOf } from "../support/pauses.ts";
+import { createEngine } from "../support/quiet_engine.ts";
+
+function aCheckout(run: (step: StepContext) => unknown, options: ChangeDefinition & { name?: string } = {}): Job {
+  return defineJob({ name: "checkout", input: anything, ...options, run });
+}
+
+const old = aCheckout(async (step) => {
+  await step.run("charge", () => {});
+  await step.sleep("nap", 60_000);
+});
+const renamed = aCheckout((step) => step.run("pay", () => "paid"));
+
+/** Works off what is due, with the seconds that a guard waits for. */
+async function execute({ store, host }: StoreTest, job: Job): Promise<void> {
+  await using engine = createEngine({ store, host, jobs: { job } });
+  let isIdle = false;
+  const idle = engine.runUntilIdle().then(() => isIdle = true);
+  while (!isIdle) {
+    await host.settle(60);
+    if (!isIdle) await pass(host, 1_000);
+  }
+  await idle;
+}
+
+/** Makes runs that changed code holds. */
+async function hold(context: StoreTest, count = 1): Promise<string[]> {
+  const { store, host } = context;
+  await using engine = createEngine({ store, host, jobs: { old } });
+  const runs = await engine.jobs.old.batchTrigger(Array.from({ length: count }, () => ({ input: null })));
+  await engine.runUntilIdle();
+  host.advance(60_000);
+  await execute(context, renamed);
+  return runs.map(({ id }) => id);
+}
+
+forEachStore("resume() lets the same code try again, and publishes it", async (context) => {
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+  const events = recordEvents(engine);
+
+  const run = await engine.resume(id!);
+  const { executed } = await Promise.all([engine.runUntilIdle(), pass(host, 3_000)]).then(([idle]) => idle);
+
+  assert.equal(run.held, null);
+  assert.equal(executed, 1);
+  assert.deepEqual(events.map(({ type }) => type), ["run:resume", "run:leased", "run:start", "run:hold"]);
+});
+
+forEachStore("a worker whose slots are always taken tries held runs, too", async ({ store, host }) => {
+  const job = aCheckout(() => "fits");
+  const busy = defineJob({
+    name: "busy",
+    input: anything,
+    run: (step) => step.run("work", () => new Promise<void>((resolve) => void host.schedule(1_500, resolve))),
+  });
+  await using engine = createEngine({ store, host, jobs: { job, busy }, worker: { concurrency: 1 } });
+  await engine.jobs.busy.trigger(null);
+  await engine.start();
+  await host.settle(60);
+  const { id } = await engine.jobs.job.trigger(null);
+  await holdRun(store, "checkout", id);
+  await engine.jobs.busy.batchTrigger(Array.from({ length: 5 }, () => ({ input: null })));
+
+  await pass(host, 5_000, 50);
+
+  assert.equal(await outputOf(engine, id), "fits");
+  await pass(host, 5_000, 50);
+});
+
+forEachStore("resume() with onDivergence continue executes what is new", async (context) => {
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+
+  await engine.resume(id!, { onDivergence: "continue" });
+  await engine.runUntilIdle();
+
+  assert.equal(await outputOf(engine, id!), "paid");
+});
+
+forEachStore("a stream of a held run begins with its hold, and a wait for it says why", async (context) => {
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+  const message = (await engine.getRun(id!))!.held!.message;
+
+  const reader = engine.subscribe(id!).getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  const waiting = engine.waitForRun(id!, { timeout: 0 });
+  const error = await Promise.all([waiting.catch((error) => error), pass(host, 10)]).then(([error]) => error);
+
+  assert.deepEqual(value, { ...value, type: "run:hold", code: "diverged", message });
+  assert.equal(error.message, `Run "${id}" has not completed within 0 ms. ${message}`);
+});
+
+forEachStore("a hold is logged as a warning", async (context) => {
+  const warnings: string[] = [];
+  const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };
+  const { store, host } = context;
+  const [id] = await hold(context);
+  await using engine = createEngine({ store, host, jobs: { renamed }, logger });
+
+  await engine.resume(id!);
+  await Promise.all([engine.runUntilIdle(), pass(host, 3_000)]);
+
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0]!, new RegExp(`^Run "${id}" of job "checkout" does not go on. Held: step "pay" is new`));
+});
+
+forEachStore("resume() refuses a run that is not held, an unknown one, and unknown options", async (context) => {
+  const { store, host } = context;
+  await using engine = createEngine({ store, host, jobs: { old } });
+  const { id } = await engine.trigger(old, null);
+
+  await assert.rejects(engine.resume(id), {
+    name: "ConflictError",
+    message: `Cannot resume run "${id}": it is not held, but pending`,
+  });
+  await assert.rejects(engine.resume("01234567-89ab-7cde-8f01-23456789abcd"), NotFoundError);
+  await assert.rejects(engine.resume(id, { onDivergence: "fail" as never }), ValidationError);
+  await assert.rejects(engine.resume(id, { force: true } as never), TypeError);
+});
+
+forEachStore("resumeAll() resumes the held runs of a job, more than one slice of them", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 60);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+
+  const others = await engine.resumeAll({ jobName: "other" });
+  const refused = await engine.resumeAll({ code: "input_refused" });
+  const all = await engine.resumeAll({ jobName: "checkout", code: "diverged", onDivergence: "continue" });
+  await engine.runUntilIdle();
+
+  assert.deepEqual([others, refused, all], [{ resumed: 0 }, { resumed: 0 }, { resumed: 60 }]);
+  for (const id of ids) await outputOf(engine, id);
+  await assert.rejects(engine.resumeAll({ code: "other" as never }), ValidationError);
+  await assert.rejects(engine.resume(ids[0]!), ConflictError);
+});
+
+forEachStore("a started worker with other code tries held runs within a polling interval", async (context) => {
+  const { store, host } = context;
+  const [id] = await hold(context);
+  const fits = aCheckout((step) => step.run("pay", () => "anew"), {
+    changes: { renamed: { charge: "pay" }, removed: ["nap"] },
+  });
+  await using engine = createEngine({ store, host, jobs: { fits } });
+
+  await engine.start();
+  await pass(host, 1_500);
+
+  assert.equal((await engine.getRun(id!))!.status, "completed");
+});
+
+forEachStore("runUntilIdle() with other code tries all held runs", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 50);
+  const fits = aCheckout((step) => step.run("pay", () => {}), {
+    changes: { renamed: { charge: "pay" }, removed: ["nap"] },
+  });
+  await using engine = createEngine({ store, host, jobs: { fits } });
+
+  const { executed } = await engine.runUntilIdle();
+
+  assert.equal(executed, 50);
+  for (const id of ids) assert.equal((await engine.getRun(id))!.status, "completed");
+});
+
+forEachStore("a schedule of a former name fires the job that has it as an alias", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  await before.schedules.set("nightly", { job: "check-out", cron: "0 3 * * *", input: null });
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+  host.advance(86_400_000);
+
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.jobs.now.getRuns();
+  assert.deepEqual(runs.map(({ scheduleName, output }) => [scheduleName, output]), [["nightly", "now"]]);
+});
+
+forEachStore("pauseJob() pauses a job under all its names", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  const { id } = await before.trigger(former, null);
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+
+  const paused = await engine.pauseJob("check-out");
+  const whilePaused = [await before.runUntilIdle(), await engine.runUntilIdle()];
+  await engine.resumeJob("checkout");
+  await engine.runUntilIdle();
+
+  assert.equal(paused.jobName, "checkout");
+  assert.deepEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
+  assert.equal(await outputOf(engine, id), "now");
+});
+
+forEachStore("resumeJob() ends a pause that was made under a former name, and publishes it", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => {}, { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  await before.trigger(former, null);
+  await before.pauseJob("check-out");
+  await using engine = createEngine({ store, host, jobs: { now: aCheckout(() => {}, { aliases: ["check-out"] }) } });
+  const events = recordEvents(engine);
+
+  await engine.resumeJob("checkout");
+
+  assert.deepEqual(events.map(({ type }) => type), ["job:resume"]);
+  assert.deepEqual(await engine.runUntilIdle(), { executed: 1 });
+});
+
+forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {
+  const { store, host } = context;
+  await using engine = createEngine({
+    store,
+    host,
+    jobs: { job: aCheckout(() => {}, { version: 2, continues: [1] }) },
+  });
+
+  await assert.rejects(engine.trigger(old, null), {
+    name: "NotFoundError",
+    message: 'This engine has no definition of version 1 of job "checkout": name it in previous',
+  });
+});
+
+forEachStore("a run of a former name is taken under an alias, and keeps its name", async (context) => {
+  const { store, host } = context;
+  const former = aCheckout(() => "former", { name: "check-out" });
+  await using before = createEngine({ store, host, jobs: { former } });
+  const { id } = await before.trigger(former, null, { idempotencyKey: "once" });
+  const now = aCheckout(() => "now", { aliases: ["check-out"] });
+  await using engine = createEngine({ store, host, jobs: { now } });
+
+  const same = await engine.trigger("check-out", null, { idempotencyKey: "once" });
+  const other = await engine.trigger("check-out", null);
+  await engine.runUntilIdle();
+
+  assert.deepEqual([same.id, same.disposition], [id, "idempotent"]);
+  assert.equal(other.jobName, "checkout");
+  assert.equal(await outputOf(engine, id), "now");
+  const { runs, total } = await engine.jobs.now.getRuns();
+  assert.deepEqual([runs.map(({ jobName }) => jobName), total], [["checkout", "check-out"], 2]);
+  assert.equal((await engine.getRuns({ jobName: "checkout" })).total, 1);
+  assert.equal((await engine.jobs.now.getRun(id))!.jobName, "check-out");
+});
+
+forEachStore("each version is executed by its own code; a trigger by name makes the newest", async (context) => {
+  const { store, host } = context;
+  const first = aCheckout(() => "first");
+  const second = aCheckout(() => "second", { version: 2 });
+  const newest = aCheckout(() => "newest", { version: 4, continues: [3], previous: [first, second] });
+  await using engine = createEngine({ store, host, jobs: { newest } });
+  await using third = createEngine({ store, host, jobs: { job: aCheckout(() => "third", { version: 3 }) } });
+  const runs = [
+    await engine.trigger(first, null),
+    await engine.trigger(second, null),
+    await third.trigger("checkout", null),
+    await engine.trigger("checkout", null),
+  ];
+
+  await engine.runUntilIdle();
+
+  const outputs = [];
+  for (const { id, version } of runs) outputs.push([version, await outputOf(engine, id)]);
+  assert.deepEqual(outputs, [[1, "first"], [2, "second"], [3, "newest"], [4, "newest"]]);
+});
+
+forEachStore("a version that a worker does not know waits, and blocks nobody", async (context) => {
+  const { store, host } = context;
+  await using newer = createEngine({ store, host, jobs: { job: aCheckout(() => {}, { version: 2 }) } });
+  const { id } = await newer.trigger("checkout", null, { concurrencyKey: "k" });
+  await using engine = createEngine({ store, host, jobs: { old: aCheckout(() => "old") } });
+  const other = await engine.trigger("checkout", null, { concurrencyKey: "k" });
+
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))!.status, "pending");
+  assert.equal(await outputOf(engine, other.id), "old");
+});
+
+forEachStore("retrigger() makes a run of the newest version", async (context) => {
+  const { store, host } = context;
+  const first = aCheckout(() => "first");
+  await using before = createEngine({ store, host, jobs: { first } });
+  const { id } = await before.trigger(first, null);
+  await before.runUntilIdle();
+  await using engine = createEngine({ store, host, jobs: { job: aCheckout(() => "second", { version: 2 }) } });
+
+  const retry = await engine.retrigger(id);
+  await engine.runUntilIdle();
+
+  assert.deepEqual([retry.version, await outputOf(engine, retry.id)], [2, "second"]);
+});
+
+forEachStore("retrigger() from the failure in an old process keeps the version of the run", async ({ store, host }) => {
+  const job = (version: number) =>
+    defineJob({ name: "checkout", version, input: anything, run: (step) => step.run("charge", fail) });
+  const fail = () => Promise.reject(new Error("no"));
+  await using newer = createEngine({ store, host, jobs: { checkout: job(2) } });
+  await using older = createEngine({ store, host, jobs: { checkout: job(1) } });
+  const { id } = await newer.trigger("checkout", null);
+  await newer.runUntilIdle();
+
+  const retries = [await older.retrigger(id, { from: "failure" })];
+  await newer.runUntilIdle();
+  retries.push(await older.retrigger(id, { from: "start" }));
+
+  assert.deepEqual(retries.map(({ version }) => version), [2, 1]);
+});
+
+forEachStore("stranded() and worker:stranded tell which runs no live worker knows", async (context) => {
+  const { store, host } = context;
+  await using before = createEngine({ store, host, jobs: { job: aCheckout(() => {}, { name: "check-out" }) } });
+  await before.trigger("check-out", null);
+  host.advance(1_000);
+  await before.trigger("check-out", null);
+  const warnings: string[] = [];
+  const logger = { info: () => {}, warn: (message: string) => void warnings.push(message), error: () => {} };
+  const warned = createEngine({ store, host, jobs: { renamed }, logger });
+  const engine = createEngine({ store, host, jobs: { renamed }, logger });
+  const events = recordEvents(engine);
+
+  await warned.start();
+  await engine.start();
+  await pass(host, 130_000, 1_000);
+  const stranded = await engine.stranded();
+  await warned.stop();
+  await engine.stop();
+
+  const oldestAt = "2040-01-01T00:00:00.000Z";
+  const jobs = [{ jobName: "check-out", version: 1, runs: 2, oldestAt }];
+  assert.deepEqual(stranded, jobs);
+  assert.deepEqual(events.filter((event) => event.type === "worker:stranded").map(({ jobs }) => jobs), [
+    jobs,
+    jobs,
+    jobs,
+  ]);
+  assert.deepEqual(warnings, [
+    `2 runs of job "check-out" version 1 wait for a worker that knows it; the oldest since ${oldestAt}`,
+  ]);
+});

@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { PLAIN_FLOW } from "../../../src/flow.ts";
+import type { Store } from "../../../src/store.ts";
+import type { ClaimRequest } from "../../../src/store/claim.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import { CountingDriver } from "../../support/counting_driver.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
+
+async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; host: FakeHost }> {
+  const driver = new CountingDriver();
+  const host = new FakeHost();
+  const store = await SqliteStore.from(driver, { host });
+  await store.migrate();
+  return { store, driver, host };
+}
+
+let claimNo = 0;
+function aClaim(overrides: Partial<ClaimRequest> = {}): ClaimRequest {
+  return { ...aClaimRequest({ claimId: `claim-${claimNo++}`, leaseMs: 1e9 }), offersHeld: true, ...overrides };
+}
+
+/** Holds `count` runs, each by the code with one of two prints. */
+async function holdRuns(store: Store, count: number): Promise<void> {
+  await store.enqueue(Array.from({ length: count }, () => aRun()));
+  const { claims } = await store.claim(aClaim({ limit: count }));
+  assert.equal(claims.length, count);
+  for (const [n, { lease }] of claims.entries()) await store.hold(lease, aHold({ print: `print-${n % 2}` }), []);
+}
+
+const BOTH = ["print-0", "print-1"];
+
+/** Lets the code with each print try all held runs. */
+async function tryAll(store: Store): Promise<void> {
+  for (const print of BOTH) {
+    while (true) {
+      const { claims } = await store.claim(aClaim({ workerId: print, jobs: [aKnownJob({ print })], limit: 100 }));
+      if (claims.length === 0) break;
+      for (const { lease } of claims) await store.hold(lease, aHold({ print }), []);
+    }
+  }
+}
+
+Deno.test("SqliteStore claims at the same cost, however many held runs the code has tried", async () => {
+  const costs = [];
+  for (const count of [20, 1_000]) {
+    const { store, driver } = await anOpen();
+    await holdRuns(store, count);
+    await tryAll(store);
+    const [jobs, writes] = [[aKnownJob({ print: "print-1" })], driver.writes];
+    const measure = async (overrides: Partial<ClaimRequest>) => {
+      [driver.executed, driver.rows] = [0, 0];
+      const { claims } = await store.claim(aClaim({ workerId: "print-1", jobs, ...overrides }));
+      return { claims, cost: [driver.executed, driver.rows] };
+    };
+
+    const idle = [(await measure({})).cost, (await measure({ offersHeld: false })).cost];
+    const isWithoutLock = driver.writes === writes;
+    await store.enqueue([aRun(), aRun({ concurrencyKey: "key" })]);
+    const two = await measure({});
+    [driver.executed, driver.rows] = [0, 0];
+    for (const { lease } of two.claims) {
+      await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+    }
+    costs.push({ idle, two: two.cost, ends: [driver.executed, driver.rows] });
+
+    assert.equal(isWithoutLock, true);
+    assert.equal(two.claims.length, 2);
+    await store.close();
+    driver.database.close();
+  }
+
+  assert.deepEqual(costs[1], costs[0]);
+});
+
+Deno.test("SqliteStore reads nothing more for a claim without offers if no run is offered", async () => {
+  const costs = [];
+  for (const count of [0, 100]) {
+    const { store, driver } = await anOpen();
+    if (count > 0) await holdRuns(store, count);
+    await store.claim(aClaim({ offersHeld: false }));
+
+    [driver.executed, driver.rows] = [0, 0];
+    await store.claim(aClaim({ offersHeld: false }));
+    costs.push([driver.executed, driver.rows]);
+    await store.close();
+    driver.database.close();
+  }
+
+  assert.deepEqual(costs[1], costs[0]);
+});
+
+Deno.test("SqliteStore offers 20 held runs at a time, at the same cost however many there are", async () => {
+  const costs = [];
+  for (const count of [100, 1_000]) {
+    const { store, driver } = await anOpen();
+    await holdRuns(store, count);
+    const jobs = [aKnownJob({ print: "new" })];
+
+    [driver.executed, driver.rows] = [0, 0];
+    const { claims } = await store.claim(aClaim({ workerId: "new", jobs, limit: 100 }));
+    costs.push([driver.executed, driver.rows]);
+
+    assert.equal(claims.length, 20);
+    await store.close();
+    driver.database.close();
+  }
+
+  assert.deepEqual(costs[1], costs[0]);
+});
+
+Deno.test("SqliteStore finds versions and held runs by an index", async () => {
+  const { store, driver, host } = await anOpen();
+  const flow = { ...PLAIN_FLOW, fairnessKey: "tenant", priority: 1, finishWithin: 5_000 };
+  const key = { concurrencyKey: "key", coalesce: "active", idempotencyKey: "same", aliases: ["old"] } as const;
+  await store.enqueue([1, 2].map((version) => aRun({ version, flow, concurrencyKey: "key" })));
+  await store.enqueue([1, 2].map((version) => aRun({ ...key, version })));
+  const jobs = [1, 2].map((version) => aKnownJob({ version, concurrency: 5 }));
+  const first = await store.claim(aClaim({ jobs }));
+  const { lease } = first.claims[0]!;
+  await store.saveStep(lease, aStep(), []);
+  await store.saveInput(lease, "schema", null);
+  await store.pause(lease, { pauses: [aPause()], retryAt: null, park: false, reports: [] });
+  await store.hold(lease, aHold(), []);
+  for (const query of [{}, { jobNames: [first.claims[0]!.run.jobName] }, { code: "diverged" as const }]) {
+    await store.findHeld({ ...query, after: 0, limit: 10 });
+  }
+  const [wait] = await store.getWaits(lease.runId);
+  await store.signal(wait!.id, { signalId: "one", payload: 1 });
+  await store.getHold(lease.runId);
+  await store.getHistory(lease.runId);
+  await store.getInput(lease.runId, "schema");
+  const other = await store.claim(aClaim({ workerId: "other", jobs: jobs.map((job) => ({ ...job, print: "new" })) }));
+  for (const claim of other.claims) await store.hold(claim.lease, aHold(), []);
+  await store.resumeHeld(lease.runId, true);
+  await store.getRuns({ jobName: first.claims[0]!.run.jobName });
+  host.advance(2e9);
+  await store.getStrandedJobs();
+  await store.claim(aClaim({ workerId: "third", jobs: jobs.map((job) => ({ ...job, print: "third" })) }));
+
+  const plans = driver.plans(
+    /^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)[^]*holdfast_(holds|copies|other_inputs|flow|counts|inputs)/,
+  );
+  // The counts are a few rows.
+  const scans = plans.filter(({ sql, details }) =>
+    !/GROUP BY job|sum\(runs\)/.test(sql) &&
+    details.some((detail) => /^SCAN (?!keys$|CONSTANT|\(subquery|j\b|json_each|\?)/.test(detail))
+  );
+  const sorted = plans.filter(({ sql, details }) =>
+    sql.includes("LIMIT") && details.some((detail) => /USE TEMP B-TREE/.test(detail))
+  );
+
+  assert.ok(plans.length > 30, `${plans.length} statements`);
+  assert.deepEqual(scans, []);
+  assert.deepEqual(sorted, []);
+  await store.close();
+  driver.database.close();
+});
