@@ -49,12 +49,12 @@ export type {
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
-export type { FlowOptions } from "./src/engine/trigger_flow.ts";
+export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
-export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/new_run.ts";
+export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
 export type { PurgeOptions } from "./src/engine/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
 export type {

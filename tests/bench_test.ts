@@ -51,7 +51,7 @@ Deno.test("table() shows the numbers, the ratio and the goal of a figure", () =>
 });
 
 Deno.test("every file of bench/workloads is a workload that is measured, under its name", () => {
-  const folder = new URL("../bench/workloads/", import.meta.url);
+  const folder = new URL("../bench/workloads", import.meta.url);
 
   const files = [...Deno.readDirSync(folder)].map(({ name }) => name.replace(/\.ts$/, ""));
 

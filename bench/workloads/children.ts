@@ -11,7 +11,7 @@ const SLICE = 100;
 const TOGETHER = 40;
 const CONCURRENCY = 100;
 const LEASE_MS = 600_000;
-// As in src/execution/child_calls.ts.
+// As in src/execution/calls/child_calls.ts.
 const PAGE_LENGTH = 262_144;
 
 /** What child runs cost. */

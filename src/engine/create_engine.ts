@@ -31,7 +31,7 @@ import type {
   WaitOptions,
 } from "./engine.ts";
 import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
-import { derivedRunId } from "../execution/derived_run_id.ts";
+import { derivedRunId } from "../execution/calls/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
 import { Hub } from "../events/hub.ts";
@@ -44,12 +44,12 @@ import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
-import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./stranded_jobs.ts";
-import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers.ts";
-import { untilKnown } from "./until_known.ts";
+import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
+import { untilKnown } from "./triggers/until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { workerSettings } from "../execution/worker_settings.ts";

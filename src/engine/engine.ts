@@ -17,7 +17,7 @@ import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
 import type { Plugin } from "./plugin.ts";
-import type { SchemaLabels, TriggerOptions, TriggerResult } from "./new_run.ts";
+import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
 import type { ScheduleOptions } from "./schedules/schedule_options.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";

@@ -4,7 +4,7 @@ import type { JournalReader } from "../events/journal_reader.ts";
 import type { BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions } from "./engine.ts";
-import type { TriggerGuard, TriggerOptions, TriggerResult } from "./new_run.ts";
+import type { TriggerGuard, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {

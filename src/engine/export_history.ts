@@ -1,4 +1,4 @@
-import { baseOf } from "../execution/recorded_history.ts";
+import { baseOf } from "../execution/replay/recorded_history.ts";
 import type {
   ChildHistory,
   ExportedHistory,

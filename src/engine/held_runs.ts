@@ -6,7 +6,7 @@ import { checkOptionNames } from "../option_names.ts";
 import type { Run } from "../run.ts";
 import type { Store } from "../store.ts";
 import type { ResumeAllOptions, ResumeOptions } from "./engine.ts";
-import { untilKnown } from "./until_known.ts";
+import { untilKnown } from "./triggers/until_known.ts";
 
 /** The dependencies of {@linkcode HeldRuns}. */
 export interface HeldRunsDeps {

@@ -6,7 +6,7 @@ import { checkName } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Store } from "../store.ts";
 import type { JobPause } from "../store/job_pause.ts";
-import { UnknownJobError } from "./unknown_job_error.ts";
+import { UnknownJobError } from "./triggers/unknown_job_error.ts";
 
 /** Who pauses a job, and why. */
 export interface PauseJobOptions {

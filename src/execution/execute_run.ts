@@ -7,13 +7,13 @@ import { decode, type JsonText } from "../json.ts";
 import { parse } from "../schema.ts";
 import type { NewHold } from "../store/hold_record.ts";
 import { tidyText } from "../text.ts";
-import { type CurrentInput, isInputCurrent, upgradeInput } from "./current_input.ts";
-import { divergenceMessage } from "./divergence_message.ts";
+import { type CurrentInput, isInputCurrent, upgradeInput } from "./replay/current_input.ts";
+import { divergenceMessage } from "./replay/divergence_message.ts";
 import type { Execution } from "./execution.ts";
-import { RecordedHistory } from "./recorded_history.ts";
-import { type Divergence, type Replay, ReplayGuard } from "./replay_guard.ts";
+import { RecordedHistory } from "./replay/recorded_history.ts";
+import { type Divergence, type Replay, ReplayGuard } from "./replay/replay_guard.ts";
 import { startDeadline } from "./run_deadline.ts";
-import { stepContext } from "./step_context.ts";
+import { stepContext } from "./calls/step_context.ts";
 
 /** How an execution of a run ended. */
 export type Outcome =

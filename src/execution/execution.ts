@@ -15,7 +15,7 @@ import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
 import { ExecutionState } from "./execution_state.ts";
-import { ResultOrder } from "./result_order.ts";
+import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./report_outbox.ts";
 
 /** Starts the runs that jobs ask for. */

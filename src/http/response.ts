@@ -1,4 +1,4 @@
-import { UnknownJobError } from "../engine/unknown_job_error.ts";
+import { UnknownJobError } from "../engine/triggers/unknown_job_error.ts";
 import { type ErrorCode, HoldfastError, type Issue, NotFoundError, StoreError, ValidationError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
 import { HookError } from "./access/hook.ts";

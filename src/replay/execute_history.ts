@@ -6,7 +6,7 @@ import { Execution, type ExecutionDeps } from "../execution/execution.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
 import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
-import { newRun, type TriggerOptions } from "../engine/new_run.ts";
+import { newRun, type TriggerOptions } from "../engine/triggers/new_run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../job.ts";
 import { toLogger } from "../logger.ts";

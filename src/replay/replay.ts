@@ -1,6 +1,6 @@
 import { checkDuration } from "../check_duration.ts";
-import { baseOf } from "../execution/recorded_history.ts";
-import { divergenceMessage, listNames, showName } from "../execution/divergence_message.ts";
+import { baseOf } from "../execution/replay/recorded_history.ts";
+import { divergenceMessage, listNames, showName } from "../execution/replay/divergence_message.ts";
 import type { RecordName } from "../hold.ts";
 import { checkHistory, type ExportedHistory, type HistoryFailure } from "../exported_history.ts";
 import type { Job } from "../job.ts";

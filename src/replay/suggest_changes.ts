@@ -1,4 +1,4 @@
-import { baseOf } from "../execution/recorded_history.ts";
+import { baseOf } from "../execution/replay/recorded_history.ts";
 import type { Changes } from "../job_changes.ts";
 import type { ReplayReport } from "./replay_report.ts";
 import type { NeededChanges } from "./observed_replay.ts";

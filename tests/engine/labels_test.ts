@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import type { SchemaLabels } from "../../src/engine/new_run.ts";
+import type { SchemaLabels } from "../../src/engine/triggers/new_run.ts";
 import { TimeoutError, type ValidationError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import type { Schema } from "../../src/schema.ts";

@@ -1,6 +1,6 @@
 import type { Signal, SignalOutcome } from "../../src/wait.ts";
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
-import { derivedRunId } from "../../src/execution/derived_run_id.ts";
+import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
 import { failureText } from "../../src/failure.ts";
 import type { Lease, SeenLease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";

@@ -1,4 +1,4 @@
-import type { TriggerOptions } from "../../src/engine/new_run.ts";
+import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
 import type { FlowDefinition } from "../../src/flow.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { Facts, RunFacts } from "./facts.ts";

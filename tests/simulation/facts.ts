@@ -6,7 +6,7 @@ import type { RunState } from "../../src/store/run_state.ts";
 import { deadlineAt, type PauseKind } from "../../src/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
-import { derivedRunId } from "../../src/execution/derived_run_id.ts";
+import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";

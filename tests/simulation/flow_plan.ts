@@ -1,5 +1,5 @@
 import type { FlowDefinition, Rate } from "../../src/flow.ts";
-import type { FlowOptions } from "../../src/engine/trigger_flow.ts";
+import type { FlowOptions } from "../../src/engine/triggers/trigger_flow.ts";
 import { Chance } from "../support/chance.ts";
 import { type JOB_NAMES, ORGS, type Plan } from "./plan.ts";
 import { START } from "./world.ts";

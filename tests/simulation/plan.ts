@@ -1,5 +1,5 @@
 import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/run.ts";
-import type { TriggerOptions } from "../../src/engine/new_run.ts";
+import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
 import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";
 import { addChanges, type ChangePlan } from "./changes_plan.ts";

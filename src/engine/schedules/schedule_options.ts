@@ -4,7 +4,7 @@ import { kindOf } from "../../kind_of.ts";
 import { checkName } from "../../name.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import type { Labels } from "../../run.ts";
-import type { TriggerOptions } from "../new_run.ts";
+import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 
 /**

@@ -5,7 +5,7 @@ import type { Labels } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
-import type { TriggerOptions, TriggerResult } from "../new_run.ts";
+import type { TriggerOptions, TriggerResult } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { type Schedule, toSchedule } from "./schedule.ts";
 import {

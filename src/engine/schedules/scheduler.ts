@@ -9,7 +9,7 @@ import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { toFailure } from "../../to_failure.ts";
-import type { TriggerOptions } from "../new_run.ts";
+import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
 

@@ -2,7 +2,7 @@ import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult } from "../../engine/bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions, Engine, RetriggerOptions } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
-import type { TriggerOptions, TriggerResult } from "../../engine/new_run.ts";
+import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
 import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
 import { SCHEDULE_KEYS } from "../../engine/schedules/schedule_options.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError } from "../../error.ts";

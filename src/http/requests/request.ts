@@ -1,5 +1,5 @@
 import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
-import type { TriggerOptions } from "../../engine/new_run.ts";
+import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
 import { HoldfastError, ValidationError } from "../../error.ts";

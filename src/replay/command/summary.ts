@@ -1,4 +1,4 @@
-import { showName } from "../../execution/divergence_message.ts";
+import { showName } from "../../execution/replay/divergence_message.ts";
 import type { Job } from "../../job.ts";
 import type { Changes } from "../../job_changes.ts";
 import { isTerminal } from "../../run.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { TriggerOptions } from "../../../src/engine/new_run.ts";
+import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { COALESCE_MODES, type Labels } from "../../../src/run.ts";
 import { EventReader } from "../../support/event_reader.ts";

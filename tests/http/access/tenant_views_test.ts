@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { TriggerOptions } from "../../../src/engine/new_run.ts";
+import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../../src/http/handler.ts";
 import { routes } from "../../../src/http/routes.ts";

@@ -1,6 +1,6 @@
 import { Execution } from "../../../src/execution/execution.ts";
-import { RecordedHistory } from "../../../src/execution/recorded_history.ts";
-import { ReplayGuard } from "../../../src/execution/replay_guard.ts";
+import { RecordedHistory } from "../../../src/execution/replay/recorded_history.ts";
+import { ReplayGuard } from "../../../src/execution/replay/replay_guard.ts";
 import type { Host } from "../../../src/host.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";

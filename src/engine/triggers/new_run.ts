@@ -1,0 +1,181 @@
+import { type Issue, ValidationError } from "../../error.ts";
+import type { Flow } from "../../flow.ts";
+import type { Host } from "../../host.ts";
+import { decode, encode } from "../../json.ts";
+import { kindOf } from "../../kind_of.ts";
+import { propertyOf } from "../../property_of.ts";
+import { checkLabels, checkName } from "../../name.ts";
+import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../../run.ts";
+import { parse, type Schema } from "../../schema.ts";
+import type { CatalogJob } from "../../job_catalog.ts";
+import type { NewRun } from "../../store/new_run.ts";
+import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
+
+/** Options of a trigger. */
+export interface TriggerOptions<L = Labels> extends FlowOptions {
+  /**
+   * If a run of the same job with this key exists, it is returned instead of a new one. 1 to 255 characters.
+   */
+  idempotencyKey?: string;
+  /** Runs with this key, of any job, are executed one after another. 1 to 255 characters. */
+  concurrencyKey?: string;
+  /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
+  coalesce?: Coalesce;
+  /** Key and value pairs for filters and access rules; up to 64. The engine's `labels` schema checks them. */
+  labels?: L;
+}
+
+/** The run that a trigger created or found, with the disposition. */
+export type TriggerResult = Run & {
+  /** Whether the run is new. */
+  disposition: Disposition;
+};
+
+/** Checks that are called during a trigger. If one throws, the trigger is refused: nothing is stored or published. */
+export interface TriggerGuard {
+  /**
+   * Before a run is added.
+   *
+   * @returns The run to add: the same one, or one with other keys.
+   */
+  beforeAdding(run: NewRun): Promise<NewRun>;
+  /**
+   * Before the trigger joins or returns an existing run. It throws to refuse that. `null`: any run is allowed.
+   */
+  beforeJoining: ((found: Run) => Promise<void>) | null;
+}
+
+/** The dependencies of {@linkcode newRun}. */
+export interface NewRunDeps {
+  /** Time and ids. */
+  host: Host;
+  /** The maximum size of an input, in bytes of JSON. */
+  maxValueBytes: number;
+  /** The label whose value is the default fairness key; `null`: none. */
+  fairnessLabel: string | null;
+}
+
+/** What a retry takes from the old run. */
+export interface RetryParts {
+  /** The old run, and where the retry begins. */
+  retriggerOf: NonNullable<NewRun["retriggerOf"]>;
+  /** When, in which order and under which limits the retry is executed. */
+  flow: Flow;
+}
+
+/**
+ * Checks a trigger and builds the run that it asks for.
+ *
+ * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+ * @throws {SerializationError} The input, as given or as parsed, cannot be stored as JSON.
+ */
+export async function newRun(
+  { job, aliases, schemaPrint }: CatalogJob,
+  input: unknown,
+  options: TriggerOptions,
+  deps: NewRunDeps,
+  retry?: RetryParts,
+): Promise<NewRun> {
+  const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
+  if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
+  if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
+  checkCoalesce(coalesce, options);
+  const checkedLabels = checkLabels(labels);
+  const flow = retry?.flow ?? triggerFlow(options, {
+    job: job.flow,
+    labels: checkedLabels,
+    hasKey: concurrencyKey !== null,
+    fairnessLabel: deps.fairnessLabel,
+  });
+  const subject = `The input of job "${job.name}"`;
+  const given = encode(input, { subject, maxBytes: deps.maxValueBytes });
+  // A retrigger parses this value again.
+  const stored = decode(given);
+  const parsed = await parse(job.input, stored, {
+    host: deps.host,
+    subject: `The schema of the input of job "${job.name}"`,
+  });
+  if (!parsed.ok) {
+    const { ok: _, issues, ...refusal } = parsed;
+    throw new ValidationError(`${subject} does not fit its schema`, {
+      ...refusal,
+      code: "invalid_input",
+      issues: issues.map((issue) => explainStored(issue, input)),
+    });
+  }
+  return {
+    id: deps.host.newId(),
+    jobName: job.name,
+    version: job.changes.version,
+    aliases,
+    schemaPrint,
+    payload: given,
+    input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
+    labels: checkedLabels,
+    idempotencyKey,
+    concurrencyKey,
+    coalesce,
+    retriggerOf: retry?.retriggerOf ?? null,
+    flow,
+    schedule: null,
+  };
+}
+
+/** The output of a schema for labels; labels that are `undefined` are left out. */
+export type SchemaLabels = { readonly [key: string]: string | undefined };
+
+/**
+ * Checks the labels of a trigger by the engine's own schema.
+ *
+ * @returns The schema's output, which is stored.
+ * @throws {ValidationError} They do not fit, or the schema's output is not labels.
+ * @throws {TimeoutError} The schema has not settled after 30 seconds.
+ */
+export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Promise<Labels> {
+  const parsed = await parse(schema, labels, { host, subject: "The schema of the labels" });
+  if (parsed.ok) return checkLabels(withoutUndefined(parsed.value));
+  const { ok: _, issues, ...refusal } = parsed;
+  throw new ValidationError("The labels do not fit their schema", {
+    ...refusal,
+    code: "invalid_input",
+    issues: issues.map(({ path, message }) => ({ path: ["labels", ...path], message })),
+  });
+}
+
+/** The same labels, or a copy without those that are `undefined`; the caller checks the rest. */
+function withoutUndefined(labels: unknown): unknown {
+  const entries = Object.entries(Object(labels));
+  const defined = entries.filter(([, value]) => value !== undefined);
+  return defined.length === entries.length ? labels : Object.fromEntries(defined);
+}
+
+/** Adds a hint to an issue if the value at its path is stored as a different type. */
+function explainStored(issue: Issue, input: unknown): Issue {
+  const hint = hintAt(input, issue.path);
+  return hint === null ? issue : { ...issue, message: `${issue.message} (${hint})` };
+}
+
+function hintAt(input: unknown, path: Issue["path"]): string | null {
+  try {
+    const given = path.reduce(propertyOf, input);
+    if (given instanceof Date) {
+      return "a Date is stored as a string: let the schema accept one, with z.coerce.date() or z.iso.datetime()";
+    }
+    return typeof propertyOf(given, "toJSON") === "function"
+      ? `${kindOf(given)} is stored as what its toJSON() returns`
+      : null;
+  } catch {
+    return null; // a getter that throws this time
+  }
+}
+
+function checkCoalesce(coalesce: unknown, { concurrencyKey, startAt, delay }: TriggerOptions): void {
+  if (coalesce === null) return;
+  if (!COALESCE_MODES.some((mode) => mode === coalesce)) {
+    throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
+  }
+  if (concurrencyKey === undefined) throw new ValidationError("coalesce needs a concurrencyKey");
+  if (startAt !== undefined || delay !== undefined) {
+    throw new ValidationError("coalesce excludes startAt and delay: the run that the trigger joins may start earlier");
+  }
+}

@@ -1,0 +1,124 @@
+import { ValidationError } from "../../error.ts";
+import {
+  DELAY_RULE,
+  type Flow,
+  isDelay,
+  isPeriod,
+  isPriority,
+  type JobFlow,
+  PERIOD_RULE,
+  PRIORITY_RULE,
+} from "../../flow.ts";
+import { readInstant } from "../../instant.ts";
+import { checkName } from "../../name.ts";
+import type { Labels, Run } from "../../run.ts";
+import type { Deadline } from "../../wait.ts";
+
+/** Options of a trigger that say when and in which order the run is executed. */
+export interface FlowOptions {
+  /**
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. An
+   * instant in the past is now. Not together with `delay` or `coalesce`. Default: at once.
+   */
+  startAt?: Date | string;
+  /** The same as `startAt`, as milliseconds from now: an integer from 0. */
+  delay?: number;
+  /**
+   * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless more than 100,000 runs and steps were
+   * stored in between for each point of the difference. Default: that of the job.
+   */
+  priority?: number;
+  /**
+   * Runs with different keys take turns; all runs without one are together one key. 1 to 255 characters. Default: the
+   * value of the label `fairnessLabel` of the engine, if the run has it.
+   */
+  fairnessKey?: string;
+  /**
+   * If the run has not started this long after it was due, it fails as `expired`: milliseconds, an integer from 1.
+   * Default: that of the job.
+   */
+  startWithin?: number;
+  /**
+   * If the run has not ended this long after its first start, it fails as `timeout`: milliseconds, an integer from 1.
+   * Pauses count. Default: that of the job.
+   */
+  finishWithin?: number;
+}
+
+/** The run that a trigger asks for, as far as its flow depends on it. */
+export interface Flowing {
+  /** The flow of its job. */
+  job: JobFlow;
+  /** Its labels. */
+  labels: Labels;
+  /** Whether it has a concurrency key. */
+  hasKey: boolean;
+  /** The label whose value is its default fairness key; `null`: none. */
+  fairnessLabel: string | null;
+}
+
+/**
+ * Checks the options of a trigger, and completes them with the defaults of the job.
+ *
+ * @throws {ValidationError} An option is not valid.
+ */
+export function triggerFlow(options: FlowOptions, { job, labels, hasKey, fairnessLabel }: Flowing): Flow {
+  const { priority = job.priority, fairnessKey } = options;
+  const { startWithin = job.startWithin, finishWithin = job.finishWithin } = options;
+  check(priority, "priority", isPriority, PRIORITY_RULE);
+  if (fairnessKey !== undefined) checkName(fairnessKey, "fairnessKey");
+  if (startWithin !== null) check(startWithin, "startWithin", isPeriod, PERIOD_RULE);
+  if (finishWithin !== null) check(finishWithin, "finishWithin", isPeriod, PERIOD_RULE);
+  return {
+    start: readStart(options),
+    priority: priority + 0, // never -0, which JSON does not keep
+    fairnessKey: fairnessKey ?? labelOf(labels, fairnessLabel),
+    startWithin,
+    finishWithin,
+    ...keyLimits(job, hasKey),
+  };
+}
+
+/**
+ * The flow of a retry: the priority, the fairness key and the deadlines of the old run, from now on. How long the old run
+ * was allowed to take is known once it has started; otherwise the retry has the `finishWithin` of the job. The limits of
+ * the key are those of the job's code.
+ */
+export function retryFlow(old: Run, { job, hasKey }: Pick<Flowing, "job" | "hasKey">): Flow {
+  const due = old.startAt === null || old.startAt < old.createdAt ? old.createdAt : old.startAt;
+  return {
+    start: null,
+    priority: old.priority,
+    fairnessKey: old.fairnessKey,
+    startWithin: msBetween(due, old.startBy),
+    finishWithin: old.startedAt === null ? job.finishWithin : msBetween(old.startedAt, old.finishBy),
+    ...keyLimits(job, hasKey),
+  };
+}
+
+function keyLimits({ keyConcurrency, keyRate }: JobFlow, hasKey: boolean): Pick<Flow, "keyConcurrency" | "keyRate"> {
+  return hasKey ? { keyConcurrency, keyRate } : { keyConcurrency: 1, keyRate: null };
+}
+
+function readStart({ startAt, delay }: FlowOptions): Deadline {
+  if (startAt !== undefined && delay !== undefined) throw new ValidationError("startAt and delay exclude each other");
+  if (startAt !== undefined) return { at: readInstant(startAt, "startAt") };
+  if (delay === undefined) return null;
+  check(delay, "delay", isDelay, DELAY_RULE);
+  return { afterMs: delay };
+}
+
+/** The value of a label; `null` without it, or if it is empty. */
+function labelOf(labels: Labels, label: string | null): string | null {
+  if (label === null || !Object.hasOwn(labels, label)) return null;
+  return labels[label] || null;
+}
+
+/** How long after an instant another one is, in milliseconds; `null` without the other. */
+function msBetween(from: string, to: string | null): number | null {
+  return to === null ? null : Math.max(1, Date.parse(to) - Date.parse(from));
+}
+
+function check(value: unknown, name: string, isValid: (value: unknown) => boolean, rule: string): void {
+  if (!isValid(value)) throw new ValidationError(`${name} ${rule}`);
+}

@@ -1,0 +1,217 @@
+import { ConflictError, NotFoundError, ValidationError } from "../../error.ts";
+import type { Hub } from "../../events/hub.ts";
+import type { Host } from "../../host.ts";
+import type { Job, StepTriggerResult } from "../../job.ts";
+import type { CatalogJob, JobCatalog } from "../../job_catalog.ts";
+import { decode } from "../../json.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../../run.ts";
+import type { Schema } from "../../schema.ts";
+import type { Store } from "../../store.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { RetriggerOptions } from "../engine.ts";
+import {
+  newRun,
+  parseLabels,
+  type RetryParts,
+  type SchemaLabels,
+  type TriggerGuard,
+  type TriggerOptions,
+  type TriggerResult,
+} from "./new_run.ts";
+import { retryFlow } from "./trigger_flow.ts";
+import { UnknownJobError } from "./unknown_job_error.ts";
+import { untilKnown } from "./until_known.ts";
+
+/** The dependencies of {@linkcode Triggers}. */
+export interface TriggersDeps {
+  /** Keeps the runs. */
+  store: Store;
+  /** Publishes the events. */
+  hub: Hub;
+  /** Time and ids. */
+  host: Host;
+  /** Creates the tables of the store, once. */
+  migrate: () => Promise<void>;
+  /** The jobs of the engine. */
+  jobs: JobCatalog;
+  /** Checks the labels of each trigger; `undefined`: any labels. It receives unchecked labels. */
+  labels: Schema<unknown, SchemaLabels> | undefined;
+  /** The label whose value is the default fairness key; `null`: none. */
+  fairnessLabel: string | null;
+  /** The maximum size of an input, in bytes of JSON. */
+  maxValueBytes: number;
+}
+
+/** The names of the options of a trigger. */
+export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
+  idempotencyKey: true,
+  concurrencyKey: true,
+  coalesce: true,
+  labels: true,
+  startAt: true,
+  delay: true,
+  priority: true,
+  fairnessKey: true,
+  startWithin: true,
+  finishWithin: true,
+};
+
+/** Adds runs to the store and publishes that it did: from triggers, retriggers, schedules, and the steps of other runs. */
+export class Triggers {
+  readonly #deps: TriggersDeps;
+
+  constructor(deps: TriggersDeps) {
+    this.#deps = deps;
+  }
+
+  /** Does `Engine.trigger()`, if a guard allows it. */
+  async trigger(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions<unknown>,
+    guard: TriggerGuard | null,
+  ): Promise<TriggerResult> {
+    const checked = await this.request(job, input, options);
+    const request = await guard?.beforeAdding(checked) ?? checked;
+    await this.#deps.migrate();
+    const check = guard?.beforeJoining ?? null;
+    if (check === null) return this.publish(await this.enqueue(request), request);
+    for (let joinOnly = "";;) { // none, until one was checked
+      const enqueued = await this.enqueue({ ...request, joinOnly });
+      const { run, disposition } = enqueued;
+      if (disposition === "created" || run.id === joinOnly) return this.publish(enqueued, request);
+      await check(run);
+      joinOnly = run.id; // joins this run if it still exists
+    }
+  }
+
+  /** Triggers several runs of a job: all of them, or none. */
+  async triggerBatch(
+    job: Job,
+    items: readonly ({ input: unknown } & TriggerOptions<unknown>)[],
+  ): Promise<TriggerResult[]> {
+    const requests = await Promise.all(items.map(({ input, ...options }) => this.request(job, input, options)));
+    await this.#deps.migrate();
+    const enqueued = await untilKnown(() => this.#deps.store.enqueue(requests));
+    return enqueued.map((one, position) => this.publish(one, requests[position]!)); // one for each request
+  }
+
+  /** The request for a run that has the checked options of a trigger. */
+  async request(job: string | Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+    checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
+    const { labels = {}, ...rest } = options;
+    const { labels: schema, host } = this.#deps;
+    // Without a schema, newRun() checks them.
+    const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, host);
+    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps);
+  }
+
+  /** The request for a run with labels that were checked before: those of another run. */
+  async requestChecked(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions,
+    retry?: RetryParts,
+  ): Promise<NewRun> {
+    return await newRun(this.#find(job), input, options, this.#deps, retry);
+  }
+
+  /** The request for the retry of a run that has ended, and that run. */
+  async requestRetry(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: Run }> {
+    const state = await this.#deps.store.getRunState(runId);
+    if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
+    const old = state.run;
+    if (!isTerminal(old.status)) {
+      throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
+    }
+    const { job } = this.#find(old.jobName);
+    const run = await this.requestChecked(old.jobName, decode(state.payload), { labels: old.labels }, {
+      retriggerOf: { runId, from },
+      flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
+    });
+    // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
+    const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
+    // What a later version has recorded is not for this one, if this process is behind.
+    const version = from === "failure" ? Math.max(run.version, old.version) : run.version;
+    return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
+  }
+
+  /** Adds a run. */
+  async add(request: NewRun): Promise<TriggerResult> {
+    return this.publish(await this.enqueue(request), request);
+  }
+
+  /** Adds the retry of a run. */
+  async addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
+    return this.publishRetry(await this.enqueue(request), request, old);
+  }
+
+  /** Publishes what the store did with the request for a retry. */
+  publishRetry(enqueued: Enqueued, request: NewRun, old: Run): TriggerResult {
+    const result = this.publish(enqueued, request);
+    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
+    return result;
+  }
+
+  /** Adds the run that a step triggers. */
+  async addFromStep(request: NewRun): Promise<StepTriggerResult> {
+    try {
+      const { id: runId, disposition } = await this.add(request);
+      return { runId, disposition };
+    } catch (error) {
+      if (!(error instanceof ConflictError)) throw error;
+      return { runId: request.id, disposition: "created" }; // by an earlier attempt, and deleted since
+    }
+  }
+
+  /** Publishes what the store did with a request. */
+  publish({ run, disposition }: Enqueued, request: NewRun): TriggerResult {
+    const input = decode(request.payload) ?? null;
+    if (disposition === "created") {
+      const { startAt, parentRunId, scheduleName, slotAt } = run;
+      this.#deps.hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName, slotAt });
+    }
+    if (disposition === "coalesced") {
+      this.#deps.hub.publish(run, {
+        type: "run:coalesced",
+        status: run.status,
+        skippedInput: input,
+        skippedLabels: request.labels,
+      });
+    }
+    return { ...run, disposition };
+  }
+
+  /**
+   * The newest version of a job.
+   *
+   * @throws {UnknownJobError} The engine does not have it.
+   */
+  findJob(name: string): Job {
+    return this.#find(name).job;
+  }
+
+  #find(job: string | Job): CatalogJob {
+    const { jobs } = this.#deps;
+    const found = jobs.find(job);
+    if (found !== undefined) return found;
+    const name = typeof job === "string" ? job : job.name;
+    if (typeof job === "string" || !jobs.newest.has(name)) throw new UnknownJobError(name, jobs.newest.keys());
+    throw new NotFoundError(
+      `This engine has no definition of version ${job.changes.version} of job "${name}": name it in previous`,
+    );
+  }
+
+  /** Adds a run, and publishes nothing yet. */
+  async enqueue(run: NewRun): Promise<Enqueued> {
+    const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
+    return enqueued!; // one for each request
+  }
+}
+
+/** Checks where a retry begins. */
+export function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
+  if (from === "start" || from === "failure") return from;
+  throw new ValidationError('from must be "start" or "failure"');
+}

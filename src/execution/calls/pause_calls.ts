@@ -1,0 +1,252 @@
+import { checkDuration } from "../../check_duration.ts";
+import { ValidationError } from "../../error.ts";
+import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
+import { decode } from "../../json.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import { parse, type Schema } from "../../schema.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { NewPause } from "../../store/pause_request.ts";
+import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../wait.ts";
+import type { Execution } from "../execution.ts";
+import { isOver, type OverPause, type Parking } from "./parking.ts";
+import type { RecordedHistory } from "../replay/recorded_history.ts";
+import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
+import { StepNameNumbers } from "../replay/step_name_numbers.ts";
+
+// The last instant that a date can show (ECMAScript, "Time Values and Time Range").
+const LAST_INSTANT = 8_640_000_000_000_000;
+
+const PREPARE_OPTIONS: Record<keyof WaitForSignalOptions, true> = { timeout: true, deadline: true, metadata: true };
+const PAYLOAD_OPTIONS: Record<keyof PayloadOptions<unknown>, true> = { schema: true };
+const WAIT_OPTIONS = { ...PREPARE_OPTIONS, ...PAYLOAD_OPTIONS };
+
+/** Implements the pauses of a job: returns the results of those that are over, and pauses on the others. */
+export class PauseCalls {
+  readonly #execution: Execution;
+  readonly #parking: Parking;
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
+  readonly #waitNames = new StepNameNumbers("wait");
+  readonly #sleepNames = new StepNameNumbers("sleep");
+  readonly #patchNames = new StepNameNumbers("patch");
+  /** The pauses of the claim, and those prepared since. */
+  readonly #known = new Map<string, PauseRecord>();
+
+  constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
+    this.#execution = execution;
+    this.#parking = parking;
+    this.#history = history;
+    this.#guard = guard;
+    for (const record of execution.claim.pauses) this.#known.set(record.id, record);
+  }
+
+  /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
+  async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
+    this.#check();
+    if ("afterMs" in until) checkDuration(until.afterMs, `The length of sleep "${givenName}"`, -Infinity);
+    const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
+    const name = this.#sleepNames.begin(givenName);
+    try {
+      await this.over(this.#history.pause("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+    } finally {
+      this.#sleepNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.prepareWait()`. */
+  async prepareWait(givenName: string, options: WaitForSignalOptions): Promise<Wait> {
+    this.#check();
+    checkOptionNames(options, PREPARE_OPTIONS, "step.prepareWait()");
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const known = this.#history.pause("wait", name);
+      if (known !== undefined) await this.#execution.untilDelivered(known.preparedNo ?? 0);
+      return this.#toPreparedWait(known ?? await this.#prepare(name, deadline, options.metadata));
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.waitFor()`. */
+  async waitFor(waitId: string, options: PayloadOptions<unknown>): Promise<WaitResult<unknown>> {
+    this.#check();
+    checkOptionNames(options, PAYLOAD_OPTIONS, "step.waitFor()");
+    const record = this.#known.get(waitId);
+    if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
+    return await this.#result(record, options.schema);
+  }
+
+  /** See `StepContext.wait()`. The wait is created by the transaction that parks the run. */
+  async wait(
+    givenName: string,
+    options: WaitForSignalOptions & PayloadOptions<unknown>,
+  ): Promise<WaitResult<unknown>> {
+    this.#check();
+    checkOptionNames(options, WAIT_OPTIONS, "step.wait()");
+    const deadline = this.#waitDeadline(givenName, options);
+    const name = this.#waitNames.begin(givenName);
+    try {
+      const pause = this.#history.pause("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
+      return await this.#result(pause, options.schema);
+    } finally {
+      this.#waitNames.end(givenName);
+    }
+  }
+
+  /** See `StepContext.patch()`. */
+  async patch(givenName: string): Promise<boolean> {
+    this.#check();
+    const name = this.#patchNames.begin(givenName);
+    try {
+      const known = this.#history.pause("patch", name);
+      if (known !== undefined) {
+        await this.#execution.untilDelivered(known.preparedNo ?? 0);
+        return decode(known.metadata) === true;
+      }
+      const isFurther = await this.#guard.isFurther();
+      await this.#begin({ ...this.#newPause("patch", name, null, !isFurther), prepared: true });
+      return !isFurther;
+    } finally {
+      this.#patchNames.end(givenName);
+    }
+  }
+
+  /** Returns what ended a wait. The run does not park while a schema checks the payload. */
+  async #result(pause: PauseRecord | NewPause, schema: Schema | undefined): Promise<WaitResult<unknown>> {
+    const over = await this.over(pause);
+    return schema === undefined
+      ? toResult(over)
+      : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
+  }
+
+  /** Resolves when a pause is over, in the order of the records if it ended before this execution. */
+  async over(pause: PauseRecord | NewPause): Promise<OverPause> {
+    const known = "deadline" in pause ? undefined : pause;
+    if (known !== undefined && isOver(known)) {
+      await this.#execution.untilDelivered(known.resolution.recordedNo);
+      return known;
+    }
+    if (known === undefined) await this.#untilMayBegin(pause as NewPause);
+    this.#execution.order.noteNew();
+    const over =
+      await (known === undefined
+        ? this.#execution.begin(() => this.#parking.ask(pause as NewPause))
+        : this.#askKnown(known));
+    this.#known.set(over.id, over);
+    return over;
+  }
+
+  /**
+   * Checks the store at once, even if the lease has to be renewed first, so that the answer comes before any later
+   * record.
+   */
+  async #askKnown(record: PauseRecord): Promise<OverPause> {
+    await this.#execution.mayAsk();
+    return await this.#parking.askKnown(toNewPause(record));
+  }
+
+  async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
+    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
+    await this.#untilMayBegin(pause);
+    return await this.#begin(pause);
+  }
+
+  /** Resolves when a pause that is not recorded may begin. */
+  async #untilMayBegin({ kind, name }: NewPause): Promise<void> {
+    if (kind === "patch") return;
+    const isNew = { kind, name };
+    if (this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+  }
+
+  async #begin(pause: NewPause): Promise<PauseRecord> {
+    const execution = this.#execution;
+    execution.order.noteNew();
+    const record = await execution.begin(() => execution.track(this.#prepareInTurn(pause)));
+    this.#known.set(record.id, record);
+    return record;
+  }
+
+  async #prepareInTurn(pause: NewPause): Promise<PauseRecord> {
+    const record = await this.#execution.order.expect(this.#parking.prepare(pause));
+    await this.#parking.untilTurn(record.preparedNo ?? 0);
+    return record;
+  }
+
+  #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
+    const id = this.#execution.deps.host.newId();
+    const text = this.#execution.encode(metadata, `The metadata of ${kind} "${name}"`);
+    return { id, kind, name, deadline, children: null, metadata: text, prepared: false };
+  }
+
+  #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
+    if (timeout !== undefined && deadline !== undefined) {
+      throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
+    }
+    if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    if (timeout !== undefined) checkDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
+    return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
+  }
+
+  #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {
+    const at = "at" in deadline ? deadline.at : this.#execution.deps.host.now() + deadline.afterMs;
+    if (!(Math.abs(at) <= LAST_INSTANT)) throw new RangeError(`The end of ${subject} is not a valid date`);
+    return deadline;
+  }
+
+  #check(): void {
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
+  }
+
+  /** The wait in its prepared state, so that a replay returns the same. */
+  #toPreparedWait({ id, name, metadata, createdAt, deadlineAt }: PauseRecord): Wait {
+    return {
+      id,
+      runId: this.#execution.claim.run.id,
+      name,
+      metadata: decode(metadata) ?? null,
+      status: "pending",
+      outcome: null,
+      payload: null,
+      signalId: null,
+      createdAt: isoTime(createdAt),
+      deadlineAt: isoTime(deadlineAt),
+      suspendedAt: null,
+      resolvedAt: null,
+      firstResumedAt: null,
+    };
+  }
+}
+
+function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {
+  return {
+    id,
+    kind,
+    name,
+    children: null,
+    metadata,
+    deadline: deadlineAt === null ? null : { at: deadlineAt },
+    prepared: false,
+  };
+}
+
+function toResult({ resolution }: OverPause): WaitResult {
+  if (resolution.outcome !== "signal") return { outcome: "timeout" };
+  return { outcome: "signal", payload: decode(resolution.payload) ?? null, signalId: resolution.signalId };
+}
+
+async function toCheckedResult(
+  over: OverPause,
+  schema: Schema,
+  { claim, deps, abortSignal }: Execution,
+): Promise<WaitResult<unknown>> {
+  const result = toResult(over);
+  if (result.outcome === "timeout") return result;
+  const subject = `The schema of wait "${over.name}" of job "${claim.run.jobName}"`;
+  const parsed = await parse(schema, result.payload, { host: deps.host, subject, abortSignal });
+  if (parsed.ok) return { ...result, payload: parsed.value };
+  const { issues, issuesLeftOut } = parsed;
+  const options = { code: "invalid_input", issues, issuesLeftOut } as const;
+  throw new ValidationError(`The payload of wait "${over.name}" does not fit its schema`, options);
+}

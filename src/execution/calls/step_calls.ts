@@ -1,0 +1,286 @@
+import { checkDuration } from "../../check_duration.ts";
+import { toFailure } from "../../to_failure.ts";
+import { NonRetryableError, StepError, TimeoutError } from "../../error.ts";
+import { isInstance } from "../../is_instance.ts";
+import type { Failure } from "../../failure.ts";
+import { pause } from "../../host.ts";
+import type { StepOptions, StepTools } from "../../job.ts";
+import { decode, type Json, type JsonText } from "../../json.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../retry.ts";
+import { stepId, type StepRecord } from "../../step.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { Execution } from "../execution.ts";
+import type { DueRetry, Parking } from "./parking.ts";
+import { oldNamesOf, type RecordedHistory } from "../replay/recorded_history.ts";
+import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
+import { StepNameNumbers } from "../replay/step_name_numbers.ts";
+
+const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
+
+type Work = (tools: StepTools) => unknown;
+
+/** A step with its options. */
+interface Attempted {
+  name: string;
+  index: number;
+  work: Work;
+  retry: RetryPolicy;
+  timeout: number | undefined;
+}
+
+/** The result of an attempt at a step's function. */
+type Performed =
+  | { status: "completed"; output: JsonText | null }
+  | { status: "failed"; failure: Failure; thrown: unknown; delayMs: number | null };
+
+/** The recorded outcome of an attempt; after a failure with a `retry` another attempt follows. */
+type Ended = { output: JsonText | null } | { failure: Failure; retry: DueRetry | null };
+
+/** The running timeout of an attempt. */
+interface StepTimeout {
+  /** For the step's function: fires when the attempt is late, or the execution is interrupted. */
+  abortSignal: AbortSignal;
+  /** Rejects when the attempt is late. */
+  exceeded: Promise<never>;
+  /** What it rejects with; `undefined` before. */
+  error: () => unknown;
+  cancel: () => void;
+}
+
+// How many names of a run are checked for different functions: a job with more makes names up as it goes.
+const MAX_FUNCTIONS = 1_000;
+// During a shorter delay the run does not park: parking would cost more than it saves.
+const LONGEST_DELAY_IN_MEMORY_MS = 1_000;
+
+/**
+ * Implements `step.run()`: returns recorded results, and executes and records new steps.
+ *
+ * ```text
+ * run ── #execute ── #attempt ─┬─ #perform ── the step's function
+ *        attempts    one of    └─ Execution.write ── retryStoreCall ── Store.saveStep
+ *        and delays  them
+ * ```
+ */
+export class StepCalls {
+  readonly #execution: Execution;
+  readonly #parking: Parking;
+  readonly #names = new StepNameNumbers("step");
+  readonly #history: RecordedHistory;
+  readonly #guard: ReplayGuard;
+  #nextIndex: number;
+  /** The text of the first function of each name. */
+  readonly #functions = new Map<string, string>();
+
+  constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
+    const { steps } = execution.claim;
+    this.#execution = execution;
+    this.#parking = parking;
+    this.#history = history;
+    this.#guard = guard;
+    this.#nextIndex = steps.reduce((next, { index }) => Math.max(next, index + 1), 0);
+  }
+
+  /** See `StepContext.run()`. */
+  async run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer !== undefined) {
+      throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
+    }
+    checkOptionNames(options, STEP_OPTIONS, "step.run()");
+    const { retry = this.#execution.definition.job.retry, timeout } = options;
+    checkRetryPolicy(retry);
+    checkTimeout(timeout, givenName);
+    const name = this.#names.begin(givenName);
+    this.#checkFunction(givenName, name === givenName, work);
+    try {
+      const recorded = this.#history.step(name);
+      if (recorded !== undefined && recorded.result.status !== "retrying") {
+        return await this.#answer(recorded);
+      }
+      const isNew = { kind: "step", name } as const;
+      if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+      const index = recorded?.index ?? this.#nextIndex++;
+      // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
+      const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
+      return await this.#execute({ name: attempted, index, work, retry, timeout }, recorded);
+    } finally {
+      this.#names.end(givenName);
+    }
+  }
+
+  /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
+  #failedNameOf(name: string): string | undefined {
+    const { claim: { copied }, definition: { job: { changes } } } = this.#execution;
+    if (copied === null) return undefined;
+    const failed = copied.unfinished.filter(({ kind }) => kind === "step").map(({ name }) => name);
+    return oldNamesOf(name, changes).find((old) => failed.includes(old));
+  }
+
+  /** Warns of a name that stands for several functions: when one more is added before, the results shift. */
+  #checkFunction(name: string, isFirst: boolean, work: Work): void {
+    if (typeof work !== "function") return; // the attempt fails
+    if (isFirst) {
+      if (this.#functions.size < MAX_FUNCTIONS) this.#functions.set(name, Function.prototype.toString.call(work));
+      return;
+    }
+    const first = this.#functions.get(name);
+    if (first !== undefined && first !== Function.prototype.toString.call(work)) {
+      this.#execution.deps.warn(
+        `Job "${this.#execution.claim.run.jobName}" uses the name "${name}" for steps with different functions. ` +
+          "If one is added before another, it takes the recorded result of that one: give each a name of its own",
+      );
+    }
+  }
+
+  async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
+    await this.#execution.untilDelivered(recordedNo);
+    if (result.status === "completed") return decode(result.output);
+    throw new StepError(result.failure, { name, attempts });
+  }
+
+  /** Makes attempts at a step until one succeeds or none is left. */
+  async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
+    const execution = this.#execution;
+    execution.order.noteNew();
+    // The remaining delay at the claim, counted from the start of this execution.
+    let retry = recorded?.result.status === "retrying"
+      ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
+      : null;
+    for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
+      await this.#untilRetry(step.name, retry); // also without a delay: the function is called after this call
+      const ended = await execution.begin(() => this.#attempt(step, attempt));
+      if ("output" in ended) return decode(ended.output);
+      if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
+      retry = ended.retry;
+    }
+  }
+
+  async #untilRetry(stepName: string, retry: DueRetry | null): Promise<void> {
+    const execution = this.#execution;
+    const { host } = execution.deps;
+    const leftMs = retry === null ? 0 : retry.dueAt - host.monotonic();
+    if (retry === null || leftMs <= 0) return;
+    await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
+      ? execution.track(pause(host, leftMs, execution.abortSignal))
+      : this.#parking.untilRetry(stepName, retry));
+  }
+
+  /**
+   * Makes one attempt and records its outcome. It continues when the run is interrupted: its result may still be
+   * recorded.
+   */
+  async #attempt(step: Attempted, attempt: number): Promise<Ended> {
+    const execution = this.#execution;
+    const { claim, deps } = execution;
+    const { name, index } = step;
+    const since = deps.host.monotonic();
+    const current = () => ({
+      name,
+      index,
+      attempts: attempt,
+      startedAgoMs: Math.round(deps.host.monotonic() - since),
+    });
+    execution.beginWork();
+    execution.executing.set(name, current);
+    execution.reports.add({ kind: "start", stepName: name, stepIndex: index, attempt });
+    try {
+      const performed = await this.#perform(step, attempt);
+      const { startedAgoMs: duration } = current();
+      const result = toResult(performed);
+      const save = execution.write((reports) => deps.store.saveStep(claim.lease, { ...current(), result }, reports));
+      const { recordedNo, retry } = await execution.order.expect(save);
+      this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
+      if (retry === null) await this.#parking.untilTurn(recordedNo);
+      if (performed.status === "completed") return performed;
+      const { failure } = performed;
+      return { failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
+    } finally {
+      execution.executing.delete(name);
+      execution.endWork();
+    }
+  }
+
+  #publish(
+    { name: stepName, index: stepIndex }: Attempted,
+    attempt: number,
+    performed: Performed,
+    { duration, retryAt }: { duration: number; retryAt: number | null },
+  ): void {
+    if (performed.status === "completed") {
+      const output = decode(performed.output) ?? null;
+      this.#execution.publish({ type: "step:complete", stepName, stepIndex, output, duration });
+    } else {
+      const { failure: { message: error }, thrown } = performed;
+      const at = isoTime(retryAt);
+      this.#execution.publish({ type: "step:fail", stepName, stepIndex, attempt, error, retryAt: at, thrown });
+    }
+  }
+
+  /** Calls a step's function. What it throws after an interruption is not an outcome, and is rethrown. */
+  async #perform(step: Attempted, attempt: number): Promise<Performed> {
+    const { abortSignal } = this.#execution;
+    const timeout = this.#startTimeout(step);
+    let value: unknown;
+    try {
+      const call = this.#call(step, attempt, timeout === null ? abortSignal : timeout.abortSignal);
+      value = await (timeout === null ? call : Promise.race([call, timeout.exceeded]));
+    } catch (error) {
+      if (abortSignal.aborted) throw abortSignal.reason;
+      const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
+      const delayMs = this.#delayAfter(error, step.retry, attempt);
+      return { status: "failed", failure: toFailure(error, kind), thrown: error, delayMs };
+    } finally {
+      timeout?.cancel();
+    }
+    try {
+      return { status: "completed", output: this.#execution.encode(value, `The result of step "${step.name}"`) };
+    } catch (error) {
+      return { status: "failed", failure: toFailure(error), thrown: error, delayMs: null };
+    }
+  }
+
+  #call({ name, work }: Attempted, attempt: number, abortSignal: AbortSignal): Promise<unknown> {
+    const { claim, deps } = this.#execution;
+    const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
+    // A lazy result (a query with `then()`) also runs in the step's context.
+    return deps.currentStep.run(name, () => Promise.resolve(work(tools)));
+  }
+
+  /** Starts the timeout of an attempt; `null` if the step has none. */
+  #startTimeout({ name, timeout }: Attempted): StepTimeout | null {
+    if (timeout === undefined) return null;
+    const late = new AbortController();
+    const { promise: exceeded, reject } = Promise.withResolvers<never>();
+    const cancel = this.#execution.deps.host.schedule(timeout, () => {
+      const error = new TimeoutError(`Step "${name}" took longer than ${timeout} ms`);
+      reject(error); // first: the function may throw something else when it is aborted
+      late.abort(error);
+    });
+    return {
+      abortSignal: AbortSignal.any([this.#execution.abortSignal, late.signal]),
+      exceeded,
+      error: () => late.signal.reason,
+      cancel,
+    };
+  }
+
+  #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
+    if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
+    return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
+  }
+}
+
+function toResult(performed: Performed) {
+  if (performed.status === "completed") return performed;
+  const { failure, delayMs } = performed;
+  return delayMs === null ? { status: "failed" as const, failure } : { status: "retrying" as const, failure, delayMs };
+}
+
+function checkTimeout(timeout: number | undefined, name: string): void {
+  if (timeout === undefined) return;
+  checkDuration(timeout, `The timeout of step "${name}"`);
+  if (timeout === 0 || timeout === Infinity) {
+    throw new RangeError(`The timeout of step "${name}" must be positive and finite, not ${timeout}`);
+  }
+}

@@ -1,0 +1,92 @@
+import { toFailure } from "../../to_failure.ts";
+import type { Job, StepContext } from "../../job.ts";
+import { type JsonText, parseValue } from "../../json.ts";
+import { fitLine, type LogLevel } from "../../log.ts";
+import { tidyText } from "../../text.ts";
+import type { Execution } from "../execution.ts";
+import { ChildCalls } from "./child_calls.ts";
+import { Parking } from "./parking.ts";
+import { PauseCalls } from "./pause_calls.ts";
+import type { Replay } from "../replay/replay_guard.ts";
+import { StepCalls } from "./step_calls.ts";
+
+const MAX_MESSAGE_LENGTH = 1_024;
+const MAX_LOG_LENGTH = 8_192;
+
+/** Creates the `StepContext` of a job's function: returns recorded results, and executes and records new steps. */
+export function stepContext(execution: Execution, replay: Replay): StepContext {
+  const { claim, deps, abortSignal } = execution;
+  const parking = new Parking(execution);
+  const pauses = new PauseCalls(execution, parking, replay);
+  const steps = new StepCalls(execution, parking, replay);
+  const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
+  /**
+   * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
+   * which is only called if the step is not recorded. Reports after the end of the run are dropped.
+   */
+  const isSilent = () =>
+    execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
+  const forJob = <T>(call: Promise<T>): Promise<T> => {
+    const promise = execution.forJob(call);
+    promise.catch(() => {}); // a failed step that nobody awaits must not end the process
+    return promise;
+  };
+  const log = (level: LogLevel) => (message: string, data?: unknown) => {
+    if (isSilent()) return;
+    const text = tidyText(String(message), MAX_LOG_LENGTH);
+    const line = fitLine({ message: text, data: logData(execution, data) });
+    execution.reports.add({
+      kind: "log",
+      stepName: deps.currentStep.getStore() ?? null,
+      level,
+      message: line.message,
+      data: parseValue(line.data),
+    });
+  };
+  return {
+    runId: claim.run.id,
+    execution: claim.execution,
+    slotAt: claim.slotAt,
+    abortSignal,
+    // The recorded value has the return type of the function: it is the same step.
+    run: (name, work, options) => forJob(steps.run(name, work, options ?? {})) as never,
+    sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
+    sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
+    prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
+    waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options ?? {})) as never,
+    wait: (name, options) => forJob(pauses.wait(name, options ?? {})) as never,
+    // The output is stored as JSON: it has the type that the job infers from its function.
+    invoke: (name, job, input, options) => forJob(children.invoke(name, job as Job, input, options ?? {})) as never,
+    invokeAll: (name, job, items) => forJob(children.invokeAll(name, job as Job, items)) as never,
+    trigger: (name, job, input, options) => forJob(children.trigger(name, job as Job, input, options ?? {})),
+    patch: (name) => forJob(pauses.patch(name)),
+    progress: (current, total, message) => {
+      checkProgress(current, total);
+      if (isSilent()) return;
+      const progress = {
+        current,
+        ...(total === undefined ? {} : { total }),
+        ...(message === undefined ? {} : { message: tidyText(String(message), MAX_MESSAGE_LENGTH) }),
+      };
+      execution.reports.add({ kind: "progress", progress });
+    },
+    log: { info: log("info"), warn: log("warn"), error: log("error") },
+  };
+}
+
+function checkProgress(...numbers: (number | undefined)[]): void {
+  for (const number of numbers) {
+    if (number !== undefined && !Number.isFinite(number)) {
+      throw new RangeError(`Progress must be finite numbers, not ${number}`);
+    }
+  }
+}
+
+/** A log line must not fail a run: data that cannot be stored is replaced by a note. */
+function logData(execution: Execution, data: unknown): JsonText | null {
+  try {
+    return execution.encode(data, "The data of this line");
+  } catch (error) {
+    return JSON.stringify({ error: toFailure(error).message });
+  }
+}

@@ -1,0 +1,47 @@
+import { isName } from "../../name.ts";
+
+/**
+ * Distinguishes the steps (or the waits, or the sleeps) of one run by name and occurrence: the second use of a name is
+ * `name#2`, so that loops work.
+ */
+export class StepNameNumbers {
+  readonly #noun: string;
+  readonly #uses = new Map<string, number>();
+  readonly #open = new Set<string>();
+
+  /** @param noun The kind of thing that is named, for messages. */
+  constructor(noun: "step" | "wait" | "sleep" | "child run" | "patch") {
+    this.#noun = noun;
+  }
+
+  /**
+   * Begins a use of a name, and returns the name with its occurrence.
+   *
+   * @throws {TypeError} It is not a valid name, it ends like an occurrence, or an earlier use of it has not settled:
+   * the order of the two in a replay would be undefined.
+   */
+  begin(name: string): string {
+    if (!isName(name)) {
+      throw new TypeError(
+        `The name of a ${this.#noun} must be 1 to 255 characters, well-formed and without control characters`,
+      );
+    }
+    if (/#\d+$/.test(name)) {
+      throw new TypeError(`The name "${name}" is reserved: a "#" with digits at the end marks an occurrence`);
+    }
+    if (this.#open.has(name)) {
+      throw new TypeError(
+        `The name "${name}" is in use by a ${this.#noun} that has not settled; parallel ${this.#noun}s need different names`,
+      );
+    }
+    this.#open.add(name);
+    const occurrence = (this.#uses.get(name) ?? 0) + 1;
+    this.#uses.set(name, occurrence);
+    return occurrence === 1 ? name : `${name}#${occurrence}`;
+  }
+
+  /** Ends the current use of a name. */
+  end(name: string): void {
+    this.#open.delete(name);
+  }
+}
