@@ -20,6 +20,11 @@ export class ScheduleFacts {
     return [...this.#records.values()];
   }
 
+  /** Whether there is a schedule of this name. */
+  has(name: string): boolean {
+    return this.#records.has(name);
+  }
+
   /** A schedule was deleted. */
   delete(name: string): void {
     this.#records.delete(name);
