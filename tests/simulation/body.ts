@@ -25,10 +25,13 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
   readonly #saw: string[];
   /** The records that the program has asked for, as kind and name. */
   readonly asked = new Set<string>();
-  /** When it has asked for a step that has neither begun nor was answered, by name. */
   /** The new steps that it has asked for while records were left. */
   readonly #waited = new Set<string>();
-  readonly #stepsAskedAt = new Map<string, number>();
+  /**
+   * When it has asked for a step that has neither begun nor was answered, with the name, by the name before it was
+   * renamed: one that had failed begins under that.
+   */
+  readonly #stepsAskedAt = new Map<string, { name: string; askedAt: number }>();
   #seen = 0;
   #hasBranches = false;
   /** How much it waits for that it has asked of its `step`. */
@@ -91,7 +94,7 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
     const { claimed } = this.#run.changed;
     const names = claimed.get(this.#generation)?.names ?? new Set();
     if (!names.has(`step ${recorded}`) && [...names].some((key) => !this.asked.has(key))) this.#waited.add(recorded);
-    if (kind === "step") this.#stepsAskedAt.set(recorded, world.now);
+    if (kind === "step") this.#stepsAskedAt.set(identityOf(recorded), { name: recorded, askedAt: world.now });
   }
 
   patched(givenName: string, isNew: boolean): void {
@@ -115,8 +118,9 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
   stepsNotBegun(before: number): string[] {
     if (!this.#incarnation.isWorking) return [];
     const known = this.#run.changed.claimed.get(this.#generation)?.names;
-    return [...this.#stepsAskedAt].filter(([name, askedAt]) => askedAt < before && known?.has(`step ${name}`) !== true)
-      .map(([name]) => name);
+    return [...this.#stepsAskedAt.values()]
+      .filter(({ name, askedAt }) => askedAt < before && known?.has(`step ${name}`) !== true)
+      .map(({ name }) => name);
   }
 
   remark(): string {
@@ -153,7 +157,7 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
       "I1",
       () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
     );
-    this.#stepsAskedAt.delete(name);
+    this.#stepsAskedAt.delete(identityOf(name));
     if (this.#waited.delete(name)) this.#facts.notice("what was new waited for the rest of the replay");
     if (attempt > 1 && identityOf(action.name) !== action.name && !name.startsWith(action.name)) {
       this.#facts.notice("a step that was renamed between two attempts kept its name");
@@ -196,7 +200,7 @@ export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
   stepped(givenName: string, answer: { value: string } | { failure: string }): void {
     const { request: { id }, steps } = this.#run;
     const name = recordedName(this.#facts, this.#run, "step", this.#use("step", givenName), this.#code);
-    this.#stepsAskedAt.delete(name);
+    this.#stepsAskedAt.delete(identityOf(name));
     const recorded = steps.get(name)?.result ?? null;
     const result = recorded === null ? null : JSON.parse(recorded);
     const isSame = "value" in answer
