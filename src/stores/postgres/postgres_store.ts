@@ -1,0 +1,359 @@
+import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Host } from "../../host.ts";
+import type { Cursor, JournalPage } from "../../journal.ts";
+import type { JsonText } from "../../json.ts";
+import type { Lease, SeenLease } from "../../lease.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import type { Report } from "../../execution_report.ts";
+import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import { StoreError } from "../../error.ts";
+import type { Store } from "../../store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { RunState } from "../../store/run_state.ts";
+import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
+import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
+import { migrateTables } from "./migrate.ts";
+import { PostgresDatabase } from "./postgres_database.ts";
+import { checkSchema } from "./sql/names.ts";
+
+/** Options of a {@linkcode PostgresStore}. */
+export interface PostgresStoreOptions {
+  /**
+   * The schema of its tables and functions (default `holdfast`): 1 to 50 lower-case letters, digits and underscores,
+   * and no digit first. Services that share a database and not their runs have a schema each.
+   */
+  schema?: string;
+  /**
+   * Time, timers, randomness and ids. Default: those of the system, and the clock of the database. A host that is given
+   * tells the time instead of the database: only tests do that.
+   */
+  host?: Host;
+}
+
+/**
+ * Keeps everything in one schema of a PostgreSQL database, which any number of processes on any machines can share.
+ *
+ * Each call is one statement, and so one transaction: no connection waits for the process between two statements, so a
+ * pooler in transaction mode can be in between.
+ */
+export class PostgresStore implements Store {
+  readonly #database: PostgresDatabase;
+
+  /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
+  private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
+    const clock = host === undefined ? () => null : () => host.now();
+    this.#database = new PostgresDatabase(connection, schema, clock);
+  }
+
+  /**
+   * Opens a database. Loads `npm:pg`, and needs permission to connect to the server.
+   *
+   * @param url The address: `postgres://user:password@host:5432/database`.
+   */
+  static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
+    checkOptions(options, "PostgresStore.open()");
+    return new PostgresStore(await openPool(String(url)), options);
+  }
+
+  /**
+   * Uses a client that you have opened: a pool of `npm:pg`, `npm:postgres`, `jsr:@db/postgres` or PGlite. The store never
+   * closes it. A pool of `npm:pg` needs an `error` listener of your own: without one, a connection that breaks while it is
+   * idle ends the process.
+   */
+  static from(client: PostgresClient, options: PostgresStoreOptions = {}): PostgresStore {
+    checkOptions(options, "PostgresStore.from()");
+    return new PostgresStore(lendClient(client), options);
+  }
+
+  /** Creates or updates the tables; safe in several processes at once. */
+  migrate(): Promise<void> {
+    return migrateTables(this.#database);
+  }
+
+  /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
+  async close(): Promise<void> {
+    await this.#database.close();
+  }
+
+  /** The same as {@linkcode PostgresStore.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
+  enqueue(_runs: readonly NewRun[]): Promise<Enqueued[]> {
+    return notYet("enqueue");
+  }
+
+  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
+  claim(_request: ClaimRequest): Promise<ClaimResult> {
+    return notYet("claim");
+  }
+
+  /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
+  renew(_renewals: readonly Renewal[], _leaseMs: number): Promise<(number | null)[]> {
+    return notYet("renew");
+  }
+
+  /** Releases a lease before its end. */
+  release(_lease: Lease, _reports: readonly Report[]): Promise<void> {
+    return notYet("release");
+  }
+
+  /** Holds a run, and releases its lease and its concurrency key. */
+  hold(_lease: Lease, _hold: NewHold, _reports: readonly Report[]): Promise<void> {
+    return notYet("hold");
+  }
+
+  /** Makes a held run due for all workers that know its version. */
+  resumeHeld(_runId: string, _continues: boolean): Promise<Run | null> {
+    return notYet("resumeHeld");
+  }
+
+  /** The hold of a run, or `null` if it is not held. */
+  getHold(_runId: string): Promise<HoldRecord | null> {
+    return notYet("getHold");
+  }
+
+  /** Finds held runs, in the order of their row numbers. */
+  findHeld(_query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
+    return notYet("findHeld");
+  }
+
+  /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
+  getInput(_runId: string, _schemaPrint: string): Promise<{ input: JsonText | null } | null> {
+    return notYet("getInput");
+  }
+
+  /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
+  saveInput(_lease: Lease, _schemaPrint: string, _input: JsonText | null): Promise<JsonText | null> {
+    return notYet("saveInput");
+  }
+
+  /** All that a replay of a run needs, or `null` if there is none. */
+  getHistory(_runId: string): Promise<RunHistory | null> {
+    return notYet("getHistory");
+  }
+
+  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  getStrandedJobs(): Promise<StrandedJob[]> {
+    return notYet("getStrandedJobs");
+  }
+
+  /** All current leases, including those of cancelled runs that still hold a key. */
+  getLeases(): Promise<SeenLease[]> {
+    return notYet("getLeases");
+  }
+
+  /** Which of these leases are no longer the current ones of their runs. */
+  getLostLeases(_leases: readonly Lease[]): Promise<Lease[]> {
+    return notYet("getLostLeases");
+  }
+
+  /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
+  revoke(_leases: readonly SeenLease[]): Promise<void> {
+    return notYet("revoke");
+  }
+
+  /** Deletes the entry of a worker that will not claim again. */
+  forgetWorker(_workerId: string): Promise<void> {
+    return notYet("forgetWorker");
+  }
+
+  /** Whether a worker that knows a job is alive. */
+  hasWorker(_jobName: string): Promise<boolean> {
+    return notYet("hasWorker");
+  }
+
+  /** Pauses a job: from now on, no run of it is claimed. */
+  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return notYet("pauseJob");
+  }
+
+  /** Ends the pause of a job. */
+  resumeJob(_jobName: string): Promise<boolean> {
+    return notYet("resumeJob");
+  }
+
+  /** The paused jobs, in the order of their names. */
+  getPausedJobs(): Promise<JobPause[]> {
+    return notYet("getPausedJobs");
+  }
+
+  /** Adds a schedule, or replaces one that has not changed meanwhile. */
+  setSchedule(_schedule: Omit<ScheduleRecord, "version">, _version: number | null): Promise<ScheduleRecord | null> {
+    return notYet("setSchedule");
+  }
+
+  /** All schedules in the order of their names, or the one with a name. */
+  getSchedules(_name?: string): Promise<ScheduleList> {
+    return notYet("getSchedules");
+  }
+
+  /** Deletes a schedule. */
+  deleteSchedule(_name: string): Promise<boolean> {
+    return notYet("deleteSchedule");
+  }
+
+  /** Fires or skips a slot. */
+  fireSchedule(_firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    return notYet("fireSchedule");
+  }
+
+  /** Records how an attempt at a step ended. */
+  saveStep(_lease: Lease, _step: StepWrite, _reports: readonly Report[]): Promise<SavedStep> {
+    return notYet("saveStep");
+  }
+
+  /** Prepares pauses and, if requested, parks the run. */
+  pause(_lease: Lease, request: PauseRequest): Promise<PauseResult> {
+    if (request.park && request.pauses.length === 0 && request.retryAt === null) {
+      return Promise.reject(new TypeError("A run cannot wait for nothing"));
+    }
+    return notYet("pause");
+  }
+
+  /** Reads how the children of a pause ended, up to a number of characters. */
+  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
+    return notYet("readChildren");
+  }
+
+  /** Ends a run. */
+  finish(_lease: Lease, _ending: Ending, _reports: readonly Report[]): Promise<void> {
+    return notYet("finish");
+  }
+
+  /** Ends a wait by a signal. */
+  signal(_waitId: string, _signal: Signal): Promise<SignalOutcome> {
+    return notYet("signal");
+  }
+
+  /** Cancels a run that has not ended. */
+  cancel(_runId: string, _requestId: string, _execution: CancelledExecution | null): Promise<Run | null> {
+    return notYet("cancel");
+  }
+
+  /** Deletes a run that has ended, with everything that belongs to it. */
+  delete(_runId: string): Promise<RunIdentity | null> {
+    return notYet("delete");
+  }
+
+  /** Deletes the oldest of the runs that ended long enough ago. */
+  purge(_retention: Retention, _limit: number): Promise<RunIdentity[]> {
+    return notYet("purge");
+  }
+
+  /** A run, or `null` if there is none. */
+  getRun(_runId: string): Promise<Run | null> {
+    return notYet("getRun");
+  }
+
+  /** A run and its position in the journal, read at one moment; `null` if there is none. */
+  getRunState(_runId: string): Promise<RunState | null> {
+    return notYet("getRunState");
+  }
+
+  /** The runs that match a filter, newest first. */
+  getRuns(_filter: RunFilter): Promise<RunPage> {
+    return notYet("getRuns");
+  }
+
+  /** The recorded steps of a run, in the order of their index. */
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
+  }
+
+  /** The waits of a run, in the order in which they were prepared. */
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
+  }
+
+  /** A wait, or `null` if there is none. */
+  getWait(_waitId: string): Promise<Wait | null> {
+    return notYet("getWait");
+  }
+
+  /** The stored log lines of a run, in the order in which they were added. */
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(_query: RunQuery): Promise<FoundRuns> {
+    return notYet("findRuns");
+  }
+
+  /** Reads runs without parsing their values, up to a number of characters. */
+  readRuns(_runIds: readonly string[], _maxLength: number): Promise<(RunText | null)[]> {
+    return notYet("readRuns");
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
+  readSteps(_runId: string, _after: string | null, _maxLength: number): Promise<Part<StepText> | null> {
+    return notYet("readSteps");
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
+  readWaits(_runId: string, _after: string | null, _maxLength: number): Promise<Part<WaitText> | null> {
+    return notYet("readWaits");
+  }
+
+  /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
+  readLogs(_runId: string, _after: string | null, _maxLength: number): Promise<Part<LogText> | null> {
+    return notYet("readLogs");
+  }
+
+  /** Reads the next part of a value. */
+  readValue(_place: ValuePlace, _from: number): Promise<ValuePart | null> {
+    return notYet("readValue");
+  }
+
+  /** Stores log lines. Lines of a deleted run are dropped. */
+  appendLogs(_entries: readonly NewLogEntry[]): Promise<void> {
+    return notYet("appendLogs");
+  }
+
+  /** Reads what was committed after a position, in the order of the commits. */
+  readJournal(_after: number, _maxLength: number): Promise<JournalPage | null> {
+    return notYet("readJournal");
+  }
+
+  /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
+  findCursor(_cursor: Cursor | null): Promise<Cursor | null> {
+    return notYet("findCursor");
+  }
+
+  /** The identities of runs, by their row numbers. */
+  getRunIdentities(_runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return notYet("getRunIdentities");
+  }
+
+  /** Reads values that facts leave out, up to a number of characters. */
+  readFactValues(_values: readonly FactValueRef[], _maxLength: number): Promise<(FactValue | null)[]> {
+    return notYet("readFactValues");
+  }
+
+  /** A version that changes whenever another process has committed. */
+  getVersion(): Promise<number> {
+    return notYet("getVersion");
+  }
+}
+
+function notYet(method: string): Promise<never> {
+  return Promise.reject(new StoreError(`PostgresStore has no ${method}() yet`, { code: "internal" }));
+}
+
+const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, host: true };
+
+function checkOptions(options: PostgresStoreOptions, subject: string): void {
+  checkOptionNames(options, STORE_OPTIONS, subject);
+  if (options.schema !== undefined) checkSchema(options.schema, subject);
+}
