@@ -173,7 +173,7 @@ declare
   v_failed jsonb := '[]'; v_cancelled jsonb := '[]'; v_more boolean := false; v_offers boolean;
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
   v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
-  v_fair boolean; r {schema}.runs; k {schema}.runs; h record; v_head record; v_turn bigint; v_is_head boolean; v_limit_heads int;
+  v_fair boolean; v_head_seq bigint; r {schema}.runs; k {schema}.runs; h record; v_head record; v_turn bigint; v_is_head boolean; v_limit_heads int;
   v_full boolean; v_keys text[] := '{}'; v_seqs bigint[] := '{}'; v_before text[] := '{}'; v_resumed bigint[] := '{}';
   v_added boolean; v_limited boolean; v_started bigint[]; v_next bigint;
 begin
@@ -269,7 +269,7 @@ begin
         exit when v_passed >= ${MAX_PASSED_OVER};
       end loop;
       -- The first head that can be claimed, by turn.
-      v_head := null;
+      v_head_seq := null;
       v_limit_heads := ${MIN_PAGE};
       loop
         v_size := 0;
@@ -280,15 +280,21 @@ begin
           if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then v_passed := v_passed + 1; continue; end if;
           continue when fn.is_behind(r.concurrency_key, r.queue, r.position, v_live, v_own);
           v_head := h;
+          v_head_seq := h.run_seq;
           exit;
         end loop;
-        exit when v_head is not null or v_size < v_limit_heads or v_passed >= ${MAX_PASSED_OVER};
+        exit when v_head_seq is not null or v_size < v_limit_heads or v_passed >= ${MAX_PASSED_OVER};
         v_limit_heads := 4 * v_limit_heads;
       end loop;
-      exit when v_passed >= ${MAX_PASSED_OVER} or (k.seq is null and v_head is null);
-      if v_head is not null then select greatest(s.turn, s.keyless) into v_turn from {schema}.serving s; end if;
-      v_is_head := v_head is not null and (k.seq is null or (v_head.turn, v_head.position) < (v_turn, k.position));
-      if v_is_head then v_turn := v_head.turn; else r := k; end if;
+      exit when v_passed >= ${MAX_PASSED_OVER} or (k.seq is null and v_head_seq is null);
+      if v_head_seq is not null then select greatest(s.turn, s.keyless) into v_turn from {schema}.serving s; end if;
+      v_is_head := v_head_seq is not null;
+      if v_is_head and k.seq is not null then v_is_head := (v_head.turn, v_head.position) < (v_turn, k.position); end if;
+      if v_is_head then
+        v_turn := v_head.turn;
+        select q.* into r from {schema}.runs q where q.seq = v_head_seq;
+      else r := k;
+      end if;
       v_page := '{}'; v_at := 1; v_last := false;
     end if;
 
