@@ -7,8 +7,8 @@ import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../l
 import { checkOptionNames } from "../../option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
-import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import { StoreError } from "../../error.ts";
+import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import { ConflictError, LeaseLostError, NotFoundError, StoreError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -20,12 +20,25 @@ import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
+import { type ClaimAnswer, toClaimResult } from "./claims.ts";
 import { migrateTables } from "./migrate.ts";
+import {
+  toClaimParameter,
+  toEndingParameter,
+  toExecutionParameter,
+  toLeaseParameter,
+  toNewRunParameter,
+  toPauseParameter,
+  toReportParameters,
+  toStepParameter,
+} from "./parameters.ts";
+import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
 import { appendLogs, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
-import { type RunRow, toRun, toWait, type WaitRow } from "./rows.ts";
+import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
+import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
@@ -93,23 +106,30 @@ export class PostgresStore implements Store {
   }
 
   /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
-  enqueue(_runs: readonly NewRun[]): Promise<Enqueued[]> {
-    return notYet("enqueue");
+  async enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
+    const rows = await this.#write<EnqueuedRow[]>("enqueue", { runs: runs.map(toNewRunParameter) });
+    return rows.map(({ disposition, run }) => ({ disposition, run: toRun(run) }));
   }
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
-  claim(_request: ClaimRequest): Promise<ClaimResult> {
-    return notYet("claim");
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    return toClaimResult(await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request)));
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
-  renew(_renewals: readonly Renewal[], _leaseMs: number): Promise<(number | null)[]> {
-    return notYet("renew");
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
+    return this.#write("renew", {
+      renewals: renewals.map(({ lease, reports }) => ({
+        ...toLeaseParameter(lease),
+        reports: toReportParameters(reports),
+      })),
+      leaseMs,
+    });
   }
 
   /** Releases a lease before its end. */
-  release(_lease: Lease, _reports: readonly Report[]): Promise<void> {
-    return notYet("release");
+  async release(lease: Lease, reports: readonly Report[]): Promise<void> {
+    await this.#write("release", { ...toLeaseParameter(lease), reports: toReportParameters(reports) });
   }
 
   /** Holds a run, and releases its lease and its concurrency key. */
@@ -163,8 +183,10 @@ export class PostgresStore implements Store {
   }
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
-  revoke(_leases: readonly SeenLease[]): Promise<void> {
-    return notYet("revoke");
+  async revoke(leases: readonly SeenLease[]): Promise<void> {
+    await this.#write("revoke", {
+      leases: leases.map((lease) => ({ ...toLeaseParameter(lease), expiresAt: lease.expiresAt })),
+    });
   }
 
   /** Deletes the entry of a worker that will not claim again. */
@@ -213,16 +235,20 @@ export class PostgresStore implements Store {
   }
 
   /** Records how an attempt at a step ended. */
-  saveStep(_lease: Lease, _step: StepWrite, _reports: readonly Report[]): Promise<SavedStep> {
-    return notYet("saveStep");
+  async saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
+    const parameter = { ...toStepParameter(step, reports), reports: toReportParameters(reports) };
+    const { recordedNo, retryAt, now } = await this.#writeUnder<
+      { recordedNo: number; retryAt: number | null; now: number }
+    >(lease, "save_step", parameter);
+    return { recordedNo, retry: retryAt === null ? null : retryTime(retryAt, now) };
   }
 
   /** Prepares pauses and, if requested, parks the run. */
-  pause(_lease: Lease, request: PauseRequest): Promise<PauseResult> {
+  async pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
     if (request.park && request.pauses.length === 0 && request.retryAt === null) {
-      return Promise.reject(new TypeError("A run cannot wait for nothing"));
+      throw new TypeError("A run cannot wait for nothing");
     }
-    return notYet("pause");
+    return toPauseResult(await this.#writeUnder<PauseAnswer>(lease, "pause", toPauseParameter(request)));
   }
 
   /** Reads how the children of a pause ended, up to a number of characters. */
@@ -231,28 +257,36 @@ export class PostgresStore implements Store {
   }
 
   /** Ends a run. */
-  finish(_lease: Lease, _ending: Ending, _reports: readonly Report[]): Promise<void> {
-    return notYet("finish");
+  async finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
+    await this.#writeUnder(lease, "finish", { ...toEndingParameter(ending), reports: toReportParameters(reports) });
   }
 
   /** Ends a wait by a signal. */
-  signal(_waitId: string, _signal: Signal): Promise<SignalOutcome> {
-    return notYet("signal");
+  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const payload = JSON.stringify(signal.payload);
+    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload });
+    return toSignalOutcome(answer, waitId, signal);
   }
 
   /** Cancels a run that has not ended. */
-  cancel(_runId: string, _requestId: string, _execution: CancelledExecution | null): Promise<Run | null> {
-    return notYet("cancel");
+  async cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+    const row = await this.#write<RunRow | null>("cancel", {
+      runId,
+      requestId,
+      execution: execution === null ? null : toExecutionParameter(execution),
+    });
+    return row === null ? null : toRun(row);
   }
 
   /** Deletes a run that has ended, with everything that belongs to it. */
-  delete(_runId: string): Promise<RunIdentity | null> {
-    return notYet("delete");
+  async delete(runId: string): Promise<RunIdentity | null> {
+    const row = await this.#write<IdentityRow | null>("delete", { runId });
+    return row === null ? null : toRunIdentity(row);
   }
 
   /** Deletes the oldest of the runs that ended long enough ago. */
-  purge(_retention: Retention, _limit: number): Promise<RunIdentity[]> {
-    return notYet("purge");
+  async purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
+    return (await this.#write<IdentityRow[]>("purge", { retention, limit })).map(toRunIdentity);
   }
 
   /** A run, or `null` if there is none. */
@@ -351,6 +385,42 @@ export class PostgresStore implements Store {
   getVersion(): Promise<number> {
     return this.#database.read("get_version");
   }
+
+  async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...toLeaseParameter(lease), ...parameter });
+    if (isRefusal(answer)) throw new LeaseLostError(lease);
+    return answer;
+  }
+
+  async #write<T>(kind: WriteKind, parameter: object): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...parameter });
+    if (isRefusal(answer)) throw toError(answer);
+    return answer;
+  }
+
+  async #perform<T>(write: object): Promise<T | Refusal> {
+    const [answer] = await this.#database.write<(T | Refusal)[]>("apply", [write]);
+    return answer!; // one for each write
+  }
+}
+
+/** Why a write was refused. */
+interface Refusal {
+  refused: "conflict" | "not_found" | "lease_lost";
+  message: string;
+}
+
+function isRefusal(answer: unknown): answer is Refusal {
+  return typeof answer === "object" && answer !== null && "refused" in answer;
+}
+
+function toError({ refused, message }: Refusal): Error {
+  return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
+}
+
+interface EnqueuedRow {
+  disposition: Enqueued["disposition"];
+  run: RunRow;
 }
 
 function notYet(method: string): Promise<never> {

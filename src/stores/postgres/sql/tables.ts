@@ -87,8 +87,10 @@ create index runs_ready_by_key on {schema}.runs (concurrency_key, queue, positio
   where concurrency_key is not null and queue_state = 'R';
 create index runs_queued_by_key on {schema}.runs (concurrency_key, queue, position, seq)
   where concurrency_key is not null and queue_state is not null;
-create index runs_keyed_open on {schema}.runs (concurrency_key, job, seq)
-  where concurrency_key is not null and completed_at is null;
+create index runs_keyed_pending on {schema}.runs (concurrency_key, job, seq)
+  where concurrency_key is not null and status = 'pending';
+create index runs_keyed_waiting on {schema}.runs (concurrency_key, job, seq)
+  where concurrency_key is not null and status = 'waiting';
 create index runs_running on {schema}.runs (job) where status = 'running';
 create index runs_timers on {schema}.runs (timer_at) where timer_at is not null;
 create index runs_delayed on {schema}.runs (due_at) where due_at is not null;
