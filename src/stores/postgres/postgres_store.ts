@@ -34,7 +34,10 @@ import {
 } from "./parameters.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
-import { type IdentityRow, type RunRow, toRun, toRunIdentity } from "./rows.ts";
+import { appendLogs, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
+import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
 
@@ -192,8 +195,8 @@ export class PostgresStore implements Store {
   }
 
   /** Whether a worker that knows a job is alive. */
-  hasWorker(_jobName: string): Promise<boolean> {
-    return notYet("hasWorker");
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#database.read("has_worker", { jobName });
   }
 
   /** Pauses a job: from now on, no run of it is claimed. */
@@ -287,18 +290,19 @@ export class PostgresStore implements Store {
   }
 
   /** A run, or `null` if there is none. */
-  getRun(_runId: string): Promise<Run | null> {
-    return notYet("getRun");
+  async getRun(runId: string): Promise<Run | null> {
+    const row = await this.#database.read<RunRow | null>("get_run", { runId });
+    return row === null ? null : toRun(row);
   }
 
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
-  getRunState(_runId: string): Promise<RunState | null> {
-    return notYet("getRunState");
+  getRunState(runId: string): Promise<RunState | null> {
+    return readRunState(this.#database, runId);
   }
 
   /** The runs that match a filter, newest first. */
-  getRuns(_filter: RunFilter): Promise<RunPage> {
-    return notYet("getRuns");
+  getRuns(filter: RunFilter): Promise<RunPage> {
+    return listRuns(this.#database, filter);
   }
 
   /** The recorded steps of a run, in the order of their index. */
@@ -312,8 +316,9 @@ export class PostgresStore implements Store {
   }
 
   /** A wait, or `null` if there is none. */
-  getWait(_waitId: string): Promise<Wait | null> {
-    return notYet("getWait");
+  async getWait(waitId: string): Promise<Wait | null> {
+    const row = await this.#database.read<WaitRow & { run_id: string } | null>("get_wait", { waitId });
+    return row === null ? null : toWait(row.run_id, row);
   }
 
   /** The stored log lines of a run, in the order in which they were added. */
@@ -322,63 +327,63 @@ export class PostgresStore implements Store {
   }
 
   /** The ids of the runs that match a filter, newest first. */
-  findRuns(_query: RunQuery): Promise<FoundRuns> {
-    return notYet("findRuns");
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return findRuns(this.#database, query);
   }
 
   /** Reads runs without parsing their values, up to a number of characters. */
-  readRuns(_runIds: readonly string[], _maxLength: number): Promise<(RunText | null)[]> {
-    return notYet("readRuns");
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return readRuns(this.#database, runIds, maxLength);
   }
 
   /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
-  readSteps(_runId: string, _after: string | null, _maxLength: number): Promise<Part<StepText> | null> {
-    return notYet("readSteps");
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return readSteps(this.#database, { runId, after, maxLength });
   }
 
   /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
-  readWaits(_runId: string, _after: string | null, _maxLength: number): Promise<Part<WaitText> | null> {
-    return notYet("readWaits");
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return readWaits(this.#database, { runId, after, maxLength });
   }
 
   /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
-  readLogs(_runId: string, _after: string | null, _maxLength: number): Promise<Part<LogText> | null> {
-    return notYet("readLogs");
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return readLogs(this.#database, { runId, after, maxLength });
   }
 
   /** Reads the next part of a value. */
-  readValue(_place: ValuePlace, _from: number): Promise<ValuePart | null> {
-    return notYet("readValue");
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return readValue(this.#database, place, from);
   }
 
   /** Stores log lines. Lines of a deleted run are dropped. */
-  appendLogs(_entries: readonly NewLogEntry[]): Promise<void> {
-    return notYet("appendLogs");
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
+    return appendLogs(this.#database, entries);
   }
 
   /** Reads what was committed after a position, in the order of the commits. */
-  readJournal(_after: number, _maxLength: number): Promise<JournalPage | null> {
-    return notYet("readJournal");
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return readJournal(this.#database, after, maxLength);
   }
 
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
-  findCursor(_cursor: Cursor | null): Promise<Cursor | null> {
-    return notYet("findCursor");
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return findCursor(this.#database, cursor);
   }
 
   /** The identities of runs, by their row numbers. */
-  getRunIdentities(_runs: readonly number[]): Promise<(RunIdentity | null)[]> {
-    return notYet("getRunIdentities");
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return readIdentities(this.#database, runs);
   }
 
   /** Reads values that facts leave out, up to a number of characters. */
-  readFactValues(_values: readonly FactValueRef[], _maxLength: number): Promise<(FactValue | null)[]> {
-    return notYet("readFactValues");
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return readFactValues(this.#database, values, maxLength);
   }
 
   /** A version that changes whenever another process has committed. */
   getVersion(): Promise<number> {
-    return notYet("getVersion");
+    return this.#database.read("get_version");
   }
 
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {

@@ -2,6 +2,7 @@ import type { Failure } from "../../failure.ts";
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
+import type { LogLevel, LogText } from "../../log.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
 import {
@@ -272,6 +273,30 @@ export function fromInput(payload: JsonText | null, input: JsonText | null): Jso
 export function toInput(row: { payload: JsonText | null; input: JsonText | null }): JsonText | null {
   if (row.input === null) return row.payload;
   return row.input === "" ? null : row.input;
+}
+
+/** A row of `logs`. */
+export interface LogRow {
+  id: string;
+  no: number;
+  step_name: string | null;
+  level: LogLevel;
+  message: string;
+  data: JsonText | null;
+  written_at: number;
+}
+
+/** A row of `logs` as a log line of the run, with its data as stored JSON. */
+export function toLogText(runId: string, row: LogRow): LogText {
+  return {
+    id: row.id,
+    runId,
+    stepName: row.step_name,
+    level: row.level,
+    message: row.message,
+    data: row.data,
+    timestamp: isoTime(row.written_at),
+  };
 }
 
 function toFailure(column: JsonText | null): Failure | null {

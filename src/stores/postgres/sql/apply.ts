@@ -22,7 +22,8 @@ export type WriteKind = typeof KINDS[number];
 export const APPLY = `
 -- Everybody who writes waits here for the others, so that each sees what those before have committed.
 create or replace function fn.lock_all() returns void language sql volatile as $$
-  select pg_advisory_xact_lock(hashtextextended('holdfast/write/' || {literal}, 0))
+  select pg_advisory_xact_lock(hashtextextended('holdfast/write/' || {literal}, 0));
+  select fn.lock_journal();
 $$;
 
 create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language sql volatile as $$

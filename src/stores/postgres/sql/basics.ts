@@ -11,6 +11,12 @@ create or replace function fn.clock(p_now bigint) returns bigint language sql vo
   select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$;
 
+-- Takes the lock that all who write to the journal share, until the end of the transaction: from before it draws a
+-- position until its rows are visible. Readers look who holds it: see reads/journal.ts.
+create or replace function fn.lock_journal() returns void language sql volatile as $$
+  select pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}))
+$$;
+
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
 create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language sql volatile as $$
   insert into {schema}.journal (at, run_seq, fact) values (p_now, p_run, '[' || p_run || ',' || p_fact)

@@ -173,7 +173,7 @@ declare
   v_failed jsonb := '[]'; v_cancelled jsonb := '[]'; v_more boolean := false; v_offers boolean;
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
   v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
-  v_fair boolean; v_head_seq bigint; r {schema}.runs; k {schema}.runs; h record; v_head record; v_turn bigint; v_is_head boolean; v_limit_heads int;
+  v_fair boolean; v_own_gate int; v_counted boolean; v_head_seq bigint; r {schema}.runs; k {schema}.runs; h record; v_head record; v_turn bigint; v_is_head boolean; v_limit_heads int;
   v_full boolean; v_keys text[] := '{}'; v_seqs bigint[] := '{}'; v_before text[] := '{}'; v_resumed bigint[] := '{}';
   v_added boolean; v_limited boolean; v_started bigint[]; v_next bigint;
 begin
@@ -316,11 +316,14 @@ begin
     v_before := v_before || r.status;
     if r.is_held then v_resumed := v_resumed || r.seq; end if;
     if v_limited then
+      -- All queues of a job share its limits. A start counts if the worker has a rate for the version of the run.
+      v_own_gate := array_position(g.queues, r.queue);
+      v_counted := r.started_at is null and g.limits[v_own_gate] is not null;
+      if v_counted then v_started[v_own_gate] := v_started[v_own_gate] + 1; end if;
       for i in 1 .. cardinality(g.queues) loop
-        if g.queues[i] = r.queue and r.started_at is null and g.starts[i] is not null then v_started[i] := v_started[i] + 1; end if;
         continue when g.names[i] <> fn.job_name_of(r.job);
         g.rooms[i] := g.rooms[i] - 1;
-        if r.started_at is null then g.starts[i] := g.starts[i] - 1; end if;
+        if v_counted then g.starts[i] := g.starts[i] - 1; end if;
       end loop;
       v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
       v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);

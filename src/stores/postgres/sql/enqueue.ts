@@ -29,6 +29,7 @@ end $$;
 
 -- Draws positions of the journal for facts that come before all others of a call.
 create or replace function fn.draw_places(p_count int) returns bigint[] language sql volatile as $$
+  select fn.lock_journal();
   select coalesce(array_agg(nextval('{schema}.journal_position_seq'::regclass) order by n), '{}')
   from generate_series(1, p_count) n
 $$;

@@ -9,11 +9,12 @@ import { NOT_YET } from "./not_yet.ts";
 import { PAUSES } from "./pauses.ts";
 import { QUEUES } from "./queues.ts";
 import { RATES } from "./rates.ts";
+import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
 import { TURNS } from "./turns.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
-  ...[NOT_YET, BASICS, RATES, TURNS, QUEUES, RECORDS, ENDINGS, ENQUEUE, LEASES, PAUSES, JOURNAL, CLAIM, APPLY],
+  ...[NOT_YET, BASICS, RATES, TURNS, QUEUES, RECORDS, ENDINGS, ENQUEUE, LEASES, PAUSES, JOURNAL, CLAIM, APPLY, READS],
 ].join("\n");
