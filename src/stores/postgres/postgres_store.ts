@@ -1,6 +1,7 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Host } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
+import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
@@ -174,12 +175,13 @@ export class PostgresStore implements Store {
 
   /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]> {
-    return notYet("getLeases");
+    return this.#database.read("get_leases");
   }
 
   /** Which of these leases are no longer the current ones of their runs. */
-  getLostLeases(_leases: readonly Lease[]): Promise<Lease[]> {
-    return notYet("getLostLeases");
+  async getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    const lost = await this.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter));
+    return lost.map((at) => leases[at]!); // the index of a given lease
   }
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
@@ -190,8 +192,8 @@ export class PostgresStore implements Store {
   }
 
   /** Deletes the entry of a worker that will not claim again. */
-  forgetWorker(_workerId: string): Promise<void> {
-    return notYet("forgetWorker");
+  async forgetWorker(workerId: string): Promise<void> {
+    await this.#write("forget_worker", { workerId });
   }
 
   /** Whether a worker that knows a job is alive. */
@@ -200,18 +202,18 @@ export class PostgresStore implements Store {
   }
 
   /** Pauses a job: from now on, no run of it is claimed. */
-  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return notYet("pauseJob");
+  async pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return toJobPause(await this.#write<JobPauseRow>("pause_job", { jobName, by, note }));
   }
 
   /** Ends the pause of a job. */
-  resumeJob(_jobName: string): Promise<boolean> {
-    return notYet("resumeJob");
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#write("resume_job", { jobName });
   }
 
   /** The paused jobs, in the order of their names. */
-  getPausedJobs(): Promise<JobPause[]> {
-    return notYet("getPausedJobs");
+  async getPausedJobs(): Promise<JobPause[]> {
+    return (await this.#database.read<JobPauseRow[]>("get_paused_jobs")).map(toJobPause);
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
@@ -416,6 +418,17 @@ function isRefusal(answer: unknown): answer is Refusal {
 
 function toError({ refused, message }: Refusal): Error {
   return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
+}
+
+interface JobPauseRow {
+  job: string;
+  paused_at: number;
+  paused_by: string | null;
+  note: string | null;
+}
+
+function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
+  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
 }
 
 interface EnqueuedRow {

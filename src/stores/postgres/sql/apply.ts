@@ -13,6 +13,9 @@ const KINDS = [
   "cancel",
   "delete",
   "purge",
+  "forget_worker",
+  "pause_job",
+  "resume_job",
 ] as const;
 
 /** A kind of write. */

@@ -12,9 +12,26 @@ import { RATES } from "./rates.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
 import { TURNS } from "./turns.ts";
+import { WORKERS } from "./workers.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
-  ...[NOT_YET, BASICS, RATES, TURNS, QUEUES, RECORDS, ENDINGS, ENQUEUE, LEASES, PAUSES, JOURNAL, CLAIM, APPLY, READS],
+  ...[
+    NOT_YET,
+    BASICS,
+    RATES,
+    TURNS,
+    QUEUES,
+    RECORDS,
+    ENDINGS,
+    ENQUEUE,
+    LEASES,
+    WORKERS,
+    PAUSES,
+    JOURNAL,
+    CLAIM,
+    APPLY,
+    READS,
+  ],
 ].join("\n");
