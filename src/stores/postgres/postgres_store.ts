@@ -41,6 +41,7 @@ import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
+import { WriteBatch } from "./write_batch.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {
@@ -64,11 +65,13 @@ export interface PostgresStoreOptions {
  */
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
+  readonly #writes: WriteBatch;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
   private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
     const clock = host === undefined ? () => null : () => host.now();
     this.#database = new PostgresDatabase(connection, schema, clock);
+    this.#writes = new WriteBatch(this.#database);
   }
 
   /**
@@ -98,6 +101,7 @@ export class PostgresStore implements Store {
 
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
   async close(): Promise<void> {
+    await this.#writes.close();
     await this.#database.close();
   }
 
@@ -125,7 +129,7 @@ export class PostgresStore implements Store {
         reports: toReportParameters(reports),
       })),
       leaseMs,
-    });
+    }, { urgent: true });
   }
 
   /** Releases a lease before its end. */
@@ -394,15 +398,14 @@ export class PostgresStore implements Store {
     return answer;
   }
 
-  async #write<T>(kind: WriteKind, parameter: object): Promise<T> {
-    const answer = await this.#perform<T>({ kind, ...parameter });
+  async #write<T>(kind: WriteKind, parameter: object, options: { urgent?: boolean } = {}): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...parameter }, options);
     if (isRefusal(answer)) throw toError(answer);
     return answer;
   }
 
-  async #perform<T>(write: object): Promise<T | Refusal> {
-    const [answer] = await this.#database.write<(T | Refusal)[]>("apply", [write]);
-    return answer!; // one for each write
+  async #perform<T>(write: object, { urgent = false } = {}): Promise<T | Refusal> {
+    return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
   }
 }
 
