@@ -13,6 +13,10 @@ const KINDS = [
   "cancel",
   "delete",
   "purge",
+  "hold",
+  "resume_held",
+  "save_input",
+  "fire_schedule",
 ] as const;
 
 /** A kind of write. */

@@ -1,20 +1,39 @@
 import { APPLY } from "./apply.ts";
 import { BASICS } from "./basics.ts";
+import { CHILDREN } from "./children.ts";
 import { CLAIM } from "./claim.ts";
 import { ENDINGS } from "./endings.ts";
 import { ENQUEUE } from "./enqueue.ts";
+import { EVOLUTION } from "./evolution/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
-import { NOT_YET } from "./not_yet.ts";
 import { PAUSES } from "./pauses.ts";
 import { QUEUES } from "./queues.ts";
 import { RATES } from "./rates.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
+import { SCHEDULES } from "./schedules.ts";
 import { TURNS } from "./turns.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
-  ...[NOT_YET, BASICS, RATES, TURNS, QUEUES, RECORDS, ENDINGS, ENQUEUE, LEASES, PAUSES, JOURNAL, CLAIM, APPLY, READS],
+  ...[
+    BASICS,
+    RATES,
+    TURNS,
+    QUEUES,
+    RECORDS,
+    ENDINGS,
+    ENQUEUE,
+    LEASES,
+    PAUSES,
+    JOURNAL,
+    CLAIM,
+    APPLY,
+    READS,
+    CHILDREN,
+    SCHEDULES,
+    EVOLUTION,
+  ],
 ].join("\n");
