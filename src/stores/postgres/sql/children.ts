@@ -25,7 +25,7 @@ begin
     v_pause := null;
     select f.pause into v_pause from unnest(v_former, v_known) with ordinality f (pause, added, no)
       where f.added > v_added order by f.no limit 1;
-    o := fn.old_child(v_pause, v_added, v_run ->> 'jobName', v_run ->> 'payload');
+    select f.* into o from fn.old_child(v_pause, v_added, v_run ->> 'jobName', v_run ->> 'payload') f;
     if o.id is not null and o.completed_at is null and fn.is_orphan(o.parent_seq) then
       -- The following claims would cancel it, too late to retry it from there.
       v_cancelled := v_cancelled || fn.cancel_orphan(o.run_seq, p_now);
