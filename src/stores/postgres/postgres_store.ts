@@ -22,6 +22,15 @@ import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
 import { type ClaimAnswer, toClaimResult } from "./claims.ts";
+import {
+  type HistoryAnswer,
+  type HoldRow,
+  type StrandedRow,
+  toHistory,
+  toHoldParameter,
+  toHoldRecord,
+  toStrandedJobs,
+} from "./holds.ts";
 import { migrateTables } from "./migrate.ts";
 import {
   toClaimParameter,
@@ -36,9 +45,11 @@ import {
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
 import { appendLogs, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
+import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
 import { WriteBatch } from "./write_batch.ts";
@@ -138,43 +149,47 @@ export class PostgresStore implements Store {
   }
 
   /** Holds a run, and releases its lease and its concurrency key. */
-  hold(_lease: Lease, _hold: NewHold, _reports: readonly Report[]): Promise<void> {
-    return notYet("hold");
+  async hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
+    await this.#writeUnder(lease, "hold", { ...toHoldParameter(hold), reports: toReportParameters(reports) });
   }
 
   /** Makes a held run due for all workers that know its version. */
-  resumeHeld(_runId: string, _continues: boolean): Promise<Run | null> {
-    return notYet("resumeHeld");
+  async resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+    const row = await this.#write<RunRow | null>("resume_held", { runId, continues });
+    return row === null ? null : toRun(row);
   }
 
   /** The hold of a run, or `null` if it is not held. */
-  getHold(_runId: string): Promise<HoldRecord | null> {
-    return notYet("getHold");
+  async getHold(runId: string): Promise<HoldRecord | null> {
+    const row = await this.#database.read<HoldRow | null>("get_hold", { runId });
+    return row === null ? null : toHoldRecord(row);
   }
 
   /** Finds held runs, in the order of their row numbers. */
-  findHeld(_query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
-    return notYet("findHeld");
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
+    return this.#database.read("find_held", query);
   }
 
   /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
-  getInput(_runId: string, _schemaPrint: string): Promise<{ input: JsonText | null } | null> {
-    return notYet("getInput");
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
+    return this.#database.read("get_input", { runId, schemaPrint });
   }
 
   /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
-  saveInput(_lease: Lease, _schemaPrint: string, _input: JsonText | null): Promise<JsonText | null> {
-    return notYet("saveInput");
+  async saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null> {
+    const stored = await this.#writeUnder<{ input: JsonText | null }>(lease, "save_input", { schemaPrint, input });
+    return stored.input;
   }
 
   /** All that a replay of a run needs, or `null` if there is none. */
-  getHistory(_runId: string): Promise<RunHistory | null> {
-    return notYet("getHistory");
+  async getHistory(runId: string): Promise<RunHistory | null> {
+    const history = await this.#database.read<HistoryAnswer | null>("get_history", { runId });
+    return history === null ? null : toHistory(history);
   }
 
   /** The jobs and versions of open runs that no live worker knows, by name and version. */
-  getStrandedJobs(): Promise<StrandedJob[]> {
-    return notYet("getStrandedJobs");
+  async getStrandedJobs(): Promise<StrandedJob[]> {
+    return toStrandedJobs(await this.#database.read<StrandedRow[]>("get_stranded_jobs"));
   }
 
   /** All current leases, including those of cancelled runs that still hold a key. */
@@ -221,23 +236,31 @@ export class PostgresStore implements Store {
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
-  setSchedule(_schedule: Omit<ScheduleRecord, "version">, _version: number | null): Promise<ScheduleRecord | null> {
-    return notYet("setSchedule");
+  async setSchedule(
+    schedule: Omit<ScheduleRecord, "version">,
+    version: number | null,
+  ): Promise<ScheduleRecord | null> {
+    const row = await this.#database.write<ScheduleRow | null>("set_schedule", { ...schedule, version });
+    return row === null ? null : toSchedule(row);
   }
 
   /** All schedules in the order of their names, or the one with a name. */
-  getSchedules(_name?: string): Promise<ScheduleList> {
-    return notYet("getSchedules");
+  async getSchedules(name?: string): Promise<ScheduleList> {
+    const { schedules, now } = await this.#database.read<{ schedules: ScheduleRow[]; now: number }>("get_schedules", {
+      name,
+    });
+    return { schedules: schedules.map(toSchedule), now };
   }
 
   /** Deletes a schedule. */
-  deleteSchedule(_name: string): Promise<boolean> {
-    return notYet("deleteSchedule");
+  deleteSchedule(name: string): Promise<boolean> {
+    return this.#database.write("delete_schedule", { name });
   }
 
   /** Fires or skips a slot. */
-  fireSchedule(_firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
-    return notYet("fireSchedule");
+  async fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    const answer = await this.#write<FiringAnswer | null>("fire_schedule", toFiringParameter(firing));
+    return answer === null ? null : toFiringResult(answer);
   }
 
   /** Records how an attempt at a step ended. */
@@ -258,8 +281,8 @@ export class PostgresStore implements Store {
   }
 
   /** Reads how the children of a pause ended, up to a number of characters. */
-  readChildren(_pauseId: string, _from: number, _maxLength: number): Promise<Part<ChildResult> | null> {
-    return notYet("readChildren");
+  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
+    return readChildren(this.#database, pauseId, from, maxLength);
   }
 
   /** Ends a run. */

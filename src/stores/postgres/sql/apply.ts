@@ -16,6 +16,10 @@ const KINDS = [
   "forget_worker",
   "pause_job",
   "resume_job",
+  "hold",
+  "resume_held",
+  "save_input",
+  "fire_schedule",
 ] as const;
 
 /** A kind of write. */

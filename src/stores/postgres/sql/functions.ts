@@ -1,16 +1,18 @@
 import { APPLY } from "./apply.ts";
 import { BASICS } from "./basics.ts";
+import { CHILDREN } from "./children.ts";
 import { CLAIM } from "./claim.ts";
 import { ENDINGS } from "./endings.ts";
 import { ENQUEUE } from "./enqueue.ts";
+import { EVOLUTION } from "./evolution/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
-import { NOT_YET } from "./not_yet.ts";
 import { PAUSES } from "./pauses.ts";
 import { QUEUES } from "./queues.ts";
 import { RATES } from "./rates.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
+import { SCHEDULES } from "./schedules.ts";
 import { TURNS } from "./turns.ts";
 import { WORKERS } from "./workers.ts";
 
@@ -18,7 +20,6 @@ import { WORKERS } from "./workers.ts";
 export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
   ...[
-    NOT_YET,
     BASICS,
     RATES,
     TURNS,
@@ -33,5 +34,8 @@ export const FUNCTIONS: string = [
     CLAIM,
     APPLY,
     READS,
+    CHILDREN,
+    SCHEDULES,
+    EVOLUTION,
   ],
 ].join("\n");

@@ -1,25 +1,13 @@
 import { MAX_LOG_LINES } from "../../../../log.ts";
 import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH } from "../../../part_builder.ts";
 import { ENTRY } from "../basics.ts";
+import { part, sizeOf } from "./part.ts";
 
 // About how many characters a record takes besides its values. The client counts exactly: it asks again if the estimate
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
-
-/** The rows of a list that fit, with \`hasMore\`: \`rows\` are a table expression with \`no\`, \`size\` and what \`row\` needs. */
-function part(row: string, rows: string): string {
-  return `(select jsonb_build_object(
-      'rows', coalesce(jsonb_agg(${row} order by x.no) filter (where x.before < v_max), '[]'),
-      'hasMore', coalesce(bool_or(x.before >= v_max), false))
-    from (select l.*, sum(l.size) over (order by l.no) - l.size as before from (${rows}) l) x)`;
-}
-
-/** How many characters some columns take at most that are read with their record. */
-function sizeOf(...columns: string[]): string {
-  return columns.map((column) => `least(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
-}
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
 export const BOUNDED_READS = `
