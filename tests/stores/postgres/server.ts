@@ -40,12 +40,10 @@ export function startServer({ fsync = false }: { fsync?: boolean } = {}): Server
   return serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`);
 }
 
-let schemas = 0;
-
 function serverAt(url: string): Server {
   return {
     url,
-    open: (host) => PostgresStore.open(url, { schema: `test_${Deno.pid}_${++schemas}`, host }),
+    open: (host) => PostgresStore.open(url, { schema: `test_${crypto.randomUUID().replaceAll("-", "")}`, host }),
   };
 }
 
