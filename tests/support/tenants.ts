@@ -106,12 +106,18 @@ export async function contentsOf(store: Store): Promise<string> {
 
 /** A world like that of a test, before anything has happened in it. */
 export async function anotherWorld({ store }: StoreTest): Promise<StoreTest> {
-  const host = new FakeHost();
-  const another = store instanceof MemoryStore
-    ? new MemoryStore({ host })
-    : await SqliteStore.open(":memory:", { host });
+  const { host, opening } = store instanceof PostgresStore ? openPostgres(POSTGRES_URL!) : openLocal(store);
+  const another = await opening;
   await another.migrate();
   return { store: another, host };
+}
+
+function openLocal(store: Store): { host: FakeHost; opening: Store | Promise<Store> } {
+  const host = new FakeHost();
+  return {
+    host,
+    opening: store instanceof MemoryStore ? new MemoryStore({ host }) : SqliteStore.open(":memory:", { host }),
+  };
 }
 
 /** A Response in which nothing is as in any of ours. A new one each time: a body can be sent once. */

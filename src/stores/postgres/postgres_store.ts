@@ -80,7 +80,7 @@ export class PostgresStore implements Store {
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
   private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
-    const clock = host === undefined ? () => null : () => host.now();
+    const clock = host === undefined ? () => null : () => Math.floor(host.now());
     this.#database = new PostgresDatabase(connection, schema, clock);
     this.#writes = new WriteBatch(this.#database);
   }
