@@ -37,18 +37,35 @@ create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb langua
   select fn.delete_run(p ->> 'runId', p_now)
 $$;
 
--- Performs writes, one after another; each answers or refuses for itself. A refusal has written nothing.
+-- Performs writes; each answers or refuses for itself. A refusal has written nothing. First those that can be done
+-- together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
-declare x jsonb; v_now bigint; v_answers jsonb[] := '{}'; v_answer jsonb;
+declare
+  x jsonb; r record; s record; v_now bigint; v_answer jsonb; v_count int := jsonb_array_length(p); v_at int := 0;
+  v_answers jsonb[] := array_fill(null::jsonb, array[v_count]);
 begin
   perform fn.lock_all();
   v_now := fn.clock(p_now);
+  if v_count > 1 then
+    s := fn.find_sets(p);
+    if s.steps is not null then
+      for r in select * from fn.save_steps(s.steps, v_now) loop v_answers[r.no] := r.answer; end loop;
+    end if;
+    if s.endings is not null then
+      for r in select * from fn.finish_runs(s.endings, v_now) loop v_answers[r.no] := r.answer; end loop;
+    end if;
+    if s.triggers is not null then
+      for r in select * from fn.enqueue_plain(s.triggers, v_now) loop v_answers[r.no] := r.answer; end loop;
+    end if;
+  end if;
   for x in select e from jsonb_array_elements(p) e loop
+    v_at := v_at + 1;
+    continue when v_answers[v_at] is not null;
     case x ->> 'kind'
 ${KINDS.map((kind) => `      when '${kind}' then v_answer := fn.${kind}(x, v_now);`).join("\n")}
     end case;
     perform fn.settle_heads();
-    v_answers := v_answers || coalesce(v_answer, 'null');
+    v_answers[v_at] := coalesce(v_answer, 'null');
   end loop;
   return to_jsonb(v_answers);
 end $$;
