@@ -4,8 +4,10 @@
 
 /** Writes of a group that are done together. */
 export const SETS = `
--- Which writes of a group can be done together: those of each kind as {no, x}, or NULL.
-create or replace function fn.find_sets(p jsonb, out steps jsonb, out endings jsonb, out triggers jsonb)
+-- Which writes of a group can be done together: those of each kind as {no, x}, or NULL. The group is simple if it
+-- changes nothing but runs under a lease, and adds others that stand in no line; run_ids are all that it names.
+create or replace function fn.find_sets(p jsonb, out steps jsonb, out endings jsonb, out triggers jsonb,
+  out is_simple boolean, out run_ids text[])
 language plpgsql stable as $$
 begin
   with t as materialized (
@@ -25,10 +27,20 @@ begin
       select 1 from {schema}.runs r where r.id = s.x ->> 'runId' and r.concurrency_key is null and not r.has_pauses
         and r.parent_seq is null))
     into steps, endings from s;
+  select array_agg(q.run_id) into run_ids from (
+    select e ->> 'runId' as run_id from jsonb_array_elements(p) e
+    union select y ->> 'runId' from jsonb_array_elements(p) e, jsonb_array_elements(e -> 'renewals') y) q
+    where q.run_id is not null;
   -- Triggers stay in their order: all of them or none.
   select case when bool_and(fn.is_plain_trigger(e.x)) and count(distinct e.x -> 'runs' -> 0 ->> 'id') = count(*) then
       jsonb_agg(jsonb_build_object('no', e.no, 'x', e.x) order by e.no) end
     into triggers from jsonb_array_elements(p) with ordinality e (x, no) where e.x ->> 'kind' = 'enqueue';
+  is_simple := not exists (select 1 from jsonb_array_elements(p) e where case e ->> 'kind'
+    when 'save_step' then false when 'renew' then false when 'save_input' then false
+    when 'enqueue' then triggers is null
+    else true end and e ->> 'kind' <> 'finish')
+    and (select count(*) from jsonb_array_elements(p) e where e ->> 'kind' = 'finish')
+      = coalesce(jsonb_array_length(endings), 0);
 end $$;
 
 -- Whether a trigger adds one run that uses nothing but labels, and was not added before.
