@@ -22,12 +22,17 @@ export class PostgresDatabase {
 
   /** Calls a function that reads. */
   read<T>(name: string, parameters: unknown = {}): Promise<T> {
-    return this.#call<T>(name, parameters, { writes: false });
+    return this.#call<T>(name, writeParameter(parameters), { writes: false });
   }
 
   /** Calls a function that writes. */
   write<T>(name: string, parameters: unknown): Promise<T> {
-    return this.#call<T>(name, parameters, { writes: true });
+    return this.#call<T>(name, writeParameter(parameters), { writes: true });
+  }
+
+  /** Performs writes in one transaction. Each is JSON that {@linkcode writeParameter} has written. */
+  apply(writes: readonly string[]): Promise<unknown[]> {
+    return this.#call<unknown[]>("apply", `[${writes.join(",")}]`, { writes: true });
   }
 
   /** Executes statements without parameters, as one transaction. */
@@ -47,10 +52,10 @@ export class PostgresDatabase {
     await this.#connection.close();
   }
 
-  async #call<T>(name: string, parameters: unknown, { writes }: { writes: boolean }): Promise<T> {
+  async #call<T>(name: string, parameters: string, { writes }: { writes: boolean }): Promise<T> {
     const sql = toSql(`select fn.${name}($1::text::jsonb, $2::text::bigint)::text as r`, this.#schema);
     const now = this.#clock();
-    const values = [writeParameter(parameters), now === null ? null : String(now)];
+    const values = [parameters, now === null ? null : String(now)];
     for (let tries = 1;; tries++) {
       this.#check();
       try {

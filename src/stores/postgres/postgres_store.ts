@@ -1,6 +1,7 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Host } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
+import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
@@ -8,7 +9,7 @@ import { checkOptionNames } from "../../option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import { ConflictError, LeaseLostError, NotFoundError, StoreError } from "../../error.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -51,6 +52,7 @@ import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitR
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
+import { WriteBatch } from "./write_batch.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {
@@ -74,11 +76,13 @@ export interface PostgresStoreOptions {
  */
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
+  readonly #writes: WriteBatch;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
   private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
     const clock = host === undefined ? () => null : () => host.now();
     this.#database = new PostgresDatabase(connection, schema, clock);
+    this.#writes = new WriteBatch(this.#database);
   }
 
   /**
@@ -108,6 +112,7 @@ export class PostgresStore implements Store {
 
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
   async close(): Promise<void> {
+    await this.#writes.close();
     await this.#database.close();
   }
 
@@ -135,7 +140,7 @@ export class PostgresStore implements Store {
         reports: toReportParameters(reports),
       })),
       leaseMs,
-    });
+    }, { urgent: true });
   }
 
   /** Releases a lease before its end. */
@@ -189,12 +194,13 @@ export class PostgresStore implements Store {
 
   /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]> {
-    return notYet("getLeases");
+    return this.#database.read("get_leases");
   }
 
   /** Which of these leases are no longer the current ones of their runs. */
-  getLostLeases(_leases: readonly Lease[]): Promise<Lease[]> {
-    return notYet("getLostLeases");
+  async getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    const lost = await this.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter));
+    return lost.map((at) => leases[at]!); // the index of a given lease
   }
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
@@ -205,8 +211,8 @@ export class PostgresStore implements Store {
   }
 
   /** Deletes the entry of a worker that will not claim again. */
-  forgetWorker(_workerId: string): Promise<void> {
-    return notYet("forgetWorker");
+  async forgetWorker(workerId: string): Promise<void> {
+    await this.#write("forget_worker", { workerId });
   }
 
   /** Whether a worker that knows a job is alive. */
@@ -215,18 +221,18 @@ export class PostgresStore implements Store {
   }
 
   /** Pauses a job: from now on, no run of it is claimed. */
-  pauseJob(_jobName: string, _pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return notYet("pauseJob");
+  async pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return toJobPause(await this.#write<JobPauseRow>("pause_job", { jobName, by, note }));
   }
 
   /** Ends the pause of a job. */
-  resumeJob(_jobName: string): Promise<boolean> {
-    return notYet("resumeJob");
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#write("resume_job", { jobName });
   }
 
   /** The paused jobs, in the order of their names. */
-  getPausedJobs(): Promise<JobPause[]> {
-    return notYet("getPausedJobs");
+  async getPausedJobs(): Promise<JobPause[]> {
+    return (await this.#database.read<JobPauseRow[]>("get_paused_jobs")).map(toJobPause);
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
@@ -415,15 +421,14 @@ export class PostgresStore implements Store {
     return answer;
   }
 
-  async #write<T>(kind: WriteKind, parameter: object): Promise<T> {
-    const answer = await this.#perform<T>({ kind, ...parameter });
+  async #write<T>(kind: WriteKind, parameter: object, options: { urgent?: boolean } = {}): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...parameter }, options);
     if (isRefusal(answer)) throw toError(answer);
     return answer;
   }
 
-  async #perform<T>(write: object): Promise<T | Refusal> {
-    const [answer] = await this.#database.write<(T | Refusal)[]>("apply", [write]);
-    return answer!; // one for each write
+  async #perform<T>(write: object, { urgent = false } = {}): Promise<T | Refusal> {
+    return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
   }
 }
 
@@ -441,13 +446,20 @@ function toError({ refused, message }: Refusal): Error {
   return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
 }
 
+interface JobPauseRow {
+  job: string;
+  paused_at: number;
+  paused_by: string | null;
+  note: string | null;
+}
+
+function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
+  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
+}
+
 interface EnqueuedRow {
   disposition: Enqueued["disposition"];
   run: RunRow;
-}
-
-function notYet(method: string): Promise<never> {
-  return Promise.reject(new StoreError(`PostgresStore has no ${method}() yet`, { code: "internal" }));
 }
 
 const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, host: true };

@@ -17,6 +17,9 @@ const KINDS = [
   "resume_held",
   "save_input",
   "fire_schedule",
+  "forget_worker",
+  "pause_job",
+  "resume_job",
 ] as const;
 
 /** A kind of write. */

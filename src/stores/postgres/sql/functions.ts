@@ -14,6 +14,7 @@ import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { TURNS } from "./turns.ts";
+import { WORKERS } from "./workers.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
@@ -27,6 +28,7 @@ export const FUNCTIONS: string = [
     ENDINGS,
     ENQUEUE,
     LEASES,
+    WORKERS,
     PAUSES,
     JOURNAL,
     CLAIM,

@@ -1,5 +1,5 @@
 import { MAX_LOG_LINES } from "../../../../log.ts";
-import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH } from "../../../part_builder.ts";
+import { LARGE_VALUE_BYTES } from "../../../part_builder.ts";
 import { ENTRY } from "../basics.ts";
 import { part, sizeOf } from "./part.ts";
 
@@ -7,6 +7,8 @@ import { part, sizeOf } from "./part.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
+// How many characters a part of a value has: 128 KiB at most.
+const PART_LENGTH = 32_768;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
@@ -164,9 +166,9 @@ begin
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
   end if;
   if v_value is null then return null; end if;
-  v_part := substr(v_value, v_from + 1, ${VALUE_PART_LENGTH});
+  v_part := substr(v_value, v_from + 1, ${PART_LENGTH});
   v_cut := strpos(right(v_part, 4), chr(57344));
-  if v_cut > 0 and length(v_part) = ${VALUE_PART_LENGTH} then
+  if v_cut > 0 and length(v_part) = ${PART_LENGTH} then
     v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
   end if;
   return jsonb_build_object('text', v_part,
