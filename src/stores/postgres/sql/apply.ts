@@ -13,13 +13,13 @@ const KINDS = [
   "cancel",
   "delete",
   "purge",
+  "forget_worker",
+  "pause_job",
+  "resume_job",
   "hold",
   "resume_held",
   "save_input",
   "fire_schedule",
-  "forget_worker",
-  "pause_job",
-  "resume_job",
 ] as const;
 
 /** A kind of write. */
