@@ -9,7 +9,7 @@ import { checkOptionNames } from "../../option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import { ConflictError, LeaseLostError, NotFoundError, StoreError } from "../../error.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -460,10 +460,6 @@ function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause 
 interface EnqueuedRow {
   disposition: Enqueued["disposition"];
   run: RunRow;
-}
-
-function notYet(method: string): Promise<never> {
-  return Promise.reject(new StoreError(`PostgresStore has no ${method}() yet`, { code: "internal" }));
 }
 
 const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, host: true };

@@ -1,4 +1,4 @@
-import type { Fact, FactValue, FactValueRef } from "../../../fact.ts";
+import type { FactValue, FactValueRef } from "../../../fact.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Cursor, JournalPage } from "../../../journal.ts";
 import type { JsonText } from "../../../json.ts";
@@ -14,12 +14,10 @@ export async function readJournal(
   after: number,
   maxLength: number,
 ): Promise<JournalPage | null> {
-  const page = await database.read<{ rows: (Cursor & { fact: Fact })[]; end: Cursor } | null>("read_journal", {
+  return await database.read<JournalPage | null>("read_journal", {
     after,
     maxLength: Math.min(maxLength, Number.MAX_SAFE_INTEGER),
   });
-  if (page === null) return null;
-  return { rows: page.rows.map(({ position, at, fact }) => ({ position, at, facts: [fact] })), end: page.end };
 }
 
 /** The end of the journal, or the given cursor if it is valid. See `Store.findCursor()`. */

@@ -9,6 +9,9 @@ const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
+// In characters, of which each takes up to 4 bytes.
+const PART_LENGTH = VALUE_PART_LENGTH / 2;
+
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
 export const BOUNDED_READS = `
 -- A run, as run_json() returns it, without its large values.
@@ -164,9 +167,9 @@ begin
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
   end if;
   if v_value is null then return null; end if;
-  v_part := substr(v_value, v_from + 1, ${VALUE_PART_LENGTH});
+  v_part := substr(v_value, v_from + 1, ${PART_LENGTH});
   v_cut := strpos(right(v_part, 4), chr(57344));
-  if v_cut > 0 and length(v_part) = ${VALUE_PART_LENGTH} then
+  if v_cut > 0 and length(v_part) = ${PART_LENGTH} then
     v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
   end if;
   return jsonb_build_object('text', v_part,

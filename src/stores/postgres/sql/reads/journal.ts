@@ -1,4 +1,5 @@
 import { ENTRY } from "../basics.ts";
+import { FACTS_PER_ROW } from "../names.ts";
 
 // The maximum number of rows of a page.
 const MAX_ROWS = 500;
@@ -42,8 +43,8 @@ declare
 begin
   loop
     -- The gap is the first position that is missing among those behind which a commit may still come.
-    select count(*) as rows, min(x.position - 1) filter (where x.position <> x.before + 1
-        and x.position - 1 > coalesce(v_settled, 0)) as gap, max(x.position) as last
+    select count(*) as rows, min(x.position - ${FACTS_PER_ROW}) filter (where x.position <> x.before + ${FACTS_PER_ROW}
+        and x.position - ${FACTS_PER_ROW} > coalesce(v_settled, 0)) as gap, max(x.position) as last
       into v_page from (select o.position, lag(o.position, 1, v_after) over (order by o.position) as before
         from (select j.position from {schema}.journal j where j.position > v_after order by j.position limit ${MAX_ROWS}) o) x;
     v_gap := v_page.gap;
@@ -65,14 +66,14 @@ begin
   end if;
   return (
     with page as materialized (
-      select x.position, x.at, x.fact from (
-        select j.position, j.at, j.fact, sum(length(j.fact)) over (order by j.position) as length,
+      select x.position, x.at, x.facts from (
+        select j.position, j.at, j.facts, sum(length(j.facts)) over (order by j.position) as length,
           row_number() over (order by j.position) as no
         from {schema}.journal j where j.position > v_after and j.position <= v_page.last
           and (v_gap is null or j.position < v_gap)) x
       where x.no = 1 or x.length <= (p ->> 'maxLength')::float8)
     select json_build_object(
-      'rows', coalesce((select json_agg(json_build_object('position', g.position, 'at', g.at, 'fact', g.fact::json)
+      'rows', coalesce((select json_agg(json_build_object('position', g.position, 'at', g.at, 'facts', ('[' || g.facts || ']')::json)
         order by g.position) from page g), '[]'),
       'end', case when v_gap is null or exists (
           select from {schema}.journal j where j.position < v_gap and j.position > (select max(g.position) from page g))
