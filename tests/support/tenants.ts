@@ -3,11 +3,13 @@ import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { aClaimRequest } from "./fixtures.ts";
 import { claimOne, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { aJob } from "./jobs.ts";
+import { openPostgres, POSTGRES_URL } from "./postgres_store.ts";
 
 /** The states in which a tenant can have a run for as long as a test likes: statuses, and `held`, which is pending. */
 export const STATUSES = ["completed", "failed", "waiting", "cancelled", "held", "running", "pending"] as const;

@@ -13,7 +13,7 @@ const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgr
 
 /**
  * Starts a server in a temporary folder; it stops with the process. `null`, with a printed reason, where there is none.
- * With `HOLDFAST_POSTGRES_URL` it uses that one.
+ * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none.
  *
  * @param options.fsync Whether a commit waits for the disk.
  */
@@ -22,7 +22,9 @@ export function startServer({ fsync = false }: { fsync?: boolean } = {}): Server
   if (given !== undefined) return serverAt(given);
   const programs = FOLDERS.find((folder) => exists(`${folder}/initdb`));
   if (programs === undefined) {
-    console.warn("The tests of PostgresStore are skipped: there is no server in /usr/lib/postgresql");
+    const reason = "there is no server in /usr/lib/postgresql";
+    if (Deno.env.get("HOLDFAST_POSTGRES") === "required") throw new Error(`HOLDFAST_POSTGRES=required, but ${reason}`);
+    console.warn(`The tests of PostgresStore are skipped: ${reason}`);
     return null;
   }
   const folder = Deno.makeTempDirSync({ prefix: "holdfast_postgres_" });
