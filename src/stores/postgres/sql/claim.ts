@@ -172,61 +172,114 @@ create or replace function fn.claim(p jsonb, p_now bigint) returns jsonb languag
 declare
   v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
   v_limit int := (p ->> 'limit')::int; v_lease_ms bigint := ceil((p ->> 'leaseMs')::numeric); w {schema}.workers;
-  f record; g record; v_open text[]; v_begun text[]; v_own text[]; v_live text[]; v_late boolean;
-  v_failed jsonb := '[]'; v_cancelled jsonb := '[]'; v_more boolean := false; v_offers boolean;
-  v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
-  v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
-  v_fair boolean; v_own_gate int; v_counted boolean; v_head_seq bigint; r {schema}.runs; k {schema}.runs; h record; v_head record; v_turn bigint; v_is_head boolean; v_limit_heads int;
-  v_full boolean; v_keys text[] := '{}'; v_seqs bigint[] := '{}'; v_before text[] := '{}'; v_resumed bigint[] := '{}';
-  v_added boolean; v_limited boolean; v_started bigint[]; v_next bigint;
+  f record; g record; v_own text[] := fn.queues_of_worker(p); v_open text[]; v_begun text[];
+  v_page {schema}.runs[] := '{}'; t record;
 begin
-  v_own := array(select x from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x);
-  -- Without a lock: a claim that finds nothing to do.
+  -- A call that is repeated while its first try is still under way waits for it.
+  perform fn.lock_worker(v_worker);
   select q.* into w from {schema}.workers q where q.id = v_worker;
-  if w.claim_id <> v_claim and v_now - w.seen_at between 0 and v_lease_ms / 3 then
-    f := fn.claim_facts(p -> 'jobs');
-    if not fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
-      g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
-      v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
-      v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
-      if (v_limit = 0 or not fn.has_ready(v_open, v_begun))
-          and not ((p ->> 'offersHeld')::boolean and v_limit > 0
-            and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
-        return jsonb_build_object('claims', '[]'::jsonb, 'failed', v_failed, 'cancelled', v_cancelled,
-          'nextTimerAt', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms, g.limits, g.periods,
-            f.paused, v_own, v_worker, v_now), 'hasMore', false, 'now', v_now);
-      end if;
-    end if;
-  end if;
-
-  perform fn.lock_all();
-  v_now := fn.clock(p_now);
-  select q.* into w from {schema}.workers q where q.id = v_worker;
+  f := fn.claim_facts(p -> 'jobs');
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
-    v_seqs := array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
-      and q.lease_claim = v_claim order by q.position, q.seq);
-    f := fn.claim_facts(p -> 'jobs');
-    return jsonb_build_object('claims', fn.claimed(v_seqs), 'failed', v_failed, 'cancelled', v_cancelled,
-      'nextTimerAt', f.timer_at, 'hasMore', true, 'now', v_now);
+    return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
+      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, v_now);
+  end if;
+  if not fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
+    g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
+    v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
+    v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
+    -- There is nothing to do, and others have seen not long ago that the worker is alive.
+    if coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
+        and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
+        and not ((p ->> 'offersHeld')::boolean and v_limit > 0
+          and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
+      return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+        g.limits, g.periods, f.paused, v_own, v_worker, v_now), false, v_now);
+    end if;
+    v_page := fn.find_simple(p, g.rooms, g.limits, v_open, v_limit);
   end if;
 
-  update {schema}.runs q set lease_expires_at = v_now + v_lease_ms from jsonb_array_elements(p -> 'holding') x
-    where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
-      and q.lease_expires_at <= v_now;
+  if cardinality(v_page) > 0 then
+    -- The next runs stand in no line: they are claimed beside others who claim such runs.
+    perform fn.lock_runs('{}');
+    v_now := fn.clock(p_now);
+    t := fn.take_simple(v_page, v_limit);
+  else
+    perform fn.lock_all();
+    v_now := fn.clock(p_now);
+    t := fn.take_in_turn(p, v_now);
+  end if;
+  perform fn.give_leases(p, t.seqs, t.before, t.resumed, v_now);
+  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id)
+    values (v_worker, v_own, v_now, v_lease_ms, v_claim)
+    on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
+      claim_id = excluded.claim_id;
+  perform fn.settle_heads();
+  -- An idle worker writes an empty claim at intervals, to show that it is alive.
+  if cardinality(t.seqs) = 0 and cardinality(v_page) = 0 then perform fn.tidy_up(v_now);
+  elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
+  end if;
   f := fn.claim_facts(p -> 'jobs');
-  if f.has_orphans then v_cancelled := fn.cancel_orphans(${MAX_TIMERS}, v_now); end if;
-  v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now);
-  if v_late then v_failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, v_now); end if;
+  g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
+  return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+      g.limits, g.periods, f.paused, v_own, v_worker, v_now),
+    t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now), v_now);
+end $$;
+
+create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
+  p_more boolean, p_now bigint) returns jsonb language sql stable as $$
+  select jsonb_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
+    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now)
+$$;
+
+-- The queues from which a worker claims.
+create or replace function fn.queues_of_worker(p jsonb) returns text[] language sql immutable as $$
+  select coalesce(array_agg(distinct x), '{}')
+  from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x
+$$;
+
+-- Takes runs that stand in no line, but for those that somebody else is taking.
+create or replace function fn.take_simple(p_page {schema}.runs[], p_limit int, out seqs bigint[], out before text[],
+  out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
+begin
+  select coalesce(array_agg(t.seq order by t.position, t.seq), '{}'),
+      coalesce(array_agg(t.status order by t.position, t.seq), '{}') into seqs, before from (
+    select q.seq, q.position, q.status from {schema}.runs q
+    where q.seq = any(array(select y.seq from unnest(p_page) y order by y.position, y.seq limit p_limit))
+      and q.queue_state = 'R' order by q.position, q.seq for no key update skip locked) t;
+  resumed := '{}'; failed := '[]'; cancelled := '[]';
+  more := cardinality(p_page) > cardinality(seqs);
+end $$;
+
+-- Processes expired timers, then takes the runs that pass all gates, in their order. p is the request of the claim.
+create or replace function fn.take_in_turn(p jsonb, p_now bigint, out seqs bigint[], out before text[],
+  out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
+declare
+  v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
+  v_live text[]; v_late boolean; f record; g record; v_open text[]; v_begun text[];
+  v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
+  v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
+  v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
+  v_head record; v_head_seq bigint; v_is_head boolean; v_limit_heads int; v_turn bigint; v_added boolean;
+  v_keys text[] := '{}'; r {schema}.runs; k {schema}.runs; h record;
+begin
+  seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := false;
+  update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint from jsonb_array_elements(p -> 'holding') x
+    where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
+      and q.lease_expires_at <= p_now;
+  f := fn.claim_facts(p -> 'jobs');
+  if f.has_orphans then cancelled := fn.cancel_orphans(${MAX_TIMERS}, p_now); end if;
+  v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, p_now);
+  if v_late then failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, p_now); end if;
   v_own := array(select q from unnest(v_own) q where fn.job_name_of(q) <> all(f.paused));
-  v_live := array(select q from unnest(fn.live_queues(v_worker, v_now)) q where fn.job_name_of(q) <> all(f.paused))
+  v_live := array(select q from unnest(fn.live_queues(v_worker, p_now)) q where fn.job_name_of(q) <> all(f.paused))
     || v_own;
   if (p ->> 'offersHeld')::boolean and v_limit > 0 then
-    perform fn.offer_held_runs(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now), v_now);
+    perform fn.offer_held_runs(p -> 'jobs', v_own || fn.live_queues(v_worker, p_now), p_now);
   end if;
   perform fn.settle_heads();
 
-  g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
+  g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, p_now);
   v_limited := exists (select 1 from unnest(g.rooms, g.starts) x (room, starts) where x.room is not null or x.starts is not null);
   v_started := array_fill(0::bigint, array[cardinality(g.queues)]);
   v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
@@ -301,13 +354,13 @@ begin
       v_page := '{}'; v_at := 1; v_last := false;
     end if;
 
-    if cardinality(v_seqs) >= v_limit then v_more := true; exit; end if;
-    if (r.started_at is null and r.start_by <= v_now) or (r.started_at is not null and r.finish_by <= v_now) then
-      v_failed := v_failed || fn.fail_late_run(r, v_now);
-      v_more := true;
+    if cardinality(seqs) >= v_limit then more := true; exit; end if;
+    if (r.started_at is null and r.start_by <= p_now) or (r.started_at is not null and r.finish_by <= p_now) then
+      failed := failed || fn.fail_late_run(r, p_now);
+      more := true;
       perform fn.settle_heads();
       if not v_fair and exists (select 1 from {schema}.heads) then
-        update {schema}.runs set queue_state = null where seq = any(v_seqs);
+        update {schema}.runs set queue_state = null where seq = any(seqs);
       end if;
       v_fair := exists (select 1 from {schema}.heads);
       v_page := '{}'; v_at := 1; v_last := false;
@@ -315,9 +368,9 @@ begin
       continue;
     end if;
 
-    v_seqs := v_seqs || r.seq;
-    v_before := v_before || r.status;
-    if r.is_held then v_resumed := v_resumed || r.seq; end if;
+    seqs := seqs || r.seq;
+    before := before || r.status;
+    if r.is_held then resumed := resumed || r.seq; end if;
     if v_limited then
       -- All queues of a job share its limits. A start counts if the worker has a rate for the version of the run.
       v_own_gate := array_position(g.queues, r.queue);
@@ -344,74 +397,80 @@ begin
       v_keys := v_keys || r.concurrency_key;
       perform fn.forget_opening(r.concurrency_key, r.queue);
       if r.started_at is null and r.key_rate_limit is not null then
-        perform fn.add_starts('key ' || r.concurrency_key, r.key_rate_limit, r.key_rate_period, 1, v_now);
+        perform fn.add_starts('key ' || r.concurrency_key, r.key_rate_limit, r.key_rate_period, 1, p_now);
       end if;
-      v_added := fn.take_key(r.concurrency_key, r.id, r.lease_generation + 1, v_now);
+      v_added := fn.take_key(r.concurrency_key, r.id, r.lease_generation + 1, p_now);
     end if;
     perform fn.settle_heads();
     if not v_fair and exists (select 1 from {schema}.heads) then
       v_fair := true;
-      update {schema}.runs set queue_state = null where seq = any(v_seqs);
+      update {schema}.runs set queue_state = null where seq = any(seqs);
     else v_fair := exists (select 1 from {schema}.heads);
     end if;
     if v_fair and r.concurrency_key is not null then v_position := -9223372036854775808; v_seq := 0; end if;
     if v_added or v_fair then v_page := '{}'; v_at := 1; v_last := false; end if;
-    v_size := greatest(${MIN_PAGE}, v_limit + 1 - cardinality(v_seqs));
+    v_size := greatest(${MIN_PAGE}, v_limit + 1 - cardinality(seqs));
   end loop;
-  v_more := v_more or v_passed >= ${MAX_PASSED_OVER};
+  more := more or v_passed >= ${MAX_PASSED_OVER};
 
   for i in 1 .. cardinality(g.queues) loop
     if v_started[i] > 0 then
-      perform fn.add_starts('job ' || g.names[i], g.limits[i], g.periods[i], v_started[i], v_now);
+      perform fn.add_starts('job ' || g.names[i], g.limits[i], g.periods[i], v_started[i], p_now);
     end if;
   end loop;
-  if cardinality(v_seqs) > 0 then
+end $$;
+
+-- Gives a lease to each run that was taken. p_before are their statuses before, p_resumed those that were held.
+create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)
+returns void language plpgsql as $$
+declare v_worker text := p ->> 'workerId'; h record;
+begin
+  if cardinality(p_seqs) = 0 then return; end if;
     update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
       position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
-      lease_claim = v_claim, lease_expires_at = v_now + v_lease_ms, lease_generation = q.lease_generation + 1,
-      last_report_no = 0, started_at = coalesce(q.started_at, v_now), updated_at = v_now,
-      finish_by = coalesce(q.finish_by, v_now + q.finish_within) where q.seq = any(v_seqs);
+      lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint, lease_generation = q.lease_generation + 1,
+      last_report_no = 0, started_at = coalesce(q.started_at, p_now), updated_at = p_now,
+      finish_by = coalesce(q.finish_by, p_now + q.finish_within) where q.seq = any(p_seqs);
     insert into {schema}.counts (status, job, runs)
       select m.status, m.job, sum(m.runs) from (
-        select x.before as status, q.job, -1 as runs from unnest(v_seqs, v_before) x (seq, before)
+        select x.before as status, q.job, -1 as runs from unnest(p_seqs, p_before) x (seq, before)
           join {schema}.runs q on q.seq = x.seq
-        union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(v_seqs)) m
+        union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(p_seqs)) m
       group by m.status, m.job;
     insert into {schema}.journal (at, run_seq, facts)
-      select v_now, x.seq, '[' || x.seq || e.fact from unnest(v_seqs) with ordinality x (seq, no)
+      select p_now, x.seq, '[' || x.seq || e.fact from unnest(p_seqs) with ordinality x (seq, no)
         join {schema}.runs q on q.seq = x.seq
         cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",' || q.lease_generation || ','
           || to_json(v_worker)::text || ',' || q.lease_expires_at || ',' || q.interruptions + 1 || ']')) e (kind, fact)
-        where e.kind = 1 or x.seq = any(v_resumed) order by x.no, e.kind;
-    if cardinality(v_resumed) > 0 then
-      perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(v_resumed);
+        where e.kind = 1 or x.seq = any(p_resumed) order by x.no, e.kind;
+    if cardinality(p_resumed) > 0 then
+      perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(p_resumed);
     end if;
-    for h in select x.seq, x.before from unnest(v_seqs, v_before) with ordinality x (seq, before, no)
+    for h in select x.seq, x.before from unnest(p_seqs, p_before) with ordinality x (seq, before, no)
         join {schema}.runs q on q.seq = x.seq where q.has_pauses order by x.no loop
-      perform fn.commit_deadlines(h.seq, v_now);
+      perform fn.commit_deadlines(h.seq, p_now);
       if h.before = 'waiting' then
         -- When it first resumed after the pauses that it waited on were over.
-        update {schema}.pauses set first_resumed_at = v_now
+        update {schema}.pauses set first_resumed_at = p_now
           where run_seq = h.seq and awaited and status = 'resolved' and first_resumed_at is null;
       end if;
     end loop;
+end $$;
+
+-- The next runs for a worker without limits, one more than it takes, if they have no key: nobody else has to wait while
+-- they are claimed. Empty if there are none, or if one of them needs a closer look.
+create or replace function fn.find_simple(p jsonb, p_rooms bigint[], p_limits bigint[], p_open text[], p_limit int)
+returns {schema}.runs[] language plpgsql stable as $$
+declare v_page {schema}.runs[];
+begin
+  if p_limit = 0 or exists (select 1 from {schema}.heads)
+      or exists (select 1 from unnest(p_rooms, p_limits) x (room, rate) where x.room is not null or x.rate is not null)
+      or ((p ->> 'offersHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
+    return '{}';
   end if;
-  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id)
-    select v_worker, coalesce(array_agg(distinct x), '{}'), v_now, v_lease_ms, v_claim
-      from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x
-    on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-      claim_id = excluded.claim_id;
-  perform fn.settle_heads();
-  -- An idle worker writes an empty claim at intervals, to show that it is alive.
-  if cardinality(v_seqs) = 0 then perform fn.tidy_up(v_now);
-  elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
-  end if;
-  f := fn.claim_facts(p -> 'jobs');
-  return jsonb_build_object('claims', fn.claimed(v_seqs), 'failed', v_failed, 'cancelled', v_cancelled,
-    'nextTimerAt', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms, g.limits, g.periods, f.paused,
-      v_own, v_worker, v_now),
-    'hasMore', v_more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
-    'now', v_now);
+  v_page := fn.ready_page(p_open, '{}', -9223372036854775808, 0, p_limit + 1);
+  if exists (select 1 from unnest(v_page) y where y.concurrency_key is not null or y.is_held) then return '{}'; end if;
+  return v_page;
 end $$;
 
 -- The queues whose jobs have room; p_begun: those of which only runs that have begun before may be claimed.
