@@ -51,25 +51,39 @@ export async function openPool(url: string): Promise<Connection> {
   });
   // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it by itself.
   pool.on("error", () => {});
+  // The same for a connection in use: its statement fails, too.
+  pool.on("connect", (client) => client.on("error", () => {}));
+  const pending = new Set<Promise<unknown>>();
+  const query: PostgresQuery = async (sql, parameters) => {
+    const client = await pool.connect().catch((error: unknown) => {
+      throw new NotSentError(error);
+    });
+    let broken = true;
+    try {
+      const result = await client.query(sql, parameters === undefined ? undefined : [...parameters]);
+      broken = false;
+      return result.rows;
+    } catch (error) {
+      broken = !isServerError(error);
+      throw error;
+    } finally {
+      // After a time limit the answer can still arrive: the connection is of no more use.
+      client.release(broken);
+    }
+  };
   return {
-    query: async (sql, parameters) => {
-      const client = await pool.connect().catch((error: unknown) => {
-        throw new NotSentError(error);
-      });
-      let broken = true;
-      try {
-        const result = await client.query(sql, parameters === undefined ? undefined : [...parameters]);
-        broken = false;
-        return result.rows;
-      } catch (error) {
-        broken = !isServerError(error);
-        throw error;
-      } finally {
-        // After a time limit the answer can still arrive: the connection is of no more use.
-        client.release(broken);
-      }
+    query: (sql, parameters) => {
+      const answer = query(sql, parameters);
+      pending.add(answer);
+      const end = () => pending.delete(answer);
+      answer.then(end, end);
+      return answer;
     },
-    close: () => pool.end(),
+    close: async () => {
+      // The pool never settles a call that waits for a connection when it ends.
+      while (pending.size > 0) await Promise.allSettled(pending);
+      await pool.end();
+    },
   };
 }
 
