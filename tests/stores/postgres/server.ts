@@ -7,6 +7,12 @@ export interface Server {
   url: string;
   /** Opens a store in a schema that no other has. */
   open(host?: Host): Promise<PostgresStore>;
+  /**
+   * Ends the server without a shutdown, as a crash does, and starts it again.
+   *
+   * @throws {Error} The server is that of `HOLDFAST_POSTGRES_URL`.
+   */
+  restart(): Promise<void>;
 }
 
 const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
@@ -16,9 +22,10 @@ const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgr
  * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none.
  *
  * @param options.fsync Whether a commit waits for the disk.
+ * @param options.isOwn Whether `HOLDFAST_POSTGRES_URL` does not count, since the server will be restarted.
  */
-export function startServer({ fsync = false }: { fsync?: boolean } = {}): Server | null {
-  const given = Deno.env.get("HOLDFAST_POSTGRES_URL");
+export function startServer({ fsync = false, isOwn = false } = {}): Server | null {
+  const given = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
   if (given !== undefined) return serverAt(given);
   const programs = FOLDERS.find((folder) => exists(`${folder}/initdb`));
   if (programs === undefined) {
@@ -39,12 +46,17 @@ export function startServer({ fsync = false }: { fsync?: boolean } = {}): Server
     runAsServer([`${programs}/pg_ctl`, "-D", data, "-m", "immediate", "stop"]);
     Deno.removeSync(folder, { recursive: true });
   });
-  return serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`);
+  const restart = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-m", "immediate", "restart"];
+  return {
+    ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
+    restart: () => runAsync(asServer(restart)),
+  };
 }
 
 function serverAt(url: string): Server {
   return {
     url,
+    restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
     open: (host) => PostgresStore.open(url, { schema: `test_${crypto.randomUUID().replaceAll("-", "")}`, host }),
   };
 }
@@ -53,17 +65,36 @@ function isRoot(): boolean {
   return Deno.uid() === 0;
 }
 
-/** The programs of the server refuse to run as root. */
 function runAsServer(command: string[]): void {
-  const user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
-  run(isRoot() ? [...user, ...command] : command);
+  run(asServer(command));
 }
 
-function run([program, ...args]: string[]): void {
-  const { success, stdout, stderr } = new Deno.Command(program!, { args, cwd: "/tmp", stdin: "null" }).outputSync();
+/** The programs of the server refuse to run as root. */
+function asServer(command: string[]): string[] {
+  const user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
+  return isRoot() ? [...user, ...command] : command;
+}
+
+const IN_TMP = { cwd: "/tmp", stdin: "null" } as const;
+
+function run(command: string[]): void {
+  const [program, ...args] = command;
+  check(command, new Deno.Command(program!, { args, ...IN_TMP }).outputSync());
+}
+
+async function runAsync(command: string[]): Promise<void> {
+  const [program, ...args] = command;
+  // A server that is started would keep pipes open.
+  const { code, success } = await new Deno.Command(program!, { args, ...IN_TMP, stdout: "null", stderr: "null" })
+    .spawn()
+    .status;
+  if (!success) throw new Error(`${command.join(" ")}: exit code ${code}`);
+}
+
+function check(command: string[], { success, stdout, stderr }: Deno.CommandOutput): void {
   if (success) return;
   const output = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("\n");
-  throw new Error(`${program} ${args.join(" ")}: ${output}`);
+  throw new Error(`${command.join(" ")}: ${output}`);
 }
 
 function freePort(): number {
