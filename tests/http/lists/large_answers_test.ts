@@ -336,7 +336,7 @@ forEachStore(
     let parsed = 0;
     JSON.parse = (text, reviver) => {
       // PostgresStore parses what the database answers, where the value is a string.
-      if (text.startsWith('{"rows":') && text.length > 100_000) parsed += 1;
+      if (text.startsWith('{"rows":[{"n":1}]')) parsed += 1;
       return parse(text, reviver);
     };
     try {
