@@ -1,15 +1,17 @@
 // deno run -A examples/import_worker.ts jobs.db
+// deno run -A examples/import_worker.ts postgres://user:password@host/database
 //
 // Executes imports until SIGTERM or until its standard input ends, so it never outlives whoever started it.
 // Every line that it prints is an event, as JSON.
 
-import { createEngine, shutdownOnSignal, SqliteStore } from "@holdfast/jobs";
+import { createEngine, shutdownOnSignal } from "@holdfast/jobs";
+import { openStore } from "./demo/open_store.ts";
 import { importEarthquakes } from "./import_earthquakes.ts";
 
 const [database] = Deno.args;
-if (database === undefined) throw new TypeError("Which database? Give its path as an argument");
+if (database === undefined) throw new TypeError("Which database? Give its path or its address as an argument");
 
-await using store = await SqliteStore.open(database);
+await using store = await openStore(database);
 await using engine = createEngine({
   store,
   jobs: { importEarthquakes },

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { until } from "./processes/deadline.ts";
+import { startServer } from "./stores/postgres/server.ts";
 
 /** An example in a process of its own. What it prints is collected. */
 class Example implements AsyncDisposable {
@@ -58,6 +59,23 @@ for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_te
     assert.match(example.output, expected);
   });
 }
+
+const server = startServer();
+
+Deno.test({
+  name: "examples/many_machines.ts lets others execute what a machine had claimed that was killed",
+  ignore: server === null,
+  async fn() {
+    await using example = new Example("many_machines.ts", server!.url); // ignored without a server
+
+    const code = await example.ended();
+
+    assert.equal(code, 0);
+    assert.match(example.output, /is killed/);
+    const pages = [...example.output.matchAll(/ (\d+) pages$/gm)].map(([, count]) => Number(count));
+    assert.equal(pages.reduce((sum, count) => sum + count, 0), 20);
+  },
+});
 
 Deno.test("examples/invoices.ts reads every document once, and ends", async () => {
   await using folder = await aFolder();

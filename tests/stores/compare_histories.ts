@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Host, systemHost } from "../../src/host.ts";
+import type { Store } from "../../src/store.ts";
 import type { ClaimResult } from "../../src/store/claim.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
@@ -14,56 +15,86 @@ import { Script, type ScriptOptions } from "./operations.ts";
 
 const OPERATIONS = 250;
 
+/** A store that is compared with a `MemoryStore`. */
+export interface Subject {
+  /** The store; its tables exist. */
+  store: Store;
+  /** Makes the last claim of a worker a second older. */
+  makeOld(workerId: string): Promise<void> | void;
+  /** What is wrong with its tables, or `null`. */
+  findFault(): Promise<string | null> | string | null;
+  /** Closes what was opened. */
+  close(): Promise<void>;
+}
+
+/** Makes an empty store. The ids that it makes are `copy-0`, `copy-1` and so on. */
+export type OpenSubject = (host: Host) => Promise<Subject>;
+
 /** Makes the same random operations, one history for each seed, on both stores, and compares all that they show. */
-export async function compareHistories(seeds: readonly number[], options: ScriptOptions): Promise<void> {
+export async function compareHistories(
+  seeds: readonly number[],
+  options: ScriptOptions,
+  open: OpenSubject = openSqlite,
+): Promise<void> {
   for (const seed of seeds) {
     try {
-      await compareHistory(seed, options);
+      await compareHistory(seed, options, open);
     } catch (error) {
       throw new Error(`Seed ${seed}: ${(error as Error).message}`, { cause: error });
     }
   }
 }
 
-async function compareHistory(seed: number, options: ScriptOptions): Promise<void> {
+async function openSqlite(host: Host): Promise<Subject> {
+  const database = new DatabaseSync(":memory:");
+  const store = await SqliteStore.from(database as unknown as SqliteDriver, { host: countingIds(host) });
+  await store.migrate();
+  const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
+  return {
+    store,
+    makeOld: (workerId) => void makeOld.run(workerId),
+    findFault: () => findBrokenLine(database) ?? findWrongCount(database),
+    close: async () => {
+      await store.close();
+      database.close();
+    },
+  };
+}
+
+async function compareHistory(seed: number, options: ScriptOptions, open: OpenSubject): Promise<void> {
   let now = 1_700_000_000_000;
   const host: Host = { ...systemHost, now: () => now };
-  const database = new DatabaseSync(":memory:");
   const memory = new MemoryStore({ host: countingIds(host) });
-  const sqlite = await SqliteStore.from(database as unknown as SqliteDriver, { host: countingIds(host) });
-  await sqlite.migrate();
-  const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
+  const { store, makeOld, findFault, close } = await open(host);
   const script = new Script(new Chance(seed), () => now, (ms) => now += ms, options);
-  const [memoryFacts, sqliteFacts] = [new FactReader(memory), new FactReader(sqlite)];
+  const [memoryFacts, facts] = [new FactReader(memory), new FactReader(store)];
   const history: string[] = [];
   for (let i = 0; i < OPERATIONS; i++) {
     const { text, call, request, newClaimBy } = script.next();
     history.push(text);
     const left = await outcomeOf(call(memory));
     // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ.
-    if (newClaimBy !== undefined) makeOld.run(newClaimBy);
-    const right = await outcomeOf(call(sqlite));
+    if (newClaimBy !== undefined) await makeOld(newClaimBy);
+    const right = await outcomeOf(call(store));
     // In which order a repeated claim returns what it still holds is not promised.
     if (request !== undefined && newClaimBy === undefined) { for (const outcome of [left, right]) sortClaims(outcome); }
     if (options.flow) takeTimers(left, right);
     assert.deepEqual(right, left, `different answers after:\n${history.slice(-12).join("\n")}`);
     script.learn(left);
     assert.deepEqual(
-      await dump(sqlite),
+      await dump(store),
       await dump(memory),
       `different states after:\n${history.slice(-12).join("\n")}`,
     );
     assert.deepEqual(
-      sortFailed(await sqliteFacts.readAll()),
+      sortFailed(await facts.readAll()),
       sortFailed(await memoryFacts.readAll()),
       `different facts after:\n${history.slice(-12).join("\n")}`,
     );
-    assert.equal(findBrokenLine(database), null, `after:\n${history.slice(-12).join("\n")}`);
-    assert.equal(findWrongCount(database), null, `after:\n${history.slice(-12).join("\n")}`);
+    assert.equal(await findFault(), null, `after:\n${history.slice(-12).join("\n")}`);
   }
-  await sqlite.close();
+  await close();
   await memory.close();
-  database.close();
 }
 
 function sortClaims(outcome: Outcome): void {

@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers";
 import { type Host, uuidV7 } from "../../src/host.ts";
 import { Chance } from "./chance.ts";
+import type { PendingCalls } from "./pending_calls.ts";
 
 /** When the clock of a new {@linkcode FakeHost} stands: an instant that no real clock shows during a test. */
 export const FAKE_START = Date.UTC(2040, 0, 1);
@@ -11,10 +12,16 @@ export class FakeHost implements Host {
   #wallOffset = FAKE_START;
   #timers: { dueAt: number; callback: () => void }[] = [];
   readonly #chance: Chance;
+  readonly #calls: PendingCalls | null;
 
-  /** Two hosts of one seed draw the same random numbers. */
-  constructor(options: { seed?: number } = {}) {
+  /**
+   * Two hosts of one seed draw the same random numbers.
+   *
+   * @param options.calls What {@linkcode FakeHost.settle} waits for beside macrotasks.
+   */
+  constructor(options: { seed?: number; calls?: PendingCalls } = {}) {
     this.#chance = new Chance(options.seed ?? 1);
+    this.#calls = options.calls ?? null;
   }
 
   /** The wall clock: {@linkcode FAKE_START} at first. */
@@ -81,6 +88,10 @@ export class FakeHost implements Host {
   async settle(turns = 20): Promise<void> {
     for (let turn = 0; turn < turns; turn++) {
       await new Promise<void>((resolve) => this.defer(resolve));
+      while (this.#calls !== null && this.#calls.count > 0) {
+        await this.#calls.next();
+        turn = 0; // what follows from an answer may take as many turns
+      }
     }
   }
 

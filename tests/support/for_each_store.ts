@@ -7,6 +7,8 @@ import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { aClaimRequest, aHold } from "./fixtures.ts";
+import { inTime } from "../processes/deadline.ts";
+import { openPostgres, POSTGRES_URL } from "./postgres_store.ts";
 
 /** What a test over a store is given. */
 export interface StoreTest {
@@ -16,21 +18,30 @@ export interface StoreTest {
   host: FakeHost;
 }
 
-const STORES: Record<string, (host: FakeHost) => Store | Promise<Store>> = {
-  MemoryStore: (host) => new MemoryStore({ host }),
-  SqliteStore: (host) => SqliteStore.open(":memory:", { host }),
+/** Opens a store without tables, and makes the host that tells it the time. */
+type OpenStore = () => { host: FakeHost; opening: Store | Promise<Store> };
+
+const STORES: Record<string, OpenStore> = {
+  MemoryStore: () => withHost((host) => new MemoryStore({ host })),
+  SqliteStore: () => withHost((host) => SqliteStore.open(":memory:", { host })),
+  ...(POSTGRES_URL === undefined ? {} : { PostgresStore: () => openPostgres(POSTGRES_URL!) }),
 };
 
-/** Registers a test once for each store. */
+/** Registers a test once for each store; for PostgresStore only where there is a server: `deno task test:postgres`. */
 export function forEachStore(name: string, body: (context: StoreTest) => Promise<void>): void {
   for (const [storeName, open] of Object.entries(STORES)) {
     Deno.test(`${storeName}: ${name}`, async () => {
-      const host = new FakeHost();
-      await using store = await open(host);
+      const { host, opening } = open();
+      await using store = await opening;
       await store.migrate();
-      await body({ store, host });
+      await inTime(body({ store, host }), "the test was to end");
     });
   }
+}
+
+function withHost(open: (host: FakeHost) => Store | Promise<Store>): ReturnType<OpenStore> {
+  const host = new FakeHost();
+  return { host, opening: open(host) };
 }
 
 /** How long the leases of {@linkcode claimOne} last, in milliseconds. */

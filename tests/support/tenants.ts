@@ -3,10 +3,12 @@ import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { claimOne, holdRun, type StoreTest } from "./for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { aJob } from "./jobs.ts";
+import { openPostgres, POSTGRES_URL } from "./postgres_store.ts";
 
 /** The states in which a tenant can have a run for as long as a test likes: statuses, and `held`, which is pending. */
 export const STATUSES = ["completed", "failed", "waiting", "cancelled", "held", "running", "pending"] as const;
@@ -105,12 +107,18 @@ export async function contentsOf(store: Store): Promise<string> {
 
 /** A world like that of a test, before anything has happened in it. */
 export async function anotherWorld({ store }: StoreTest): Promise<StoreTest> {
-  const host = new FakeHost();
-  const another = store instanceof MemoryStore
-    ? new MemoryStore({ host })
-    : await SqliteStore.open(":memory:", { host });
+  const { host, opening } = store instanceof PostgresStore ? openPostgres(POSTGRES_URL!) : openLocal(store);
+  const another = await opening;
   await another.migrate();
   return { store: another, host };
+}
+
+function openLocal(store: Store): { host: FakeHost; opening: Store | Promise<Store> } {
+  const host = new FakeHost();
+  return {
+    host,
+    opening: store instanceof MemoryStore ? new MemoryStore({ host }) : SqliteStore.open(":memory:", { host }),
+  };
 }
 
 /** A Response in which nothing is as in any of ours. A new one each time: a body can be sent once. */

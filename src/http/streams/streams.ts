@@ -92,20 +92,34 @@ export class Streams {
       if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
       const filter = runId === null ? deepFreeze(shown.filter ?? {}) : null;
       const stream = this.#newStream({ ...shown, filter }, tenant, resume);
-      this.#follow(stream, runId, resume);
+      const begun = this.#follow(stream, runId, resume);
+      // What a client does after it has the response is after the beginning of its list.
+      if (runId === null) await begun;
       return stream.toResponse();
     } finally {
       this.#authorising.delete(closing);
     }
   }
 
-  /** Brings a stream up to date; then adds it to its fan-out. */
-  #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): void {
-    const begin = () => runId === null ? this.#beginList(stream, cursor) : this.#beginRun(stream, runId, cursor);
+  /**
+   * Brings a stream up to date; then adds it to its fan-out.
+   *
+   * @returns Resolves when the store has been asked for its beginning, whether or not it has answered.
+   */
+  #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): Promise<void> {
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    const begin = async () => {
+      try {
+        return await (runId === null ? this.#beginList(stream, cursor) : this.#beginRun(stream, runId, cursor));
+      } finally {
+        resolve();
+      }
+    };
     this.#internals.reader.catchUp(stream, begin, (place) => {
       stream.noteUpToDate(place);
       this.#fanOutOf(stream.runSeq, place).add(stream);
-    });
+    }).finally(resolve);
+    return begun;
   }
 
   async #resumeDeps(): Promise<ResumeDeps> {

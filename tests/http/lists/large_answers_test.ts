@@ -335,7 +335,8 @@ forEachStore(
     const parse = JSON.parse;
     let parsed = 0;
     JSON.parse = (text, reviver) => {
-      if (text.length > 100_000) parsed += 1;
+      // PostgresStore parses what the database answers, where the value is a string.
+      if (text.startsWith('{"rows":[{"n":1}]')) parsed += 1;
       return parse(text, reviver);
     };
     try {

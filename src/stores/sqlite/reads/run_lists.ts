@@ -1,13 +1,6 @@
-import {
-  DEFAULT_RUN_LIMIT,
-  isOneOf,
-  isTerminal,
-  parseRun,
-  RUN_STATUSES,
-  type RunFilter,
-  type RunPage,
-} from "../../../run.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
+import { listOf, statusesOf } from "../../run_conditions.ts";
 import { queuesOf } from "../evolution/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
@@ -114,22 +107,6 @@ function* findUncounted(
   const page = { limit: limit + 1, offset };
   const { seqs } = yield* scan(db, chooseScan(db, conditions, scope), page, UNCOUNTED);
   return { total: offset + seqs.length, seqs: seqs.slice(0, limit) };
-}
-
-function listOf(values: string | readonly string[] | undefined): readonly string[] | null {
-  if (values === undefined) return null;
-  return typeof values === "string" ? [values] : [...new Set(values)];
-}
-
-/** The statuses of a filter. A filter on the end of runs restricts them, too, so that fewer runs are examined. */
-function statusesOf({ status, failureKind, completedAfter, completedBefore }: RunQuery): readonly string[] | null {
-  const statuses = listOf(status);
-  const possible = failureKind !== undefined
-    ? ["failed"]
-    : completedAfter !== undefined || completedBefore !== undefined
-    ? RUN_STATUSES.filter(isTerminal)
-    : null;
-  return possible === null ? statuses : possible.filter((value) => statuses?.includes(value) ?? true);
 }
 
 function columnsOf(query: RunQuery): readonly Sql[] {

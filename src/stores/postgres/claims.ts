@@ -1,0 +1,80 @@
+import { isoTime } from "../../iso_time.ts";
+import type { FailureKind } from "../../failure.ts";
+import type { JsonText } from "../../json.ts";
+import type { Claim, ClaimResult } from "../../store/claim.ts";
+import { versionOf } from "../queue_name.ts";
+import {
+  type IdentityRow,
+  type PauseRow,
+  type ReplayedStepRow,
+  toInput,
+  toPauseRecord,
+  toRunIdentity,
+  toStepRecord,
+} from "./rows.ts";
+
+/** What `fn.claim()` returns. */
+export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "now"> {
+  claims: ClaimedRow[];
+  failed: (IdentityRow & { error: string; kind: FailureKind })[];
+  cancelled: IdentityRow[];
+}
+
+/** A claimed run with its history. */
+interface ClaimedRow extends IdentityRow {
+  concurrency_key: string | null;
+  lease_generation: number;
+  lease_expires_at: number;
+  interruptions: number;
+  started_at: number;
+  priority: number;
+  fairness_key: string | null;
+  depth: number;
+  slot_at: number | null;
+  finish_by: number | null;
+  origin_id: string | null;
+  payload: JsonText | null;
+  input: JsonText | null;
+  schema_print: string | null;
+  /** Its last hold; `null`: it was never held. */
+  hold: { continues: boolean; generation: number } | null;
+  copied: { upTo: number; unfinished: JsonText } | null;
+  steps: ReplayedStepRow[];
+  pauses: PauseRow[];
+}
+
+/** What `fn.claim()` returns, as the result of a claim. */
+export function toClaimResult({ claims, failed, cancelled, nextTimerAt, hasMore, now }: ClaimAnswer): ClaimResult {
+  return {
+    claims: claims.map((row) => toClaim(row, now)),
+    failed: failed.map((row) => ({ run: toRunIdentity(row), error: row.error, failureKind: row.kind })),
+    cancelled: cancelled.map(toRunIdentity),
+    nextTimerAt,
+    hasMore,
+    now,
+  };
+}
+
+function toClaim(row: ClaimedRow, now: number): Claim {
+  return {
+    run: toRunIdentity(row),
+    lease: { runId: row.id, generation: row.lease_generation, concurrencyKey: row.concurrency_key },
+    leaseExpiresAt: row.lease_expires_at,
+    input: toInput(row),
+    execution: row.interruptions + 1,
+    startedAgoMs: Math.max(0, now - row.started_at),
+    priority: row.priority,
+    fairnessKey: row.fairness_key,
+    depth: row.depth,
+    slotAt: isoTime(row.slot_at),
+    finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
+    version: versionOf(row.job),
+    schemaPrint: row.schema_print,
+    isResumed: row.hold?.generation === row.lease_generation,
+    continues: row.hold?.continues ?? false,
+    copied: row.copied === null ? null : { ...row.copied, unfinished: JSON.parse(row.copied.unfinished) },
+    originId: row.origin_id ?? row.id,
+    steps: row.steps.map((step) => toStepRecord(step, now)),
+    pauses: row.pauses.map(toPauseRecord),
+  };
+}

@@ -1,0 +1,143 @@
+import { StoreError } from "../../error.ts";
+
+/**
+ * Asks one statement. Parameters are strings or `null`, and so is each column `r` of the answer, so that no driver has
+ * to convert anything. Without parameters the string may hold several statements, which are one transaction.
+ *
+ * It rejects with a {@linkcode NotSentError} if the statement was not sent, and otherwise with the driver's own error.
+ */
+export type PostgresQuery = (sql: string, parameters?: readonly (string | null)[]) => Promise<{ r: string | null }[]>;
+
+/** A connection, or a pool of connections, of `pg`, `postgres`, PGlite or a driver of the same shape. */
+export type PostgresClient =
+  | { query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> }
+  | { unsafe(sql: string, parameters?: (string | null)[]): PromiseLike<unknown> }
+  | { queryObject(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> };
+
+/** The statement was not sent, since there was no connection: nothing has happened. */
+export class NotSentError extends Error {
+  /** Creates the error; `cause` is that of the driver. */
+  constructor(cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    this.name = "NotSentError";
+  }
+}
+
+/** How a store asks its database. */
+export interface Connection {
+  /** Asks one statement. */
+  query: PostgresQuery;
+  /** Closes the connections, if the store has opened them. */
+  close(): Promise<void>;
+}
+
+// How many connections one store opens at most: one for the writes of a group, one for claims and heartbeats, and some
+// for reads.
+const MAX_CONNECTIONS = 5;
+const CONNECT_TIMEOUT_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 10_000;
+
+/** Opens a pool of connections of `pg`, which it loads. No connection is made before the first statement. */
+export async function openPool(url: string): Promise<Connection> {
+  const { default: pg } = await import("pg");
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: MAX_CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    query_timeout: ANSWER_TIMEOUT_MS,
+    idleTimeoutMillis: 0,
+    keepAlive: true,
+    application_name: "holdfast",
+  });
+  // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it by itself.
+  pool.on("error", () => {});
+  // The same for a connection in use: its statement fails, too.
+  pool.on("connect", (client) => client.on("error", () => {}));
+  const pending = new Set<Promise<unknown>>();
+  const query: PostgresQuery = async (sql, parameters) => {
+    const client = await pool.connect().catch((error: unknown) => {
+      throw new NotSentError(error);
+    });
+    let broken = true;
+    try {
+      const result = await client.query(sql, parameters === undefined ? undefined : [...parameters]);
+      broken = false;
+      return result.rows;
+    } catch (error) {
+      broken = !isServerError(error);
+      throw error;
+    } finally {
+      // After a time limit the answer can still arrive: the connection is of no more use.
+      client.release(broken);
+    }
+  };
+  return {
+    query: (sql, parameters) => {
+      const answer = query(sql, parameters);
+      pending.add(answer);
+      const end = () => pending.delete(answer);
+      answer.then(end, end);
+      return answer;
+    },
+    close: async () => {
+      // The pool never settles a call that waits for a connection when it ends.
+      while (pending.size > 0) await Promise.allSettled(pending);
+      await pool.end();
+    },
+  };
+}
+
+/** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */
+export function lendClient(client: PostgresClient): Connection {
+  return { query: queryOf(client), close: () => Promise.resolve() };
+}
+
+function queryOf(client: PostgresClient): PostgresQuery {
+  // The rows of a statement have the one column `r`, as a string.
+  type Rows = { r: string | null }[];
+  const list = (parameters?: readonly (string | null)[]) => parameters === undefined ? undefined : [...parameters];
+  if ("unsafe" in client) return async (sql, parameters) => [...await client.unsafe(sql, list(parameters)) as Rows];
+  if ("queryObject" in client) {
+    return async (sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
+  }
+  return async (sql, parameters) => (await client.query(sql, list(parameters))).rows as Rows;
+}
+
+/** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */
+export function isServerError(error: unknown): boolean {
+  const code = sqlState(error);
+  return code !== null && !/^(57P0[123]|08)/.test(code);
+}
+
+// Serialization failure, deadlock, lock not available: another try may succeed.
+const TRANSIENT = /^(40001|40P01|55P03)$/;
+
+/** Whether a statement that the server has refused may succeed when it is tried again at once. */
+export function isTransient(error: unknown): boolean {
+  return TRANSIENT.test(sqlState(error) ?? "");
+}
+
+/** Converts a driver's error to a `StoreError`. */
+export function storeError(error: unknown, { writes }: { writes: boolean }): StoreError {
+  if (error instanceof StoreError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  const isUnavailable = !isServerError(error) || /^(40001|40P01|55P03|53|25006|57)/.test(sqlState(error) ?? "");
+  return new StoreError(`The database cannot answer: ${message}`, {
+    cause: error,
+    code: isUnavailable ? "unavailable" : "internal",
+    outcomeUnknown: writes && !isServerError(error) && !(error instanceof NotSentError),
+  });
+}
+
+/** The code of an error that the server has sent. The form of the code alone says nothing: `EPIPE` has it, too. */
+function sqlState(error: unknown): string | null {
+  if (typeof error !== "object" || error === null) return null;
+  const { code, severity, severity_local, fields }: {
+    code?: unknown;
+    severity?: unknown;
+    severity_local?: unknown;
+    fields?: { code?: unknown; severity?: unknown };
+  } = error;
+  if (typeof fields?.code === "string" && fields.severity !== undefined) return fields.code;
+  return typeof code === "string" && (severity !== undefined || severity_local !== undefined) ? code : null;
+}

@@ -1,0 +1,77 @@
+import type { HoldCode } from "../../hold.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { JsonText } from "../../json.ts";
+import type { HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import { jobNameOf, versionOf } from "../queue_name.ts";
+import {
+  type PauseRow,
+  type ReplayedStepRow,
+  type RunRow,
+  toInput,
+  toPauseRecord,
+  toRun,
+  toStepRecord,
+} from "./rows.ts";
+
+/** A request to hold a run. */
+export function toHoldParameter({ details, ...hold }: NewHold): object {
+  return { ...hold, details: JSON.stringify(details) };
+}
+
+/** A row of `holds`. */
+export interface HoldRow {
+  code: HoldCode;
+  message: string;
+  details: JsonText;
+  since: number;
+  prints: JsonText;
+}
+
+/** A row of `holds` as a hold. */
+export function toHoldRecord({ code, message, details, since, prints }: HoldRow): HoldRecord {
+  return { code, message, since: isoTime(since), details: JSON.parse(details), prints: JSON.parse(prints) };
+}
+
+/** What `fn.get_history()` returns. */
+export interface HistoryAnswer {
+  run: RunRow;
+  input: JsonText | null;
+  steps: ReplayedStepRow[];
+  pauses: PauseRow[];
+  copied: { upTo: number; unfinished: JsonText } | null;
+  now: number;
+}
+
+/** What `fn.get_history()` returns, as the history of a run. */
+export function toHistory({ run, input, steps, pauses, copied, now }: HistoryAnswer): RunHistory {
+  return {
+    run: toRun(run),
+    payload: run.payload,
+    input: toInput({ payload: run.payload, input }),
+    steps: steps.map((step) => toStepRecord(step, now)),
+    pauses: pauses.map(toPauseRecord),
+    copied: copied === null ? null : { ...copied, unfinished: JSON.parse(copied.unfinished) },
+  };
+}
+
+/** What `fn.get_stranded_jobs()` returns of a queue. */
+export interface StrandedRow {
+  job: string;
+  runs: number;
+  oldest_at: number;
+}
+
+/** What `fn.get_stranded_jobs()` returns, by name and version. */
+export function toStrandedJobs(rows: readonly StrandedRow[]): StrandedJob[] {
+  return rows.map(({ job, runs, oldest_at }) => ({
+    jobName: jobNameOf(job),
+    version: versionOf(job),
+    runs,
+    oldestAt: isoTime(oldest_at),
+  })).sort(byNameAndVersion);
+}
+
+function byNameAndVersion(one: StrandedJob, other: StrandedJob): number {
+  if (one.jobName !== other.jobName) return one.jobName < other.jobName ? -1 : 1;
+  return one.version - other.version;
+}

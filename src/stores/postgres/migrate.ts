@@ -1,0 +1,62 @@
+import { StoreError } from "../../error.ts";
+import type { PostgresDatabase } from "./postgres_database.ts";
+import { FUNCTIONS } from "./sql/functions.ts";
+import { VERSION } from "./sql/names.ts";
+import { TABLES } from "./sql/tables.ts";
+
+/**
+ * The statements that lead from each version of the tables to the next, without the functions. They never change once
+ * they are released.
+ */
+const MIGRATIONS: readonly string[] = [TABLES];
+
+const NEWER = "holdfast: newer tables";
+
+/**
+ * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
+ * made: a process that has waited for the lock asks a table for the version, since its view of the catalog may be old.
+ *
+ * @throws {StoreError} The tables were made by a newer version than this one.
+ */
+export async function migrateTables(database: PostgresDatabase): Promise<void> {
+  try {
+    await database.execute(MIGRATE);
+  } catch (error) {
+    const found = error instanceof StoreError ? new RegExp(`${NEWER} (\\d+)`).exec(error.message)?.[1] : undefined;
+    if (found === undefined) throw error;
+    throw new StoreError(
+      `The database has tables of version ${found}; this version of Holdfast knows them up to ${VERSION}`,
+      { code: "internal", cause: error },
+    );
+  }
+}
+
+const MIGRATE = `
+select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));
+do $migrate$
+declare v_version int := 0;
+begin
+  perform 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = {literal} and c.relname = 'schema_version';
+  if found then execute $execute$ select version from {schema}.schema_version $execute$ into v_version; end if;
+  if v_version > ${VERSION} then raise exception '${NEWER} %', v_version; end if;
+  if v_version = ${VERSION} then return; end if;
+  if v_version = 0 then
+    perform 1 from pg_catalog.pg_namespace where nspname = {literal};
+    if not found then execute $execute$ create schema {schema} $execute$; end if;
+    execute $execute$
+      create table {schema}.schema_version (version int not null);
+      insert into {schema}.schema_version values (0);
+    $execute$;
+  end if;
+${
+  MIGRATIONS.map((migration, at) => `
+  if v_version <= ${at} then
+    execute $execute$ ${migration} $execute$;
+  end if;`).join("\n")
+}
+  execute $execute$ ${FUNCTIONS} $execute$;
+  execute $execute$ update {schema}.schema_version set version = ${VERSION} $execute$;
+end $migrate$;
+select fn.forget_dead_workers(fn.clock(null));
+`;

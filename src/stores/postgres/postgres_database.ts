@@ -1,0 +1,74 @@
+import { StoreError } from "../../error.ts";
+import { type Connection, isTransient, storeError } from "./client.ts";
+import { readAnswer, writeParameter } from "./portable_text.ts";
+import { toSql } from "./sql/names.ts";
+
+// How often a statement is tried that the server refuses because of others that run beside it.
+const MAX_TRIES = 5;
+
+/** Calls the functions of one schema. Each call is one statement: JSON in, JSON out. */
+export class PostgresDatabase {
+  readonly #connection: Connection;
+  readonly #schema: string;
+  readonly #clock: () => number | null;
+  #isClosed = false;
+
+  /** @param clock The instant to pass to the functions; `null`: they read the clock of the server. */
+  constructor(connection: Connection, schema: string, clock: () => number | null) {
+    this.#connection = connection;
+    this.#schema = schema;
+    this.#clock = clock;
+  }
+
+  /** Calls a function that reads. */
+  read<T>(name: string, parameters: unknown = {}): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: false });
+  }
+
+  /** Calls a function that writes. */
+  write<T>(name: string, parameters: unknown): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: true });
+  }
+
+  /** Performs writes in one transaction. Each is JSON that {@linkcode writeParameter} has written. */
+  apply(writes: readonly string[]): Promise<unknown[]> {
+    return this.#call<unknown[]>("apply", `[${writes.join(",")}]`, { writes: true });
+  }
+
+  /** Executes statements without parameters, as one transaction. */
+  async execute(sql: string): Promise<void> {
+    this.#check();
+    try {
+      await this.#connection.query(toSql(sql, this.#schema));
+    } catch (error) {
+      throw storeError(error, { writes: true });
+    }
+  }
+
+  /** Closes the connections, if the store has opened them. Safe to call again. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#connection.close();
+  }
+
+  async #call<T>(name: string, parameters: string, { writes }: { writes: boolean }): Promise<T> {
+    const sql = toSql(`select fn.${name}($1::text::jsonb, $2::text::bigint)::text as r`, this.#schema);
+    const now = this.#clock();
+    const values = [parameters, now === null ? null : String(now)];
+    for (let tries = 1;; tries++) {
+      this.#check();
+      try {
+        const [row] = await this.#connection.query(sql, values);
+        // The functions return JSON, and NULL for `null`; their type is known to the caller.
+        return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
+      } catch (error) {
+        if (!isTransient(error) || tries === MAX_TRIES) throw storeError(error, { writes });
+      }
+    }
+  }
+
+  #check(): void {
+    if (this.#isClosed) throw new StoreError("The store is closed");
+  }
+}

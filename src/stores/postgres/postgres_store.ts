@@ -1,0 +1,470 @@
+import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Host } from "../../host.ts";
+import type { Cursor, JournalPage } from "../../journal.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { JsonText } from "../../json.ts";
+import type { Lease, SeenLease } from "../../lease.ts";
+import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import type { Report } from "../../execution_report.ts";
+import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
+import type { Store } from "../../store.ts";
+import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
+import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { RunState } from "../../store/run_state.ts";
+import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
+import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
+import { type ClaimAnswer, toClaimResult } from "./claims.ts";
+import {
+  type HistoryAnswer,
+  type HoldRow,
+  type StrandedRow,
+  toHistory,
+  toHoldParameter,
+  toHoldRecord,
+  toStrandedJobs,
+} from "./holds.ts";
+import { migrateTables } from "./migrate.ts";
+import {
+  toClaimParameter,
+  toEndingParameter,
+  toExecutionParameter,
+  toLeaseParameter,
+  toNewRunParameter,
+  toPauseParameter,
+  toReportParameters,
+  toStepParameter,
+} from "./parameters.ts";
+import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
+import { PostgresDatabase } from "./postgres_database.ts";
+import { appendLogs, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { readChildren } from "./reads/children.ts";
+import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
+import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
+import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
+import type { WriteKind } from "./sql/apply.ts";
+import { checkSchema } from "./sql/names.ts";
+import { WriteBatch } from "./write_batch.ts";
+
+/** Options of a {@linkcode PostgresStore}. */
+export interface PostgresStoreOptions {
+  /**
+   * The schema of its tables and functions (default `holdfast`): 1 to 50 lower-case letters, digits and underscores,
+   * and no digit first. Services that share a database and not their runs have a schema each.
+   */
+  schema?: string;
+  /**
+   * Time, timers, randomness and ids. Default: those of the system, and the clock of the database. A host that is given
+   * tells the time instead of the database: only tests do that.
+   */
+  host?: Host;
+}
+
+/**
+ * Keeps everything in one schema of a PostgreSQL database, which any number of processes on any machines can share.
+ *
+ * Each call is one statement, and so one transaction: no connection waits for the process between two statements, so a
+ * pooler in transaction mode can be in between.
+ */
+export class PostgresStore implements Store {
+  readonly #database: PostgresDatabase;
+  readonly #writes: WriteBatch;
+
+  /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
+  private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
+    const clock = host === undefined ? () => null : () => Math.floor(host.now());
+    this.#database = new PostgresDatabase(connection, schema, clock);
+    this.#writes = new WriteBatch(this.#database);
+  }
+
+  /**
+   * Opens a database. Loads `npm:pg`, and needs permission to connect to the server.
+   *
+   * @param url The address: `postgres://user:password@host:5432/database`.
+   */
+  static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
+    checkOptions(options, "PostgresStore.open()");
+    return new PostgresStore(await openPool(String(url)), options);
+  }
+
+  /**
+   * Uses a client that you have opened: a pool of `npm:pg`, `npm:postgres`, `jsr:@db/postgres` or PGlite. The store never
+   * closes it. A pool of `npm:pg` needs an `error` listener of your own: without one, a connection that breaks while it is
+   * idle ends the process.
+   */
+  static from(client: PostgresClient, options: PostgresStoreOptions = {}): PostgresStore {
+    checkOptions(options, "PostgresStore.from()");
+    return new PostgresStore(lendClient(client), options);
+  }
+
+  /** Creates or updates the tables; safe in several processes at once. */
+  migrate(): Promise<void> {
+    return migrateTables(this.#database);
+  }
+
+  /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
+  async close(): Promise<void> {
+    await this.#writes.close();
+    await this.#database.close();
+  }
+
+  /** The same as {@linkcode PostgresStore.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
+  async enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
+    const rows = await this.#write<EnqueuedRow[]>("enqueue", { runs: runs.map(toNewRunParameter) });
+    return rows.map(({ disposition, run }) => ({ disposition, run: toRun(run) }));
+  }
+
+  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    return toClaimResult(await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request)));
+  }
+
+  /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
+  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
+    return this.#write("renew", {
+      renewals: renewals.map(({ lease, reports }) => ({
+        ...toLeaseParameter(lease),
+        reports: toReportParameters(reports),
+      })),
+      leaseMs,
+    }, { urgent: true });
+  }
+
+  /** Releases a lease before its end. */
+  async release(lease: Lease, reports: readonly Report[]): Promise<void> {
+    await this.#write("release", { ...toLeaseParameter(lease), reports: toReportParameters(reports) });
+  }
+
+  /** Holds a run, and releases its lease and its concurrency key. */
+  async hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
+    await this.#writeUnder(lease, "hold", { ...toHoldParameter(hold), reports: toReportParameters(reports) });
+  }
+
+  /** Makes a held run due for all workers that know its version. */
+  async resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+    const row = await this.#write<RunRow | null>("resume_held", { runId, continues });
+    return row === null ? null : toRun(row);
+  }
+
+  /** The hold of a run, or `null` if it is not held. */
+  async getHold(runId: string): Promise<HoldRecord | null> {
+    const row = await this.#database.read<HoldRow | null>("get_hold", { runId });
+    return row === null ? null : toHoldRecord(row);
+  }
+
+  /** Finds held runs, in the order of their row numbers. */
+  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
+    return this.#database.read("find_held", query);
+  }
+
+  /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
+  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
+    return this.#database.read("get_input", { runId, schemaPrint });
+  }
+
+  /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
+  async saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null> {
+    const stored = await this.#writeUnder<{ input: JsonText | null }>(lease, "save_input", { schemaPrint, input });
+    return stored.input;
+  }
+
+  /** All that a replay of a run needs, or `null` if there is none. */
+  async getHistory(runId: string): Promise<RunHistory | null> {
+    const history = await this.#database.read<HistoryAnswer | null>("get_history", { runId });
+    return history === null ? null : toHistory(history);
+  }
+
+  /** The jobs and versions of open runs that no live worker knows, by name and version. */
+  async getStrandedJobs(): Promise<StrandedJob[]> {
+    return toStrandedJobs(await this.#database.read<StrandedRow[]>("get_stranded_jobs"));
+  }
+
+  /** All current leases, including those of cancelled runs that still hold a key. */
+  getLeases(): Promise<SeenLease[]> {
+    return this.#database.read("get_leases");
+  }
+
+  /** Which of these leases are no longer the current ones of their runs. */
+  async getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
+    const lost = await this.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter));
+    return lost.map((at) => leases[at]!); // the index of a given lease
+  }
+
+  /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
+  async revoke(leases: readonly SeenLease[]): Promise<void> {
+    await this.#write("revoke", {
+      leases: leases.map((lease) => ({ ...toLeaseParameter(lease), expiresAt: lease.expiresAt })),
+    });
+  }
+
+  /** Deletes the entry of a worker that will not claim again. */
+  async forgetWorker(workerId: string): Promise<void> {
+    await this.#write("forget_worker", { workerId });
+  }
+
+  /** Whether a worker that knows a job is alive. */
+  hasWorker(jobName: string): Promise<boolean> {
+    return this.#database.read("has_worker", { jobName });
+  }
+
+  /** Pauses a job: from now on, no run of it is claimed. */
+  async pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return toJobPause(await this.#write<JobPauseRow>("pause_job", { jobName, by, note }));
+  }
+
+  /** Ends the pause of a job. */
+  resumeJob(jobName: string): Promise<boolean> {
+    return this.#write("resume_job", { jobName });
+  }
+
+  /** The paused jobs, in the order of their names. */
+  async getPausedJobs(): Promise<JobPause[]> {
+    return (await this.#database.read<JobPauseRow[]>("get_paused_jobs")).map(toJobPause);
+  }
+
+  /** Adds a schedule, or replaces one that has not changed meanwhile. */
+  async setSchedule(
+    schedule: Omit<ScheduleRecord, "version">,
+    version: number | null,
+  ): Promise<ScheduleRecord | null> {
+    const row = await this.#database.write<ScheduleRow | null>("set_schedule", { ...schedule, version });
+    return row === null ? null : toSchedule(row);
+  }
+
+  /** All schedules in the order of their names, or the one with a name. */
+  async getSchedules(name?: string): Promise<ScheduleList> {
+    const { schedules, now } = await this.#database.read<{ schedules: ScheduleRow[]; now: number }>("get_schedules", {
+      name,
+    });
+    return { schedules: schedules.map(toSchedule), now };
+  }
+
+  /** Deletes a schedule. */
+  deleteSchedule(name: string): Promise<boolean> {
+    return this.#database.write("delete_schedule", { name });
+  }
+
+  /** Fires or skips a slot. */
+  async fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
+    const answer = await this.#write<FiringAnswer | null>("fire_schedule", toFiringParameter(firing));
+    return answer === null ? null : toFiringResult(answer);
+  }
+
+  /** Records how an attempt at a step ended. */
+  async saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
+    const parameter = { ...toStepParameter(step, reports), reports: toReportParameters(reports) };
+    const { recordedNo, retryAt, now } = await this.#writeUnder<
+      { recordedNo: number; retryAt: number | null; now: number }
+    >(lease, "save_step", parameter);
+    return { recordedNo, retry: retryAt === null ? null : retryTime(retryAt, now) };
+  }
+
+  /** Prepares pauses and, if requested, parks the run. */
+  async pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
+    if (request.park && request.pauses.length === 0 && request.retryAt === null) {
+      throw new TypeError("A run cannot wait for nothing");
+    }
+    return toPauseResult(await this.#writeUnder<PauseAnswer>(lease, "pause", toPauseParameter(request)));
+  }
+
+  /** Reads how the children of a pause ended, up to a number of characters. */
+  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
+    return readChildren(this.#database, pauseId, from, maxLength);
+  }
+
+  /** Ends a run. */
+  async finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
+    await this.#writeUnder(lease, "finish", { ...toEndingParameter(ending), reports: toReportParameters(reports) });
+  }
+
+  /** Ends a wait by a signal. */
+  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const payload = JSON.stringify(signal.payload);
+    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload });
+    return toSignalOutcome(answer, waitId, signal);
+  }
+
+  /** Cancels a run that has not ended. */
+  async cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+    const row = await this.#write<RunRow | null>("cancel", {
+      runId,
+      requestId,
+      execution: execution === null ? null : toExecutionParameter(execution),
+    });
+    return row === null ? null : toRun(row);
+  }
+
+  /** Deletes a run that has ended, with everything that belongs to it. */
+  async delete(runId: string): Promise<RunIdentity | null> {
+    const row = await this.#write<IdentityRow | null>("delete", { runId });
+    return row === null ? null : toRunIdentity(row);
+  }
+
+  /** Deletes the oldest of the runs that ended long enough ago. */
+  async purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
+    return (await this.#write<IdentityRow[]>("purge", { retention, limit })).map(toRunIdentity);
+  }
+
+  /** A run, or `null` if there is none. */
+  async getRun(runId: string): Promise<Run | null> {
+    const row = await this.#database.read<RunRow | null>("get_run", { runId });
+    return row === null ? null : toRun(row);
+  }
+
+  /** A run and its position in the journal, read at one moment; `null` if there is none. */
+  getRunState(runId: string): Promise<RunState | null> {
+    return readRunState(this.#database, runId);
+  }
+
+  /** The runs that match a filter, newest first. */
+  getRuns(filter: RunFilter): Promise<RunPage> {
+    return listRuns(this.#database, filter);
+  }
+
+  /** The recorded steps of a run, in the order of their index. */
+  async getSteps(runId: string): Promise<Step[]> {
+    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
+  }
+
+  /** The waits of a run, in the order in which they were prepared. */
+  async getWaits(runId: string): Promise<Wait[]> {
+    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
+  }
+
+  /** A wait, or `null` if there is none. */
+  async getWait(waitId: string): Promise<Wait | null> {
+    const row = await this.#database.read<WaitRow & { run_id: string } | null>("get_wait", { waitId });
+    return row === null ? null : toWait(row.run_id, row);
+  }
+
+  /** The stored log lines of a run, in the order in which they were added. */
+  async getLogs(runId: string): Promise<LogEntry[]> {
+    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
+  }
+
+  /** The ids of the runs that match a filter, newest first. */
+  findRuns(query: RunQuery): Promise<FoundRuns> {
+    return findRuns(this.#database, query);
+  }
+
+  /** Reads runs without parsing their values, up to a number of characters. */
+  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
+    return readRuns(this.#database, runIds, maxLength);
+  }
+
+  /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
+  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
+    return readSteps(this.#database, { runId, after, maxLength });
+  }
+
+  /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
+  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
+    return readWaits(this.#database, { runId, after, maxLength });
+  }
+
+  /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
+  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
+    return readLogs(this.#database, { runId, after, maxLength });
+  }
+
+  /** Reads the next part of a value. */
+  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
+    return readValue(this.#database, place, from);
+  }
+
+  /** Stores log lines. Lines of a deleted run are dropped. */
+  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
+    return appendLogs(this.#database, entries);
+  }
+
+  /** Reads what was committed after a position, in the order of the commits. */
+  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
+    return readJournal(this.#database, after, maxLength);
+  }
+
+  /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
+  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
+    return findCursor(this.#database, cursor);
+  }
+
+  /** The identities of runs, by their row numbers. */
+  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
+    return readIdentities(this.#database, runs);
+  }
+
+  /** Reads values that facts leave out, up to a number of characters. */
+  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
+    return readFactValues(this.#database, values, maxLength);
+  }
+
+  /** A version that changes whenever another process has committed. */
+  getVersion(): Promise<number> {
+    return this.#database.read("get_version");
+  }
+
+  async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...toLeaseParameter(lease), ...parameter });
+    if (isRefusal(answer)) throw new LeaseLostError(lease);
+    return answer;
+  }
+
+  async #write<T>(kind: WriteKind, parameter: object, options: { urgent?: boolean } = {}): Promise<T> {
+    const answer = await this.#perform<T>({ kind, ...parameter }, options);
+    if (isRefusal(answer)) throw toError(answer);
+    return answer;
+  }
+
+  async #perform<T>(write: object, { urgent = false } = {}): Promise<T | Refusal> {
+    return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
+  }
+}
+
+/** Why a write was refused. */
+interface Refusal {
+  refused: "conflict" | "not_found" | "lease_lost";
+  message: string;
+}
+
+function isRefusal(answer: unknown): answer is Refusal {
+  return typeof answer === "object" && answer !== null && "refused" in answer;
+}
+
+function toError({ refused, message }: Refusal): Error {
+  return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
+}
+
+interface JobPauseRow {
+  job: string;
+  paused_at: number;
+  paused_by: string | null;
+  note: string | null;
+}
+
+function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
+  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
+}
+
+interface EnqueuedRow {
+  disposition: Enqueued["disposition"];
+  run: RunRow;
+}
+
+const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, host: true };
+
+function checkOptions(options: PostgresStoreOptions, subject: string): void {
+  checkOptionNames(options, STORE_OPTIONS, subject);
+  if (options.schema !== undefined) checkSchema(options.schema, subject);
+}

@@ -1,0 +1,123 @@
+import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../../log.ts";
+import type { RunText } from "../../../run.ts";
+import type { StepText } from "../../../step.ts";
+import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
+import type { WaitText } from "../../../wait.ts";
+import { LARGE, PartBuilder } from "../../part_builder.ts";
+import type { PostgresDatabase } from "../postgres_database.ts";
+import {
+  type LogRow,
+  type RunRow,
+  type StepRow,
+  toLogText,
+  toRunText,
+  toStepText,
+  toWaitText,
+  type WaitRow,
+} from "../rows.ts";
+
+/** A page of a list: about as many rows as fit. */
+interface Rows<Row> {
+  rows: Row[];
+  hasMore: boolean;
+}
+
+/** The columns of a row that were left out, since they are large. */
+interface LargeColumns {
+  large?: readonly string[];
+}
+
+/** Reads runs up to a number of characters. See `Store.readRuns()`. */
+export async function readRuns(
+  database: PostgresDatabase,
+  runIds: readonly string[],
+  maxLength: number,
+): Promise<(RunText | null)[]> {
+  const part = new PartBuilder<RunText | null>(maxLength);
+  while (!part.hasMore && part.items.length < runIds.length) {
+    const { rows } = await database.read<Rows<(RunRow & LargeColumns) | null>>("read_runs", {
+      runIds: runIds.slice(part.items.length),
+      maxLength: part.room,
+    });
+    part.add(rows, (row) => row === null ? null : withLarge(toRunText(row), row));
+  }
+  return part.items;
+}
+
+/** Reads steps of a run up to a number of characters. See `Store.readSteps()`. */
+export function readSteps(database: PostgresDatabase, list: ListPart): Promise<Part<StepText> | null> {
+  return readPart(database, "read_steps", list, (row: StepRow & LargeColumns) => ({
+    record: withLarge(toStepText(list.runId, row), row),
+    name: row.name,
+  }));
+}
+
+/** Reads waits of a run up to a number of characters. See `Store.readWaits()`. */
+export function readWaits(database: PostgresDatabase, list: ListPart): Promise<Part<WaitText> | null> {
+  return readPart(database, "read_waits", list, (row: WaitRow & LargeColumns) => ({
+    record: withLarge(toWaitText(list.runId, row), row),
+    name: row.id,
+  }));
+}
+
+/** Reads log lines of a run up to a number of characters. See `Store.readLogs()`. */
+export function readLogs(database: PostgresDatabase, list: ListPart): Promise<Part<LogText> | null> {
+  return readPart(
+    database,
+    "read_logs",
+    list,
+    (row: LogRow, { dropped }: Rows<LogRow> & { dropped: number | null }) => {
+      const line = toLogText(list.runId, row);
+      return { record: row.no <= (dropped ?? 0) ? droppedLines(line, row.no) : line, name: row.id };
+    },
+  );
+}
+
+/** Which part of a list of a run's records to read. */
+export interface ListPart {
+  /** The run. */
+  runId: string;
+  /** The name or id of the record to continue after; `null`: from the first one. */
+  after: string | null;
+  /** The number of characters. */
+  maxLength: number;
+}
+
+async function readPart<Row, T, Page extends Rows<Row>>(
+  database: PostgresDatabase,
+  name: string,
+  { runId, after, maxLength }: ListPart,
+  toRecord: (row: Row, page: Page) => { record: T; name: string },
+): Promise<Part<T> | null> {
+  const part = new PartBuilder<T>(maxLength);
+  for (let last = after;;) {
+    const page = await database.read<Page | null>(name, { runId, after: last, maxLength: part.room });
+    if (page === null) return null;
+    part.add(page.rows, (row) => {
+      const { record, name } = toRecord(row, page);
+      last = name;
+      return record;
+    });
+    if (part.hasMore || !page.hasMore) return part.toPart();
+  }
+}
+
+/** A record with placeholders for its large values. */
+function withLarge<T extends object>(record: T, { large = [] }: LargeColumns): T {
+  return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };
+}
+
+/** Reads a part of a value. See `Store.readValue()`. */
+export async function readValue(
+  database: PostgresDatabase,
+  place: ValuePlace,
+  from: number,
+): Promise<ValuePart | null> {
+  const part = await database.read<{ text: string; next: number | null } | null>("read_value", { ...place, from });
+  return part === null ? null : { bytes: new TextEncoder().encode(part.text), next: part.next };
+}
+
+/** Stores log lines. See `Store.appendLogs()`. */
+export async function appendLogs(database: PostgresDatabase, entries: readonly NewLogEntry[]): Promise<void> {
+  if (entries.length > 0) await database.write("append_logs", entries.map(fitLine));
+}

@@ -1,0 +1,82 @@
+import type { FactValue, FactValueRef } from "../../../fact.ts";
+import { isoTime } from "../../../iso_time.ts";
+import type { Cursor, JournalPage } from "../../../journal.ts";
+import type { JsonText } from "../../../json.ts";
+import type { RunIdentity } from "../../../run.ts";
+import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
+import { PartBuilder } from "../../part_builder.ts";
+import type { PostgresDatabase } from "../postgres_database.ts";
+import { type IdentityRow, type RunRow, toRun, toRunIdentity } from "../rows.ts";
+
+/** Reads what was committed after a position. See `Store.readJournal()`. */
+export async function readJournal(
+  database: PostgresDatabase,
+  after: number,
+  maxLength: number,
+): Promise<JournalPage | null> {
+  return await database.read<JournalPage | null>("read_journal", {
+    after,
+    maxLength: Math.min(maxLength, Number.MAX_SAFE_INTEGER),
+  });
+}
+
+/** The end of the journal, or the given cursor if it is valid. See `Store.findCursor()`. */
+export function findCursor(database: PostgresDatabase, cursor: Cursor | null): Promise<Cursor | null> {
+  return database.read("find_cursor", cursor);
+}
+
+/** A run and its position in the journal. See `Store.getRunState()`. */
+export async function readRunState(database: PostgresDatabase, runId: string): Promise<RunState | null> {
+  const state = await database.read<{ run: RunRow; place: Cursor; pauses: AwaitedPause<number>[] } | null>(
+    "get_run_state",
+    { runId },
+  );
+  if (state === null) return null;
+  const { run, place, pauses } = state;
+  return {
+    run: toRun(run),
+    seq: run.seq,
+    place,
+    payload: run.payload,
+    execution: run.interruptions + 1,
+    pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),
+  };
+}
+
+/** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
+export async function readIdentities(
+  database: PostgresDatabase,
+  runs: readonly number[],
+): Promise<(RunIdentity | null)[]> {
+  const rows = await database.read<(IdentityRow | null)[]>("get_run_identities", runs);
+  return rows.map((row) => row === null ? null : toRunIdentity(row));
+}
+
+/** Reads values that facts leave out. See `Store.readFactValues()`. */
+export async function readFactValues(
+  database: PostgresDatabase,
+  values: readonly FactValueRef[],
+  maxLength: number,
+): Promise<(FactValue | null)[]> {
+  const part = new PartBuilder<FactValue | null>(maxLength);
+  while (!part.hasMore && part.items.length < values.length) {
+    const rows = await database.read<(ValueRow | null)[]>("read_fact_values", {
+      values: values.slice(part.items.length),
+      maxLength: part.room,
+    });
+    part.add(rows, (row) => row === null ? null : toFactValue(row));
+  }
+  return part.items;
+}
+
+/** What `fn.read_fact_values()` returns of a value. */
+interface ValueRow {
+  json?: JsonText | null;
+  error?: string | null;
+  failure?: JsonText | null;
+  failed_step?: string | null;
+}
+
+function toFactValue({ json = null, error = null, failure = null, failed_step = null }: ValueRow): FactValue {
+  return { json, error: failure === null ? error : JSON.parse(failure).message, failedStepName: failed_step };
+}

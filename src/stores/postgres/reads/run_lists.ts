@@ -1,0 +1,43 @@
+import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage } from "../../../run.ts";
+import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
+import { listOf, statusesOf } from "../../run_conditions.ts";
+import type { PostgresDatabase } from "../postgres_database.ts";
+import { type RunRow, toRun } from "../rows.ts";
+
+/** The runs that match a filter, newest first. See `Store.getRuns()`. */
+export async function listRuns(database: PostgresDatabase, filter: RunFilter): Promise<RunPage> {
+  const { rows, total } = await database.read<{ rows: RunRow[]; total: number }>("get_runs", toParameters(filter));
+  return { runs: rows.map(toRun), total, hasMore: (filter.offset ?? 0) + rows.length < total };
+}
+
+/** The ids of the runs that match a filter, newest first. See `Store.findRuns()`. */
+export async function findRuns(database: PostgresDatabase, query: RunQuery): Promise<FoundRuns> {
+  const found = await database.read<Omit<FoundRuns, "hasMore">>("find_runs", toParameters(query));
+  return { ...found, hasMore: (query.offset ?? 0) + found.seqs.length < found.total };
+}
+
+/** The parameters of `fn.list_runs()`. */
+function toParameters(query: RunQuery): object {
+  const { scope, failureKind, parentRunId, before, labels = {} } = query;
+  return {
+    jobs: listOf(query.jobName),
+    statuses: statusesOf(query),
+    labels: Object.entries(labels).map(([key, value]) => [key, value, scope?.labels.includes(key) === true]),
+    scopedByJob: scope?.jobs === true,
+    parentRunId,
+    failureKind,
+    completedAfter: toInstant(query.completedAfter),
+    completedBefore: toInstant(query.completedBefore),
+    createdAfter: toInstant(query.createdAfter),
+    createdBefore: toInstant(query.createdBefore),
+    notRetried: query.notRetried === true,
+    before,
+    uncounted: query.uncounted === true,
+    limit: query.limit ?? DEFAULT_RUN_LIMIT,
+    offset: query.offset ?? 0,
+  };
+}
+
+function toInstant(time: string | undefined): number | undefined {
+  return time === undefined ? undefined : Date.parse(time);
+}

@@ -1,0 +1,93 @@
+import { FACTS_PER_ROW } from "./names.ts";
+
+// A function that starts a call has these settings; those that it calls inherit them. Plans are made when the tables are
+// empty and live as long as the session, so they must not depend on how many rows there are.
+
+/** The settings of a function that is called by the store. */
+export const ENTRY =
+  `set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'`;
+
+/** What all other functions use. */
+export const BASICS = `
+-- The instant of a call: the one that was passed, or that of the server. It is read after all locks are held.
+create or replace function fn.clock(p_now bigint) returns bigint language sql volatile as $$
+  select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
+$$;
+
+-- Takes the lock that all who write to the journal share, until the end of the transaction: from before it draws a
+-- position until its rows are visible. Readers look who holds it: see reads/journal.ts.
+create or replace function fn.lock_journal() returns void language sql volatile as $$
+  select pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}))
+$$;
+
+-- Adds a fact to the journal: JSON without the bracket and the run at its begin.
+create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language sql volatile as $$
+  insert into {schema}.journal (at, run_seq, facts) values (p_now, p_run, '[' || p_run || ',' || p_fact)
+$$;
+
+-- Adds several facts of a run.
+create or replace function fn.note_all(p_run bigint, p_facts text[], p_now bigint) returns void
+language sql volatile as $$
+  insert into {schema}.journal (at, run_seq, facts)
+  select p_now, p_run, string_agg('[' || p_run || ',' || f.fact, ',' order by f.no)
+  from unnest(p_facts) with ordinality f (fact, no) group by (f.no - 1) / ${FACTS_PER_ROW} order by (f.no - 1) / ${FACTS_PER_ROW}
+$$;
+
+-- Counts a run's change from one status to another; NULL: it is new, or deleted.
+create or replace function fn.move_run(p_job text, p_from text, p_to text) returns void language sql volatile as $$
+  insert into {schema}.counts (status, job, runs)
+  select c.status, p_job, c.runs from (values (p_from, -1), (p_to, 1)) c (status, runs) where c.status is not null
+$$;
+
+-- The name of the job of a queue.
+create or replace function fn.job_name_of(p_queue text) returns text language sql immutable as $$
+  select split_part(p_queue, E'\\t', 1)
+$$;
+
+-- The queues of all versions of a job that has runs, and that of its first version.
+create or replace function fn.queues_of(p_job text) returns text[] language plpgsql stable as $$
+declare v_queues text[] := array[p_job]; v_queue text collate "C" := p_job || E'\\t';
+begin
+  loop
+    select r.job into v_queue from {schema}.runs r
+      where r.job > v_queue and r.job < p_job || E'\\n' order by r.job limit 1;
+    exit when not found;
+    v_queues := v_queues || v_queue;
+  end loop;
+  return v_queues;
+end $$;
+
+-- Of several strings, as JSON.
+create or replace function fn.texts(p jsonb) returns text[] language sql immutable as $$
+  select coalesce(array_agg(t.x order by t.no), '{}') from jsonb_array_elements_text(p) with ordinality t (x, no)
+$$;
+
+-- A run with its payload and its hold: see RunRow.
+create or replace function fn.run_json(r {schema}.runs) returns jsonb language sql stable as $$
+  select to_jsonb(r) || jsonb_build_object(
+    'payload', (select i.payload from {schema}.inputs i where i.run_seq = r.seq),
+    'held', case when r.is_held then (
+      select jsonb_build_object('code', h.code, 'message', h.message, 'since', h.since)
+      from {schema}.holds h where h.run_seq = r.seq and h.since is not null) end)
+$$;
+
+-- A child that has ended, or what is kept of a deleted one; NULL: it has not ended, or its result is lost. See ChildRow.
+create or replace function fn.child_json(m {schema}.children) returns jsonb language sql stable as $$
+  select coalesce(m.result::jsonb, (
+    select jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'status', r.status, 'output', r.output,
+      'failure', r.failure, 'failed_step', r.failed_step)
+    from {schema}.runs r where r.seq = m.run_seq and r.completed_at is not null))
+$$;
+
+-- A pause, with the result of its only child: see PauseRow.
+create or replace function fn.pause_json(p {schema}.pauses) returns jsonb language sql stable as $$
+  select to_jsonb(p) || jsonb_build_object('child', case when p.total = 1 and p.outcome = 'children' then (
+    select fn.child_json(m) from {schema}.children m where m.pause_seq = p.seq and m.no = 0) end)
+$$;
+
+-- Live workers are those that claimed within the length of their leases: the queues from which they claim.
+create or replace function fn.live_queues(p_except text, p_now bigint) returns text[] language sql stable as $$
+  select coalesce(array_agg(distinct q), '{}') from {schema}.workers w, unnest(w.queues) q
+  where w.id <> p_except and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
+$$;
+`;

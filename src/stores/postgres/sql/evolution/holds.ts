@@ -1,0 +1,132 @@
+import { ENTRY } from "../basics.ts";
+
+// How many held runs one claim offers, so that a claim is always short.
+const MAX_OFFERS = 20;
+
+/**
+ * Held runs. A row of \`holds\` stays when the run is claimed, or resumed: \`since\` is NULL unless the run is held. \`prints\`
+ * are those that have tried it since its last record, as JSON; \`recorded\` was its record counter when it was held, and
+ * \`generation\` is that of the lease that ended then, or of the lease that ended the hold.
+ */
+export const HOLDS = `
+-- Holds a run. See Store.hold().
+create or replace function fn.hold(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
+declare r {schema}.runs; n record; v_generation int := (p ->> 'generation')::int; v_prints jsonb;
+begin
+  select q.* into r from {schema}.runs q where q.id = p ->> 'runId' for no key update;
+  if not found or r.status <> 'running' or r.lease_generation <> v_generation then
+    -- The answer for a call that is repeated.
+    perform from {schema}.holds h where h.run_seq = r.seq and h.generation = v_generation and h.since is not null;
+    return case when not (found and r.status = 'pending') then '{"refused": "lease_lost"}'::jsonb end;
+  end if;
+  n := fn.new_reports(p -> 'reports', r.last_report_no);
+  update {schema}.runs set status = 'pending', lease_owner = null, lease_claim = null, lease_expires_at = null,
+    lease_generation = lease_generation + 1, updated_at = p_now, progress = coalesce(n.progress, progress),
+    last_report_no = n.last_no, is_held = true, deadline_at = finish_by where seq = r.seq;
+  perform fn.note_all(r.seq, n.facts, p_now);
+  perform fn.move_run(r.job, 'running', 'pending');
+  select h.prints::jsonb into v_prints from {schema}.holds h where h.run_seq = r.seq and h.recorded = r.recorded;
+  v_prints := coalesce(v_prints, '[]');
+  if not v_prints ? (p ->> 'print') then v_prints := v_prints || (p -> 'print'); end if;
+  insert into {schema}.holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
+    values (r.seq, r.job, p ->> 'code', p ->> 'message', p ->> 'details', p_now, v_generation, r.recorded, v_prints::text)
+    on conflict (run_seq) do update set code = excluded.code, message = excluded.message, details = excluded.details,
+      since = excluded.since, generation = excluded.generation, recorded = excluded.recorded, prints = excluded.prints,
+      offered_in = '';
+  perform fn.note(r.seq, '"held",' || to_json(p ->> 'code')::text || ',' || to_json(p ->> 'message')::text || ']', p_now);
+  if r.concurrency_key is not null then
+    perform fn.release_key(r.concurrency_key, r.id, v_generation, p_now);
+  end if;
+  return null;
+end $$;
+
+-- Makes a held run due. See Store.resumeHeld().
+create or replace function fn.resume_held(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
+declare r {schema}.runs;
+begin
+  select q.* into r from {schema}.runs q where q.id = p ->> 'runId' and q.is_held for no key update;
+  if not found then return null; end if;
+  perform fn.leave_print(r);
+  update {schema}.holds set since = null, offered_in = '', prints = '[]', continues = continues or (p ->> 'continues')::boolean
+    where run_seq = r.seq;
+  update {schema}.runs set is_held = false, updated_at = p_now where seq = r.seq;
+  perform fn.note(r.seq, '"resumed"]', p_now);
+  perform fn.enter_queue(r.seq, p_now);
+  return (select fn.run_json(q) from {schema}.runs q where q.seq = r.seq);
+end $$;
+
+-- Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again.
+create or replace function fn.leave_print(r {schema}.runs) returns void language plpgsql as $$
+begin
+  if r.queue_state is null then return; end if;
+  update {schema}.runs set queue = job, queue_state = null where seq = r.seq;
+  perform fn.touch_group(r.queue, r.fairness_key);
+  if r.concurrency_key is not null then perform fn.forget_opening(r.concurrency_key, r.queue); end if;
+end $$;
+
+-- The held runs that can be offered to a worker: those that its code has not tried yet, and that no other live worker can
+-- take. It takes one probe for each group of runs that the same prints have tried, however many runs it has.
+create or replace function fn.offers_for(p_jobs jsonb, p_live text[], p_limit int, out run_seq bigint, out queue text)
+returns setof record language plpgsql stable as $$
+declare j jsonb; v_offered_in text collate "C"; v_prints text collate "C";
+begin
+  perform from {schema}.holds h where h.since is not null and h.queue >= '' limit 1;
+  if not found then return; end if;
+  for j in select x from jsonb_array_elements(p_jobs) x loop
+    v_offered_in := '';
+    v_prints := '';
+    loop
+      select h.offered_in, h.prints into v_offered_in, v_prints from {schema}.holds h
+        where h.since is not null and h.queue = j ->> 'queue' and (h.offered_in, h.prints) > (v_offered_in, v_prints)
+        order by h.offered_in, h.prints limit 1;
+      exit when not found;
+      continue when v_offered_in <> '' and v_offered_in = any(p_live) or v_prints::jsonb ? (j ->> 'print');
+      return query select h.run_seq, j ->> 'printQueue' from {schema}.holds h
+        where h.since is not null and h.queue = j ->> 'queue' and h.offered_in = v_offered_in and h.prints = v_prints
+        order by h.run_seq limit p_limit;
+    end loop;
+  end loop;
+end $$;
+
+-- Whether there are held runs that can be offered to a worker.
+create or replace function fn.has_offer(p_jobs jsonb, p_live text[]) returns boolean language sql stable as $$
+  select exists (select from fn.offers_for(p_jobs, p_live, 1))
+$$;
+
+-- Makes held runs due for a worker.
+create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now bigint) returns void
+language plpgsql as $$
+declare o record; r {schema}.runs;
+begin
+  for o in select f.run_seq, f.queue from fn.offers_for(p_jobs, p_live, ${MAX_OFFERS}) f
+      order by f.run_seq limit ${MAX_OFFERS} loop
+    select q.* into r from {schema}.runs q where q.seq = o.run_seq for no key update;
+    perform fn.leave_print(r);
+    update {schema}.holds set offered_in = o.queue where run_seq = r.seq;
+    update {schema}.runs set queue = o.queue where seq = r.seq;
+    perform fn.enter_queue(r.seq, p_now);
+  end loop;
+end $$;
+
+-- The hold of a run. See Store.getHold().
+create or replace function fn.get_hold(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select to_jsonb(h) from {schema}.runs r join {schema}.holds h on h.run_seq = r.seq
+    where r.id = p ->> 'runId' and r.is_held and h.since is not null);
+end $$;
+
+-- Held runs in the order of their row numbers. See Store.findHeld().
+create or replace function fn.find_held(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_queues text[];
+begin
+  if p ->> 'jobNames' is not null then
+    v_queues := array(select q from unnest(fn.texts(p -> 'jobNames')) n, unnest(fn.queues_of(n)) q);
+  end if;
+  return (select jsonb_build_object('ids', coalesce(jsonb_agg(o.id order by o.seq), '[]'),
+      'seqs', coalesce(jsonb_agg(o.seq order by o.seq), '[]'))
+    from (select r.id, r.seq from {schema}.holds h join {schema}.runs r on r.seq = h.run_seq
+      where h.since is not null and h.run_seq > (p ->> 'after')::bigint and r.is_held
+        and (v_queues is null or h.queue = any(v_queues)) and (p ->> 'code' is null or h.code = p ->> 'code')
+      order by h.run_seq limit (p ->> 'limit')::bigint) o);
+end $$;
+`;

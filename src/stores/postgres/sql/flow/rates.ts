@@ -1,0 +1,62 @@
+// A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
+// start that decides whether the next one is allowed is found by its number.
+
+// A start is kept this much longer than it counts: the clock may be set back.
+const KEPT_AFTER_PERIOD_MS = 3_600_000;
+// How many starts are examined at once.
+const MAX_FORGOTTEN = 100;
+
+/** The rates of jobs and of concurrency keys. */
+export const RATES = `
+-- When a rate allows the next start; -1: nothing holds it up.
+create or replace function fn.rate_opens_at(p_scope text, p_limit bigint, p_period bigint, p_now bigint) returns bigint
+language sql stable as $$
+  select coalesce((
+    select least(s.at, p_now) + p_period from {schema}.starts s
+    where s.scope = p_scope
+      and s.no = (select l.no from {schema}.starts l where l.scope = p_scope order by l.no desc limit 1) - p_limit + 1
+  ), -1)
+$$;
+
+-- How many starts a rate allows now, as far as more than p_most do not matter.
+create or replace function fn.count_allowed(p_scope text, p_limit bigint, p_period bigint, p_most bigint, p_now bigint)
+returns bigint language plpgsql stable as $$
+declare v_last bigint; v_first bigint; v_over bigint;
+begin
+  select s.no into v_last from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
+  if not found then return p_limit; end if;
+  select min(o.no), count(*) filter (where least(o.at, p_now) + p_period <= p_now) into v_first, v_over from (
+    select s.no, s.at from {schema}.starts s where s.scope = p_scope and s.no > v_last - p_limit
+    order by s.no limit p_most) o;
+  -- The instants never decrease, so those that count no more come first.
+  return p_limit - (v_last - coalesce(v_first, v_last + 1) + 1) + v_over;
+end $$;
+
+-- Counts starts. Removes those that neither the rate nor the clock can bring back, some more than are added.
+create or replace function fn.add_starts(p_scope text, p_limit bigint, p_period bigint, p_count bigint, p_now bigint)
+returns void language plpgsql as $$
+declare v_last bigint;
+begin
+  select s.no into v_last from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
+  v_last := coalesce(v_last, 0);
+  insert into {schema}.starts (scope, no, at, period)
+    select p_scope, v_last + n, p_now, p_period from generate_series(1, p_count) n;
+  delete from {schema}.starts s where s.scope = p_scope and s.no = any(array(
+      select o.no from {schema}.starts o where o.scope = p_scope order by o.no limit 2 * p_count))
+    and s.at + s.period <= p_now and s.no <= v_last + p_count - p_limit;
+end $$;
+
+-- Makes starts in the future starts of now: the clock was set back.
+create or replace function fn.correct_starts(p_now bigint) returns void language sql volatile as $$
+  update {schema}.starts set at = p_now where at > p_now;
+  update {schema}.openings set opens_at = p_now + period where opens_at > p_now + period;
+$$;
+
+-- Removes some of the starts that count no more, of scopes that have no new ones.
+create or replace function fn.forget_starts(p_now bigint) returns void language sql volatile as $$
+  delete from {schema}.starts s using (
+    select o.scope, o.no from {schema}.starts o where o.at < p_now - ${KEPT_AFTER_PERIOD_MS}
+    order by o.at limit ${MAX_FORGOTTEN}) old
+  where s.scope = old.scope and s.no = old.no and s.at + s.period <= p_now - ${KEPT_AFTER_PERIOD_MS}
+$$;
+`;

@@ -1,0 +1,58 @@
+/** How leases are extended and released. */
+export const LEASES = `
+-- Extends leases. See Store.renew().
+create or replace function fn.renew(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
+declare x jsonb; r record; n record; v_ends jsonb := '[]'; v_end bigint;
+begin
+  for x in select e from jsonb_array_elements(p -> 'renewals') e loop
+    select q.seq, q.last_report_no into r from {schema}.runs q where q.id = x ->> 'runId'
+      and q.lease_generation = (x ->> 'generation')::int and q.status = 'running' for no key update;
+    if not found then v_ends := v_ends || 'null'::jsonb; continue; end if;
+    n := fn.new_reports(x -> 'reports', r.last_report_no);
+    update {schema}.runs set updated_at = p_now, progress = coalesce(n.progress, progress), last_report_no = n.last_no,
+      lease_expires_at = greatest(lease_expires_at + 1, p_now + ceil((p ->> 'leaseMs')::numeric)::bigint)
+      where seq = r.seq returning lease_expires_at into v_end;
+    perform fn.note_all(r.seq, n.facts, p_now);
+    v_ends := v_ends || to_jsonb(v_end);
+  end loop;
+  return v_ends;
+end $$;
+
+-- Releases a lease. See Store.release().
+create or replace function fn.release(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
+declare r {schema}.runs; n record;
+begin
+  select q.* into r from {schema}.runs q where q.id = p ->> 'runId'
+    and q.lease_generation = (p ->> 'generation')::int and q.status = 'running' for no key update;
+  if not found then
+    perform fn.release_ghost(p ->> 'runId', (p ->> 'generation')::int, null, p_now);
+    return null;
+  end if;
+  n := fn.new_reports(p -> 'reports', r.last_report_no);
+  update {schema}.runs set status = 'pending', lease_owner = null, lease_claim = null, lease_expires_at = null,
+    lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = p_now,
+    progress = coalesce(n.progress, progress), last_report_no = n.last_no where seq = r.seq;
+  perform fn.note_all(r.seq, n.facts, p_now);
+  perform fn.move_run(r.job, 'running', 'pending');
+  perform fn.enter_queue(r.seq, p_now);
+  if r.concurrency_key is not null then
+    perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
+  end if;
+  return null;
+end $$;
+
+-- Revokes leases that were not renewed since they were read. See Store.revoke().
+create or replace function fn.revoke(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
+declare x jsonb; r {schema}.runs;
+begin
+  for x in select e from jsonb_array_elements(p -> 'leases') e loop
+    select q.* into r from {schema}.runs q where q.id = x ->> 'runId' and q.status = 'running'
+      and q.lease_generation = (x ->> 'generation')::int and q.lease_expires_at = (x ->> 'expiresAt')::bigint
+      for no key update;
+    if found then perform fn.revoke_lease(r, null, p_now);
+    else perform fn.release_ghost(x ->> 'runId', (x ->> 'generation')::int, (x ->> 'expiresAt')::bigint, p_now);
+    end if;
+  end loop;
+  return null;
+end $$;
+`;

@@ -1,0 +1,31 @@
+/**
+ * The numbers of the facts of one row of the journal end with its position. So positions are this far apart, and a row has
+ * no more facts than that.
+ */
+export const FACTS_PER_ROW = 64;
+
+/** The version of the tables, and of the functions that know them. */
+export const VERSION = 1;
+
+/**
+ * A statement with the names of a schema: `{schema}.runs` is a table, `fn.claim` a function. All names are qualified, so
+ * that no setting of the session decides what they mean. A function has the version of the tables in its name: so the
+ * processes of two versions work side by side during a deployment.
+ */
+export function toSql(text: string, schema: string): string {
+  const quoted = `"${schema}"`;
+  return text
+    .replaceAll("{schema}", quoted)
+    .replaceAll("{literal}", `'${schema}'`)
+    .replaceAll(/\bfn\.(\w+)/g, (_, name) => `${quoted}.${name}_v${VERSION}`);
+}
+
+const SCHEMA = /^[a-z_][a-z0-9_]{0,49}$/;
+
+/** Refuses the name of a schema that would have to be quoted. */
+export function checkSchema(schema: string, subject: string): void {
+  if (typeof schema === "string" && SCHEMA.test(schema)) return;
+  throw new TypeError(
+    `schema of ${subject} must have 1 to 50 lower-case letters, digits and underscores, and begin with no digit`,
+  );
+}

@@ -1,0 +1,185 @@
+import { MAX_LOG_LINES } from "../../../../log.ts";
+import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH } from "../../../part_builder.ts";
+import { ENTRY } from "../basics.ts";
+import { part, sizeOf } from "./part.ts";
+
+// About how many characters a record takes besides its values. The client counts exactly: it asks again if the estimate
+// was too high.
+const RUN_LENGTH = 500;
+const RECORD_LENGTH = 120;
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+
+// In characters, of which each takes up to 4 bytes.
+const PART_LENGTH = VALUE_PART_LENGTH / 2;
+
+/** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
+export const BOUNDED_READS = `
+-- A run, as run_json() returns it, without its large values.
+create or replace function fn.small_run_json(r {schema}.runs) returns jsonb language plpgsql stable as $$
+declare v_large text[] := '{}'; v_payload text; v_is_large boolean; v_held jsonb;
+begin
+  if octet_length(r.output) > ${LARGE_VALUE_BYTES} then
+    r.output := null;
+    v_large := v_large || 'output'::text;
+  end if;
+  select octet_length(i.payload) > ${LARGE_VALUE_BYTES},
+    case when octet_length(i.payload) <= ${LARGE_VALUE_BYTES} then i.payload end
+    into v_is_large, v_payload from {schema}.inputs i where i.run_seq = r.seq;
+  if v_is_large then v_large := v_large || 'payload'::text; end if;
+  if r.is_held then
+    select jsonb_build_object('code', h.code, 'message', h.message, 'since', h.since) into v_held
+      from {schema}.holds h where h.run_seq = r.seq and h.since is not null;
+  end if;
+  return to_jsonb(r) || jsonb_build_object('payload', v_payload, 'held', v_held, 'large', v_large);
+end $$;
+
+-- A row without some of its columns, if they are large.
+create or replace function fn.without_large(p_row jsonb, p_columns text[]) returns jsonb language sql immutable as $$
+  select p_row || coalesce(jsonb_object_agg(c, null) filter (where c = any(l.large)), '{}')
+    || jsonb_build_object('large', to_jsonb(l.large))
+  from unnest(p_columns) c, (select array(select n from unnest(p_columns) n
+    where octet_length(p_row ->> n) > ${LARGE_VALUE_BYTES}) as large) l group by l.large
+$$;
+
+-- A run. See Store.getRun().
+create or replace function fn.get_run(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select fn.run_json(r) from {schema}.runs r where r.id = p ->> 'runId');
+end $$;
+
+-- Runs in the order of their ids, NULL for unknown ones. See Store.readRuns().
+create or replace function fn.read_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
+  v_is_whole boolean := p ->> 'maxLength' is null;
+begin
+  return ${
+  part(
+    "case when x.r is null then null when v_is_whole then fn.run_json(x.r) else fn.small_run_json(x.r) end",
+    `select t.no, case when q.seq is not null then q end as r, ${RUN_LENGTH} + ${
+      sizeOf("i.payload", "q.output", "q.error")
+    } as size
+      from jsonb_array_elements_text(p -> 'runIds') with ordinality t (id, no)
+      left join {schema}.runs q on q.id = t.id left join {schema}.inputs i on i.run_seq = q.seq`,
+  )
+};
+end $$;
+
+-- Steps of a run after one. See Store.readSteps().
+create or replace function fn.read_steps(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
+  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_position int; v_seq bigint;
+begin
+  select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
+  if not found then return null; end if;
+  select s.position, s.seq into v_position, v_seq from {schema}.steps s where s.run_seq = v_run and s.name = p ->> 'after';
+  return ${
+  part(
+    "case when v_is_whole then to_jsonb(x.s) else fn.without_large(to_jsonb(x.s), '{output}') end",
+    `select row_number() over (order by s.position, s.seq) as no, s, ${RECORD_LENGTH} + ${
+      sizeOf("s.output", "s.failure")
+    } as size
+      from {schema}.steps s where s.run_seq = v_run
+        and (s.position, s.seq) > (coalesce(v_position, -1), coalesce(v_seq, -1))`,
+  )
+};
+end $$;
+
+-- Waits of a run after one. See Store.readWaits().
+create or replace function fn.read_waits(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
+  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_seq bigint;
+begin
+  select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
+  if not found then return null; end if;
+  select w.seq into v_seq from {schema}.pauses w where w.run_seq = v_run and w.id = p ->> 'after';
+  return ${
+  part(
+    "case when v_is_whole then to_jsonb(x.w) else fn.without_large(to_jsonb(x.w), '{metadata,payload}') end",
+    `select w.seq as no, w, ${RECORD_LENGTH} + ${sizeOf("w.metadata", "w.payload")} as size
+      from {schema}.pauses w where w.run_seq = v_run and w.kind = 'wait' and w.seq > coalesce(v_seq, -1)`,
+  )
+};
+end $$;
+
+-- A wait, with the id of its run. See Store.getWait().
+create or replace function fn.get_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select to_jsonb(w) || jsonb_build_object('run_id', r.id)
+    from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait');
+end $$;
+
+-- Log lines of a run after one. \`dropped\` is how many lines the first of them stands for. See Store.readLogs().
+create or replace function fn.read_logs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT}); v_run bigint; v_no bigint; v_dropped bigint;
+begin
+  select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
+  if not found then return null; end if;
+  select g.no into v_no from {schema}.logs g where g.run_seq = v_run and g.id = p ->> 'after';
+  select g.no - ${MAX_LOG_LINES} into v_dropped from {schema}.logs g where g.run_seq = v_run order by g.no desc limit 1;
+  return ${
+  part(
+    "to_jsonb(x.g)",
+    `select g.no, g, ${RECORD_LENGTH} + octet_length(g.message) + coalesce(octet_length(g.data), 0) as size
+      from {schema}.logs g where g.run_seq = v_run and g.no > coalesce(v_no, 0)`,
+  )
+} || jsonb_build_object('dropped', v_dropped);
+end $$;
+
+-- Stores log lines. See Store.appendLogs().
+create or replace function fn.append_logs(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
+declare v_runs bigint[]; r record;
+begin
+  select array_agg(o.seq order by o.seq) into v_runs from (
+    select q.seq from {schema}.runs q where q.id in (select x ->> 'runId' from jsonb_array_elements(p) x)
+    order by q.seq for key share) o;
+  -- The lines of a run are numbered by one call after another.
+  perform pg_advisory_xact_lock(hashtextextended('holdfast/logs/' || {literal} || '/' || o.seq, 0))
+    from unnest(v_runs) o (seq);
+  insert into {schema}.logs (id, run_seq, no, step_name, level, message, data, written_at)
+    select o.id, o.seq, coalesce((select g.no from {schema}.logs g where g.run_seq = o.seq order by g.no desc limit 1), 0)
+      + row_number() over (partition by o.seq order by o.no), o.x ->> 'stepName', o.x ->> 'level', o.x ->> 'message',
+      o.x ->> 'data', (o.x ->> 'writtenAt')::bigint
+    from (select distinct on (q.seq, t.x ->> 'id') q.seq, t.x ->> 'id' as id, t.x, t.no
+      from jsonb_array_elements(p) with ordinality t (x, no) join {schema}.runs q on q.id = t.x ->> 'runId'
+      order by q.seq, t.x ->> 'id', t.no) o
+    where not exists (select from {schema}.logs g where g.id = o.id) on conflict do nothing;
+  -- The last dropped line stays: it stands for those before it.
+  for r in select o.seq, g.no from unnest(v_runs) o (seq) cross join lateral (
+      select g.no from {schema}.logs g where g.run_seq = o.seq order by g.no desc limit 1) g
+      where g.no > ${MAX_LOG_LINES + 1} loop
+    delete from {schema}.logs where run_seq = r.seq and no < r.no - ${MAX_LOG_LINES};
+  end loop;
+  return null;
+end $$;
+
+-- The next part of a value. It never ends within the escape of a character: see portable_text.ts. See Store.readValue().
+create or replace function fn.read_value(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_value text; v_part text; v_cut int; v_from int := (p ->> 'from')::int; v_of text := p ->> 'of';
+begin
+  if v_of = 'run' then
+    select case p ->> 'value' when 'payload' then i.payload else r.output end into v_value
+      from {schema}.runs r join {schema}.inputs i on i.run_seq = r.seq where r.id = p ->> 'runId';
+  elsif v_of = 'step' then
+    select s.output into v_value from {schema}.runs r join {schema}.steps s on s.run_seq = r.seq
+      where r.id = p ->> 'runId' and s.name = p ->> 'stepName';
+  else
+    select case p ->> 'value' when 'metadata' then w.metadata else w.payload end into v_value
+      from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
+  end if;
+  if v_value is null then return null; end if;
+  v_part := substr(v_value, v_from + 1, ${PART_LENGTH});
+  v_cut := strpos(right(v_part, 4), chr(57344));
+  if v_cut > 0 and length(v_part) = ${PART_LENGTH} then
+    v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
+  end if;
+  return jsonb_build_object('text', v_part,
+    'next', case when substr(v_value, v_from + length(v_part) + 1, 1) <> '' then v_from + length(v_part) end);
+end $$;
+
+-- Whether a live worker knows a job. See Store.hasWorker().
+create or replace function fn.has_worker(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
+begin
+  return to_jsonb(exists (select from unnest(fn.live_queues('', fn.clock(p_now))) q
+    where fn.job_name_of(q) = p ->> 'jobName'));
+end $$;
+`;

@@ -1,0 +1,333 @@
+import { FACTS_PER_ROW } from "./names.ts";
+
+// Differences to the tables of SqliteStore: a run has one row, with its flow, its schedule and its parent, so it stands
+// in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
+//
+// `queue` is the queue from which a run is claimed (`queueName()`): that of the version of its job, or, for a held run,
+// that of the print to which it is offered. `job` is always the first of the two.
+// `position` is the place in the order of claims (`positionOf()`). A run that kept its key over a retry delay comes
+// 2^52 before its position.
+// `queue_state` is R (it has passed its key and can be claimed), B (blocked by its key) or NULL (it is not due).
+// `timer_at` is when a waiting run becomes due without a signal, `due_at` when a delayed one does. `deadline_at` is the
+// deadline that applies: `start_by` until the run has begun, then `finish_by`; NULL under a lease and after the end.
+//
+// Nothing that a step or a renewal changes is in an index: `recorded`, `updated_at`, `progress`, `lease_expires_at`. Runs
+// under a lease are few, and have an index of their own. Values are `text`: `jsonb` keeps neither their text nor all
+// characters. Names are compared byte by byte, so that no index breaks when a collation changes.
+//
+// `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
+// fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
+// All rows of the journal up to `trimmed_to` were removed.
+
+// A row of the journal has facts of one call about one run: JSON, with commas and without the brackets around them.
+
+/** The first version of the tables. */
+export const TABLES = `
+create table {schema}.runs (
+  seq bigint generated always as identity primary key,
+  id text collate "C" not null,
+  job text collate "C" not null,
+  status text collate "C" not null,
+  queue text collate "C" not null,
+  position bigint not null,
+  queue_state "char",
+  labels text not null,
+  idempotency_key text collate "C",
+  concurrency_key text collate "C",
+  fairness_key text collate "C",
+  timer_at bigint,
+  due_at bigint,
+  deadline_at bigint,
+  lease_owner text collate "C",
+  lease_claim text collate "C",
+  lease_expires_at bigint,
+  lease_generation int not null default 0,
+  last_report_no bigint not null default 0,
+  recorded int not null default 0,
+  has_pauses boolean not null default false,
+  is_held boolean not null default false,
+  interruptions int not null default 0,
+  abandonments int not null default 0,
+  priority int not null default 0,
+  key_concurrency bigint not null default 1,
+  key_rate_limit bigint,
+  key_rate_period bigint,
+  start_at bigint,
+  start_within bigint,
+  start_by bigint,
+  finish_within bigint,
+  finish_by bigint,
+  schedule_name text collate "C",
+  slot_at bigint,
+  parent_id text collate "C",
+  parent_seq bigint,
+  parent_pause bigint,
+  depth int not null default 0,
+  retrigger_of text collate "C",
+  retriggered_as text collate "C",
+  origin_id text collate "C",
+  ended_by text collate "C",
+  progress text,
+  output text,
+  error text,
+  failure text,
+  failed_step text,
+  created_at bigint not null,
+  updated_at bigint not null,
+  started_at bigint,
+  completed_at bigint
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
+  autovacuum_vacuum_cost_delay = 0);
+create unique index runs_id on {schema}.runs (id);
+create unique index runs_idempotency on {schema}.runs (job, idempotency_key) where idempotency_key is not null;
+create index runs_ready on {schema}.runs (queue, position, seq) where queue_state = 'R' and fairness_key is null;
+create index runs_ready_begun on {schema}.runs (queue, position, seq)
+  where queue_state = 'R' and fairness_key is null and started_at is not null;
+create index runs_ready_fair on {schema}.runs (queue, fairness_key, position, seq)
+  where queue_state = 'R' and fairness_key is not null;
+create index runs_ready_fair_begun on {schema}.runs (queue, fairness_key, position, seq)
+  where queue_state = 'R' and fairness_key is not null and started_at is not null;
+create index runs_ready_by_key on {schema}.runs (concurrency_key, queue, position, seq)
+  where concurrency_key is not null and queue_state = 'R';
+create index runs_queued_by_key on {schema}.runs (concurrency_key, queue, position, seq)
+  where concurrency_key is not null and queue_state is not null;
+create index runs_keyed_pending on {schema}.runs (concurrency_key, job, seq)
+  where concurrency_key is not null and status = 'pending';
+create index runs_keyed_waiting on {schema}.runs (concurrency_key, job, seq)
+  where concurrency_key is not null and status = 'waiting';
+create index runs_running on {schema}.runs (job) where status = 'running';
+create index runs_timers on {schema}.runs (timer_at) where timer_at is not null;
+create index runs_delayed on {schema}.runs (due_at) where due_at is not null;
+create index runs_deadlines on {schema}.runs (deadline_at) where deadline_at is not null;
+create index runs_by_job on {schema}.runs (job, seq);
+create index runs_by_status on {schema}.runs (status, seq, job);
+create index runs_ended on {schema}.runs (status, completed_at, seq) where completed_at is not null;
+create index runs_by_schedule on {schema}.runs (schedule_name, seq) where schedule_name is not null;
+create index runs_by_parent on {schema}.runs (parent_id, seq) where parent_id is not null;
+create index runs_open_children on {schema}.runs (parent_seq, seq) where parent_seq is not null and completed_at is null;
+
+create table {schema}.inputs (
+  run_seq bigint primary key,
+  payload text,
+  input text,
+  schema_print text
+);
+
+create table {schema}.other_inputs (
+  run_seq bigint not null,
+  schema_print text collate "C" not null,
+  input text,
+  primary key (run_seq, schema_print)
+);
+
+create table {schema}.labels (
+  key text collate "C" not null,
+  value text collate "C" not null,
+  run_seq bigint not null,
+  primary key (key, value, run_seq)
+);
+create index labels_by_run on {schema}.labels (run_seq);
+
+create table {schema}.counts (
+  status text collate "C" not null,
+  job text collate "C" not null,
+  runs bigint not null
+);
+create index counts_by_job on {schema}.counts (job, status) include (runs);
+
+create table {schema}.holders (
+  concurrency_key text collate "C" not null,
+  run_id text collate "C" not null,
+  generation int not null,
+  primary key (concurrency_key, run_id)
+);
+
+create table {schema}.ghosts (
+  run_id text collate "C" primary key,
+  generation int not null,
+  job text collate "C" not null,
+  concurrency_key text collate "C",
+  expires_at bigint not null
+);
+create index ghosts_expiring on {schema}.ghosts (expires_at);
+create index ghosts_by_job on {schema}.ghosts (job, expires_at);
+
+create table {schema}.starts (
+  scope text collate "C" not null,
+  no bigint not null,
+  at bigint not null,
+  period bigint not null,
+  primary key (scope, no)
+);
+create index starts_by_time on {schema}.starts (at, period);
+
+create table {schema}.openings (
+  concurrency_key text collate "C" not null,
+  queue text collate "C" not null,
+  opens_at bigint not null,
+  period bigint not null,
+  is_open boolean not null,
+  primary key (concurrency_key, queue)
+);
+create index openings_by_time on {schema}.openings (is_open, opens_at);
+create index openings_by_queue on {schema}.openings (queue, is_open, opens_at);
+
+create table {schema}.heads (
+  queue text collate "C" not null,
+  fairness_key text collate "C" not null,
+  turn bigint not null,
+  position bigint not null,
+  run_seq bigint not null,
+  primary key (queue, fairness_key)
+);
+create index heads_by_turn on {schema}.heads (queue, turn, position);
+create index heads_by_key on {schema}.heads (fairness_key);
+
+create table {schema}.fairness_keys (
+  fairness_key text collate "C" primary key,
+  next_turn bigint not null
+);
+create index fairness_keys_by_turn on {schema}.fairness_keys (next_turn);
+
+create table {schema}.serving (
+  turn bigint not null,
+  keyless bigint not null
+);
+insert into {schema}.serving values (0, 0);
+
+create table {schema}.paused_jobs (
+  job text collate "C" primary key,
+  paused_at bigint not null,
+  paused_by text,
+  note text
+);
+
+create table {schema}.steps (
+  seq bigint generated always as identity,
+  run_seq bigint not null,
+  name text collate "C" not null,
+  position int not null,
+  status text collate "C" not null,
+  attempts int not null,
+  retry_at bigint,
+  recorded_no int not null,
+  started_at bigint not null,
+  completed_at bigint,
+  output text,
+  failure text,
+  primary key (run_seq, name)
+);
+
+create table {schema}.pauses (
+  seq bigint generated always as identity primary key,
+  id text collate "C" not null unique,
+  run_seq bigint not null,
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  metadata text,
+  status text collate "C" not null,
+  awaited boolean not null default false,
+  outcome text collate "C",
+  payload text,
+  signal_id text collate "C",
+  prepared_no int,
+  recorded_no int,
+  created_at bigint not null,
+  deadline_at bigint,
+  suspended_at bigint,
+  resolved_at bigint,
+  first_resumed_at bigint,
+  total int,
+  added int,
+  unfinished int,
+  unique (run_seq, kind, name)
+);
+
+create table {schema}.children (
+  pause_seq bigint not null,
+  no int not null,
+  run_seq bigint not null,
+  result text,
+  payload text,
+  primary key (pause_seq, no)
+);
+create index children_by_run on {schema}.children (run_seq);
+
+create table {schema}.orphans (
+  parent_seq bigint primary key
+);
+
+create table {schema}.holds (
+  run_seq bigint primary key,
+  queue text collate "C" not null,
+  code text collate "C" not null,
+  message text not null,
+  details text not null,
+  since bigint,
+  generation int not null,
+  recorded int not null,
+  prints text collate "C" not null,
+  offered_in text collate "C" not null default '',
+  continues boolean not null default false
+);
+create index holds_by_queue on {schema}.holds (queue, offered_in, prints, run_seq) where since is not null;
+create index holds_by_run on {schema}.holds (run_seq, code, queue) where since is not null;
+
+create table {schema}.copies (
+  run_seq bigint primary key,
+  copied_up_to int not null,
+  unfinished text not null
+);
+
+create table {schema}.logs (
+  id text collate "C" not null unique,
+  run_seq bigint not null,
+  no bigint not null,
+  step_name text,
+  level text not null,
+  message text not null,
+  data text,
+  written_at bigint not null,
+  primary key (run_seq, no)
+);
+
+create table {schema}.schedules (
+  name text collate "C" primary key,
+  job text collate "C" not null,
+  options text not null,
+  declared text,
+  paused_at bigint,
+  next_at bigint,
+  last_slot_at bigint,
+  last_run_id text collate "C",
+  skipped bigint not null,
+  error text,
+  version bigint not null,
+  open_from bigint not null default 0
+);
+
+create table {schema}.deleted (
+  id text collate "C" primary key,
+  deleted_at bigint not null
+);
+create index deleted_by_time on {schema}.deleted (deleted_at);
+
+create table {schema}.journal (
+  position bigint generated always as identity (start with ${FACTS_PER_ROW} increment by ${FACTS_PER_ROW}) primary key,
+  at bigint not null,
+  run_seq bigint not null,
+  facts text not null
+);
+create table {schema}.journal_start (
+  trimmed_to bigint not null
+);
+insert into {schema}.journal_start values (0);
+
+create table {schema}.workers (
+  id text collate "C" primary key,
+  queues text[] collate "C" not null,
+  seen_at bigint not null,
+  lease_ms bigint not null,
+  claim_id text collate "C" not null
+) with (fillfactor = 50);
+`;

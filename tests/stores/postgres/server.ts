@@ -1,0 +1,112 @@
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import type { Host } from "../../../src/host.ts";
+
+/** A server that belongs to one test file. */
+export interface Server {
+  /** The address of its database. */
+  url: string;
+  /** Opens a store in a schema that no other has. */
+  open(host?: Host): Promise<PostgresStore>;
+  /**
+   * Ends the server without a shutdown, as a crash does, and starts it again.
+   *
+   * @throws {Error} The server is that of `HOLDFAST_POSTGRES_URL`.
+   */
+  restart(): Promise<void>;
+}
+
+const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
+
+/**
+ * Starts a server in a temporary folder; it stops with the process. `null`, with a printed reason, where there is none.
+ * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none.
+ *
+ * @param options.fsync Whether a commit waits for the disk.
+ * @param options.isOwn Whether `HOLDFAST_POSTGRES_URL` does not count, since the server will be restarted.
+ */
+export function startServer({ fsync = false, isOwn = false } = {}): Server | null {
+  const given = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
+  if (given !== undefined) return serverAt(given);
+  const programs = FOLDERS.find((folder) => exists(`${folder}/initdb`));
+  if (programs === undefined) {
+    const reason = "there is no server in /usr/lib/postgresql";
+    if (Deno.env.get("HOLDFAST_POSTGRES") === "required") throw new Error(`HOLDFAST_POSTGRES=required, but ${reason}`);
+    console.warn(`The tests of PostgresStore are skipped: ${reason}`);
+    return null;
+  }
+  const folder = Deno.makeTempDirSync({ prefix: "holdfast_postgres_" });
+  const data = `${folder}/data`;
+  if (isRoot()) run(["chown", "postgres", folder]);
+  runAsServer([`${programs}/initdb`, "-N", "-A", "trust", "-U", "holdfast", "--locale=C", "-E", "UTF8", "-D", data]);
+  const port = freePort();
+  const settings = [`-p ${port}`, `-k ${folder}`, "-c listen_addresses=127.0.0.1", "-c max_connections=300"];
+  if (!fsync) settings.push("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off");
+  runAsServer([`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-o", settings.join(" "), "start"]);
+  globalThis.addEventListener("unload", () => {
+    runAsServer([`${programs}/pg_ctl`, "-D", data, "-m", "immediate", "stop"]);
+    Deno.removeSync(folder, { recursive: true });
+  });
+  const restart = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-m", "immediate", "restart"];
+  return {
+    ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
+    restart: () => runAsync(asServer(restart)),
+  };
+}
+
+function serverAt(url: string): Server {
+  return {
+    url,
+    restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
+    open: (host) => PostgresStore.open(url, { schema: `test_${crypto.randomUUID().replaceAll("-", "")}`, host }),
+  };
+}
+
+function isRoot(): boolean {
+  return Deno.uid() === 0;
+}
+
+function runAsServer(command: string[]): void {
+  run(asServer(command));
+}
+
+/** The programs of the server refuse to run as root. */
+function asServer(command: string[]): string[] {
+  const user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
+  return isRoot() ? [...user, ...command] : command;
+}
+
+const IN_TMP = { cwd: "/tmp", stdin: "null" } as const;
+
+function run(command: string[]): void {
+  const [program, ...args] = command;
+  check(command, new Deno.Command(program!, { args, ...IN_TMP }).outputSync());
+}
+
+async function runAsync(command: string[]): Promise<void> {
+  const [program, ...args] = command;
+  // A server that is started would keep pipes open.
+  const { code, success } = await new Deno.Command(program!, { args, ...IN_TMP, stdout: "null", stderr: "null" })
+    .spawn()
+    .status;
+  if (!success) throw new Error(`${command.join(" ")}: exit code ${code}`);
+}
+
+function check(command: string[], { success, stdout, stderr }: Deno.CommandOutput): void {
+  if (success) return;
+  const output = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("\n");
+  throw new Error(`${command.join(" ")}: ${output}`);
+}
+
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return (listener.addr as Deno.NetAddr).port; // it listens on TCP
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,18 @@
+import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
+import type { Store } from "../../src/store.ts";
+import { FakeHost } from "./fake_host.ts";
+import { PendingCalls } from "./pending_calls.ts";
+
+/** The server that the tests over all stores use. `deno task test:postgres` starts one and sets it. */
+export const POSTGRES_URL: string | undefined = Deno.env.get("HOLDFAST_POSTGRES_URL");
+
+/**
+ * Opens a store in a schema of its own, and the host that tells it the time: `settle()` waits for the answers of the
+ * database, which take longer than macrotasks. The schema stays until the server is removed.
+ */
+export function openPostgres(url: string): { host: FakeHost; opening: Promise<Store> } {
+  const calls = new PendingCalls();
+  const host = new FakeHost({ calls });
+  const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
+  return { host, opening: PostgresStore.open(url, { schema, host }).then((store) => calls.watch(store)) };
+}
