@@ -34,7 +34,9 @@ Deno.test({
   ignore: server === null,
   fn: async () => {
     const schema = `engines_${Deno.pid}`;
-    const stores = await Promise.all([1, 2].map(() => PostgresStore.open(server!.url, { schema }))); // ignored without one
+    const stores = await Promise.all(
+      [1, 2].map(() => PostgresStore.open(server!.url, { schema, durability: "relaxed" })),
+    ); // ignored without one
     const engines = stores.map((store) => createEngine({ store, jobs: { child, parent } }));
     for (const engine of engines) {
       await engine.migrate();
