@@ -86,18 +86,20 @@ function importersOf(target: string): string[] {
   return [...imports.keys()].filter((file) => statement.test(Deno.readTextFileSync(join(ROOT, file))));
 }
 
-Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests) and croner (calendars)", () => {
+Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars) and pg", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
   assert.deepEqual(foreign.toSorted(), [
     ["src/engine/schedules/calendar.ts", "croner"],
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
+    ["src/stores/postgres/client.ts", "pg"],
   ]);
 });
 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
+  assert.deepEqual(importersOf("pg"), []);
   assert.deepEqual(importersOf("./body_schemas.ts"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
 import type { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { FACTS_PER_ROW } from "../../../src/stores/postgres/sql/names.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { type Server, startServer } from "./server.ts";
 
@@ -48,6 +49,11 @@ async function openStore({ url }: Server): Promise<{ store: PostgresStore; schem
   return { store: await PostgresStore.open(url, { schema }), schema };
 }
 
+/** The position of a row: see `FACTS_PER_ROW`. */
+function inRows(no: number): number {
+  return no * FACTS_PER_ROW;
+}
+
 async function positions(store: PostgresStore, after = 0): Promise<number[]> {
   return (await store.readJournal(after, 1_000_000))!.rows.map(({ position }) => position);
 }
@@ -64,7 +70,7 @@ test("readJournal() waits for a commit that comes later than one with a higher n
   await early.query("commit");
 
   assert.deepEqual(before, { rows: [], end: { position: 0, at: 0 } });
-  assert.deepEqual(await reading, [1, 2]);
+  assert.deepEqual(await reading, [1, 2].map(inRows));
 });
 
 test("readJournal() passes a number whose transaction was rolled back", async ({ store, connect, note }) => {
@@ -74,7 +80,7 @@ test("readJournal() passes a number whose transaction was rolled back", async ({
   await late.query(note(2));
   await early.query("rollback");
 
-  assert.deepEqual(await positions(store), [2]);
+  assert.deepEqual(await positions(store), [inRows(2)]);
 });
 
 test("readJournal() goes on while a foreign transaction writes", async ({ store, connect, note }) => {
@@ -86,7 +92,7 @@ test("readJournal() goes on while a foreign transaction writes", async ({ store,
   await late.query(note(2));
   await early.query("rollback");
 
-  assert.deepEqual(await positions(store), [2]);
+  assert.deepEqual(await positions(store), [inRows(2)]);
   await foreign.query("rollback");
 });
 
@@ -101,7 +107,7 @@ test("findCursor() waits for commits that may have lower numbers", async ({ stor
   await early.query("commit");
 
   assert.equal(first, "waits");
-  assert.deepEqual(await finding, { position: 2, at: 1 });
+  assert.deepEqual(await finding, { position: inRows(2), at: 1 });
 });
 
 test("getRunState() answers no state between the commits of others", async ({ store, connect, note }) => {

@@ -1,6 +1,6 @@
-import type { Fact, FactValue, FactValueRef } from "../../../fact.ts";
+import type { FactValue, FactValueRef } from "../../../fact.ts";
 import { isoTime } from "../../../iso_time.ts";
-import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
+import type { Cursor, JournalPage } from "../../../journal.ts";
 import type { JsonText } from "../../../json.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
@@ -14,32 +14,10 @@ export async function readJournal(
   after: number,
   maxLength: number,
 ): Promise<JournalPage | null> {
-  const page = await database.read<{ rows: FactRow[]; end: Cursor } | null>("read_journal", {
+  return await database.read<JournalPage | null>("read_journal", {
     after,
     maxLength: Math.min(maxLength, Number.MAX_SAFE_INTEGER),
   });
-  if (page === null) return null;
-  return { rows: toCommits(page.rows), end: page.end };
-}
-
-/** A row of `journal`: one fact. */
-interface FactRow extends Cursor {
-  /** The transaction that has written it. */
-  commit: string;
-  fact: Fact;
-}
-
-/** Puts the facts of a commit together that follow each other. */
-function toCommits(rows: readonly FactRow[]): JournalRow[] {
-  const commits: (JournalRow & { facts: Fact[]; commit: string })[] = [];
-  for (const { position, at, commit, fact } of rows) {
-    const last = commits.at(-1);
-    if (last?.position === position - 1 && last.at === at && last.commit === commit) {
-      last.position = position;
-      last.facts.push(fact);
-    } else commits.push({ position, at, commit, facts: [fact] });
-  }
-  return commits.map(({ position, at, facts }) => ({ position, at, facts }));
 }
 
 /** The end of the journal, or the given cursor if it is valid. See `Store.findCursor()`. */

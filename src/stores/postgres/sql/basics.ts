@@ -1,8 +1,11 @@
+import { FACTS_PER_ROW } from "./names.ts";
+
 // A function that starts a call has these settings; those that it calls inherit them. Plans are made when the tables are
 // empty and live as long as the session, so they must not depend on how many rows there are.
 
 /** The settings of a function that is called by the store. */
-export const ENTRY = `set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan`;
+export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
+  "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan";
 
 /** What all other functions use. */
 export const BASICS = `
@@ -19,15 +22,15 @@ $$;
 
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
 create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language sql volatile as $$
-  insert into {schema}.journal (at, run_seq, fact) values (p_now, p_run, '[' || p_run || ',' || p_fact)
+  insert into {schema}.journal (at, run_seq, facts) values (p_now, p_run, '[' || p_run || ',' || p_fact)
 $$;
 
 -- Adds several facts of a run.
 create or replace function fn.note_all(p_run bigint, p_facts text[], p_now bigint) returns void
 language sql volatile as $$
-  insert into {schema}.journal (at, run_seq, fact)
-  select p_now, p_run, '[' || p_run || ',' || f.fact from unnest(p_facts) with ordinality f (fact, no)
-  order by f.no
+  insert into {schema}.journal (at, run_seq, facts)
+  select p_now, p_run, string_agg('[' || p_run || ',' || f.fact, ',' order by f.no)
+  from unnest(p_facts) with ordinality f (fact, no) group by (f.no - 1) / ${FACTS_PER_ROW} order by (f.no - 1) / ${FACTS_PER_ROW}
 $$;
 
 -- Counts a run's change from one status to another; NULL: it is new, or deleted.

@@ -374,7 +374,7 @@ begin
           join {schema}.runs q on q.seq = x.seq
         union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(v_seqs)) m
       group by m.status, m.job;
-    insert into {schema}.journal (at, run_seq, fact)
+    insert into {schema}.journal (at, run_seq, facts)
       select v_now, x.seq, '[' || x.seq || e.fact from unnest(v_seqs) with ordinality x (seq, no)
         join {schema}.runs q on q.seq = x.seq
         cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",' || q.lease_generation || ','

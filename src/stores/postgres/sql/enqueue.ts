@@ -140,7 +140,7 @@ begin
     v_fact := v_fact || ',' || coalesce(r.start_at::text, 'null') || ',' || to_json(r.parent_id)::text;
   elsif r.start_at is not null then v_fact := v_fact || ',' || r.start_at;
   end if;
-  insert into {schema}.journal (position, at, run_seq, fact) overriding system value
+  insert into {schema}.journal (position, at, run_seq, facts) overriding system value
     values (p_place, p_now, r.seq, v_fact || ']');
   if r.queue_state = 'R' then perform fn.touch_group(r.queue, r.fairness_key); end if;
   if r.retrigger_of is not null then

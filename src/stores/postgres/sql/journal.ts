@@ -22,7 +22,7 @@ begin
   end if;
   if v_to is null and pg_relation_size('{schema}.journal'::regclass) > ${2 * MAX_BYTES} then
     select max(o.position) into v_to from (
-      select j.position, sum(length(j.fact)) over (order by j.position desc) as after from {schema}.journal j) o
+      select j.position, sum(length(j.facts)) over (order by j.position desc) as after from {schema}.journal j) o
       where o.after > ${MAX_BYTES};
   end if;
   if v_to is null or v_to >= v_last then return; end if;

@@ -1,3 +1,9 @@
+/**
+ * The numbers of the facts of one row of the journal end with its position. So positions are this far apart, and a row has
+ * no more facts than that.
+ */
+export const FACTS_PER_ROW = 64;
+
 /** The version of the tables, and of the functions that know them. */
 export const VERSION = 1;
 

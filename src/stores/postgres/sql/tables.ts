@@ -1,3 +1,5 @@
+import { FACTS_PER_ROW } from "./names.ts";
+
 // Differences to the tables of SqliteStore: a run has one row, with its flow, its schedule and its parent, so it stands
 // in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
 //
@@ -16,6 +18,8 @@
 // `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
 // fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
 // All rows of the journal up to `trimmed_to` were removed.
+
+// A row of the journal has facts of one call about one run: JSON, with commas and without the brackets around them.
 
 /** The first version of the tables. */
 export const TABLES = `
@@ -309,10 +313,10 @@ create table {schema}.deleted (
 create index deleted_by_time on {schema}.deleted (deleted_at);
 
 create table {schema}.journal (
-  position bigint generated always as identity primary key,
+  position bigint generated always as identity (start with ${FACTS_PER_ROW} increment by ${FACTS_PER_ROW}) primary key,
   at bigint not null,
   run_seq bigint not null,
-  fact text not null
+  facts text not null
 );
 create table {schema}.journal_start (
   trimmed_to bigint not null

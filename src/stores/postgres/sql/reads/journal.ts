@@ -1,4 +1,5 @@
 import { ENTRY } from "../basics.ts";
+import { FACTS_PER_ROW } from "../names.ts";
 
 // The maximum number of rows of a page.
 const MAX_ROWS = 500;
@@ -38,13 +39,12 @@ end $$;
 -- characters in its strings that \`jsonb\` does not take.
 create or replace function fn.read_journal(p jsonb, p_now bigint) returns json language plpgsql volatile ${ENTRY} as $$
 declare
-  v_after bigint := (p ->> 'after')::bigint; v_settled bigint; v_gap bigint; v_newest bigint; v_at bigint; v_to bigint;
-  v_page record;
+  v_after bigint := (p ->> 'after')::bigint; v_settled bigint; v_gap bigint; v_newest bigint; v_at bigint; v_page record;
 begin
   loop
     -- The gap is the first position that is missing among those behind which a commit may still come.
-    select count(*) as rows, min(x.position - 1) filter (where x.position <> x.before + 1
-        and x.position - 1 > coalesce(v_settled, 0)) as gap, max(x.position) as last
+    select count(*) as rows, min(x.position - ${FACTS_PER_ROW}) filter (where x.position <> x.before + ${FACTS_PER_ROW}
+        and x.position - ${FACTS_PER_ROW} > coalesce(v_settled, 0)) as gap, max(x.position) as last
       into v_page from (select o.position, lag(o.position, 1, v_after) over (order by o.position) as before
         from (select j.position from {schema}.journal j where j.position > v_after order by j.position limit ${MAX_ROWS}) o) x;
     v_gap := v_page.gap;
@@ -64,30 +64,24 @@ begin
     return json_build_object('rows', '[]'::json,
       'end', json_build_object('position', coalesce(v_newest, 0), 'at', coalesce(v_at, 0)));
   end if;
-  select max(x.position) into v_to from (
-    select j.position, sum(length(j.fact)) over (order by j.position) as length,
-      row_number() over (order by j.position) as no
-    from {schema}.journal j where j.position > v_after and j.position <= v_page.last
-      and (v_gap is null or j.position < v_gap)) x
-    where x.no = 1 or x.length <= (p ->> 'maxLength')::float8;
-  while not fn.ends_commit(v_to) loop v_to := v_to + 1; end loop;
-  if v_gap is not null and not exists (select from {schema}.journal j
-      where j.position > coalesce(v_to, v_after) and j.position < v_gap) then
-    -- Nothing more can be read now.
-    v_newest := coalesce(v_to, v_after);
-    v_at := (select j.at from {schema}.journal j where j.position = v_newest);
-  end if;
-  return json_build_object('end', json_build_object('position', v_newest, 'at', coalesce(v_at, 0)),
-    'rows', coalesce((
-      select json_agg(json_build_object('position', j.position, 'at', j.at, 'commit', j.xmin::text, 'fact', j.fact::json)
-        order by j.position) from {schema}.journal j where j.position > v_after and j.position <= v_to), '[]'));
+  return (
+    with page as materialized (
+      select x.position, x.at, x.facts from (
+        select j.position, j.at, j.facts, sum(length(j.facts)) over (order by j.position) as length,
+          row_number() over (order by j.position) as no
+        from {schema}.journal j where j.position > v_after and j.position <= v_page.last
+          and (v_gap is null or j.position < v_gap)) x
+      where x.no = 1 or x.length <= (p ->> 'maxLength')::float8)
+    select json_build_object(
+      'rows', coalesce((select json_agg(json_build_object('position', g.position, 'at', g.at, 'facts', ('[' || g.facts || ']')::json)
+        order by g.position) from page g), '[]'),
+      'end', case when v_gap is null or exists (
+          select from {schema}.journal j where j.position < v_gap and j.position > (select max(g.position) from page g))
+        then json_build_object('position', v_newest, 'at', v_at)
+        else coalesce((select json_build_object('position', g.position, 'at', g.at) from page g
+          order by g.position desc limit 1), json_build_object('position', v_after, 'at', coalesce(
+            (select j.at from {schema}.journal j where j.position = v_after), 0))) end));
 end $$;
-
--- Whether a position is the last of its commit. A page ends with one, and so does a cursor.
-create or replace function fn.ends_commit(p_position bigint) returns boolean language sql volatile as $$
-  select not exists (select from {schema}.journal j join {schema}.journal n on n.position = j.position + 1
-    and n.xmin = j.xmin and n.at = j.at where j.position = p_position)
-$$;
 
 -- The newest row of the journal.
 create or replace function fn.journal_end() returns jsonb language sql volatile as $$
@@ -115,7 +109,7 @@ begin
     if (p ->> 'at')::bigint <> 0 then return null; end if;
   else
     perform from {schema}.journal j where j.position = v_position and j.at = (p ->> 'at')::bigint;
-    if not found or not fn.ends_commit(v_position) then return null; end if;
+    if not found then return null; end if;
   end if;
   select s.trimmed_to into v_trimmed_to from {schema}.journal_start s;
   return case when v_trimmed_to <= v_position then p end;
@@ -154,7 +148,8 @@ language plpgsql stable ${ENTRY} as $$
 begin
   return (select coalesce(jsonb_agg(case when r.seq is not null then
       jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels) end order by t.no), '[]')
-    from jsonb_array_elements_text(p) with ordinality t (seq, no) left join {schema}.runs r on r.seq = t.seq::bigint);
+    from jsonb_array_elements_text(p) with ordinality t (seq, no) 
+      left join lateral (select q.* from {schema}.runs q where q.seq = t.seq::bigint offset 0) r on true);
 end $$;
 
 -- Values that facts leave out, about as many as fit. See Store.readFactValues().
