@@ -58,4 +58,5 @@ ${
   execute $execute$ ${FUNCTIONS} $execute$;
   execute $execute$ update {schema}.schema_version set version = ${VERSION} $execute$;
 end $migrate$;
+select fn.forget_dead_workers(fn.clock(null));
 `;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import type { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { FACTS_PER_ROW } from "../../../src/stores/postgres/sql/names.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { type Server, startServer } from "./server.ts";
@@ -44,18 +44,13 @@ function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
 }
 
 async function openStore({ url }: Server): Promise<{ store: PostgresStore; schema: string }> {
-  const { PostgresStore } = await import("../../../src/stores/postgres/postgres_store.ts");
   const schema = `journal_${crypto.randomUUID().replaceAll("-", "")}`;
   return { store: await PostgresStore.open(url, { schema }), schema };
 }
 
-/** The position of a row: see `FACTS_PER_ROW`. */
-function inRows(no: number): number {
-  return no * FACTS_PER_ROW;
-}
-
-async function positions(store: PostgresStore, after = 0): Promise<number[]> {
-  return (await store.readJournal(after, 1_000_000))!.rows.map(({ position }) => position);
+/** The numbers of the rows after a position, counted from 1. */
+async function numbers(store: PostgresStore, after = 0): Promise<number[]> {
+  return (await store.readJournal(after, 1_000_000))!.rows.map(({ position }) => position / FACTS_PER_ROW);
 }
 
 test("readJournal() waits for a commit that comes later than one with a higher number", async (fixture) => {
@@ -66,11 +61,11 @@ test("readJournal() waits for a commit that comes later than one with a higher n
   await late.query(note(2));
 
   const before = await store.readJournal(0, 1_000_000);
-  const reading = positions(store);
+  const reading = numbers(store);
   await early.query("commit");
 
   assert.deepEqual(before, { rows: [], end: { position: 0, at: 0 } });
-  assert.deepEqual(await reading, [1, 2].map(inRows));
+  assert.deepEqual(await reading, [1, 2]);
 });
 
 test("readJournal() passes a number whose transaction was rolled back", async ({ store, connect, note }) => {
@@ -80,7 +75,7 @@ test("readJournal() passes a number whose transaction was rolled back", async ({
   await late.query(note(2));
   await early.query("rollback");
 
-  assert.deepEqual(await positions(store), [inRows(2)]);
+  assert.deepEqual(await numbers(store), [2]);
 });
 
 test("readJournal() goes on while a foreign transaction writes", async ({ store, connect, note }) => {
@@ -92,7 +87,7 @@ test("readJournal() goes on while a foreign transaction writes", async ({ store,
   await late.query(note(2));
   await early.query("rollback");
 
-  assert.deepEqual(await positions(store), [inRows(2)]);
+  assert.deepEqual(await numbers(store), [2]);
   await foreign.query("rollback");
 });
 
@@ -107,7 +102,7 @@ test("findCursor() waits for commits that may have lower numbers", async ({ stor
   await early.query("commit");
 
   assert.equal(first, "waits");
-  assert.deepEqual(await finding, { position: inRows(2), at: 1 });
+  assert.deepEqual(await finding, { position: 2 * FACTS_PER_ROW, at: 1 });
 });
 
 test("getRunState() answers no state between the commits of others", async ({ store, connect, note }) => {
@@ -128,7 +123,7 @@ test("getRunState() answers no state between the commits of others", async ({ st
   assert.equal(first, "waits");
   const state = (await reading)!;
   assert.equal(state.execution, 6);
-  assert.deepEqual(await positions(store, state.place.position), []);
+  assert.deepEqual(await numbers(store, state.place.position), []);
 });
 
 test("a reader misses nothing of writers that commit in another order, and sees nothing twice", async (fixture) => {

@@ -5,7 +5,7 @@ import { startServer } from "./server.ts";
 
 const server = startServer();
 const RUNS = 60_000;
-const SCHEMA = "costs";
+const SCHEMA = `costs_${Deno.pid}`;
 
 // Plans are made when the tables are empty, and kept as long as the session: so the session of the store is made before
 // the rows are. The measure is a list that counts all runs, which has to read them all.
@@ -17,8 +17,10 @@ Deno.test({
     const store = PostgresStore.from(session, { schema: SCHEMA });
     try {
       await store.migrate();
-      await admin.query("alter system set autovacuum = off");
-      await admin.query("select pg_reload_conf()");
+      const { rows } = await admin.query(`select tablename from pg_tables where schemaname = '${SCHEMA}'`);
+      for (const { tablename } of rows) {
+        await admin.query(`alter table ${SCHEMA}.${tablename} set (autovacuum_enabled = false)`);
+      }
       const reads = readsOf(store);
       for (const read of Object.values(reads)) await read();
 
@@ -36,6 +38,7 @@ Deno.test({
       }
     } finally {
       await store.close();
+      await admin.query(`drop schema ${SCHEMA} cascade`);
       await Promise.all([admin.end(), session.end()]);
     }
   },

@@ -8,8 +8,11 @@ const MAX_TIMERS = 40;
 const MAX_PASSED_OVER = 256;
 // How many runs are examined for each queue to tell when a rate opens: one of them can be behind a run of another job.
 const MAX_EXAMINED = 8;
-// How many runs are read ahead, at least and at most.
+// How many runs are read ahead, at least.
 const MIN_PAGE = 4;
+// So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
+const MAX_CHANGES = 1_000;
+const FOLD_EACH = 0.1;
 
 /** How runs are claimed. */
 export const CLAIM = `
@@ -400,7 +403,9 @@ begin
       claim_id = excluded.claim_id;
   perform fn.settle_heads();
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
-  if cardinality(v_seqs) = 0 then perform fn.tidy_up(v_now); end if;
+  if cardinality(v_seqs) = 0 then perform fn.tidy_up(v_now);
+  elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
+  end if;
   f := fn.claim_facts(p -> 'jobs');
   return jsonb_build_object('claims', fn.claimed(v_seqs), 'failed', v_failed, 'cancelled', v_cancelled,
     'nextTimerAt', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms, g.limits, g.periods, f.paused,
@@ -459,9 +464,19 @@ begin
   return least(p_timer_at, fn.find_opening(p_queues, p_names, p_rooms, p_limits, p_periods, v_live, v_own, p_now));
 end $$;
 
+-- Makes one row of the changes of each number of runs, if there are many. The caller has locked out all others who write.
+create or replace function fn.fold_counts() returns void language plpgsql as $$
+begin
+  if (select count(*) from (select from {schema}.counts limit ${MAX_CHANGES}) c) < ${MAX_CHANGES} then return; end if;
+  with gone as (delete from {schema}.counts returning status, job, runs)
+  insert into {schema}.counts (status, job, runs)
+    select g.status, g.job, sum(g.runs) from gone g group by g.status, g.job having sum(g.runs) <> 0;
+end $$;
+
 -- Removes what says nothing any more.
 create or replace function fn.tidy_up(p_now bigint) returns void language plpgsql as $$
 begin
+  perform fn.fold_counts();
   perform fn.trim_journal(p_now);
   perform fn.forget_starts(p_now);
   perform fn.forget_turns();

@@ -13,6 +13,7 @@ import { RATES } from "./rates.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
 import { SCHEDULES } from "./schedules.ts";
+import { SETS } from "./sets.ts";
 import { TURNS } from "./turns.ts";
 import { WORKERS } from "./workers.ts";
 
@@ -32,6 +33,7 @@ export const FUNCTIONS: string = [
     PAUSES,
     JOURNAL,
     CLAIM,
+    SETS,
     APPLY,
     READS,
     CHILDREN,

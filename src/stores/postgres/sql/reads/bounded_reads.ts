@@ -1,5 +1,5 @@
 import { MAX_LOG_LINES } from "../../../../log.ts";
-import { LARGE_VALUE_BYTES } from "../../../part_builder.ts";
+import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH } from "../../../part_builder.ts";
 import { ENTRY } from "../basics.ts";
 import { part, sizeOf } from "./part.ts";
 
@@ -7,8 +7,6 @@ import { part, sizeOf } from "./part.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
-// How many characters a part of a value has: 128 KiB at most.
-const PART_LENGTH = 32_768;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */

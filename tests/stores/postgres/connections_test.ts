@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import pg from "pg";
+import { StoreError } from "../../../src/error.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { aClaimRequest, aRun } from "../../support/fixtures.ts";
+import { startServer } from "./server.ts";
+
+const server = startServer();
+let schemas = 0;
+
+function test(name: string, body: (place: { url: string; schema: string }) => Promise<void>): void {
+  Deno.test({
+    name,
+    ignore: server === null,
+    fn: () => body({ url: server!.url, schema: `connections_${++schemas}` }), // ignored without a server
+  });
+}
+
+/** Asks the server something beside the store. */
+async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+const KILL = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast'";
+
+test("migrate() of eight stores at once makes the tables once", async ({ url, schema }) => {
+  const stores = await Promise.all(Array.from({ length: 8 }, () => PostgresStore.open(url, { schema })));
+
+  await Promise.all(stores.map((store) => store.migrate()));
+
+  const [row] = await ask(url, `select version from ${schema}.schema_version`);
+  assert.deepEqual(row, { version: 1 });
+  await Promise.all(stores.map((store) => store.close()));
+});
+
+test("migrate() refuses tables of a newer version", async ({ url, schema }) => {
+  await using store = await PostgresStore.open(url, { schema });
+  await store.migrate();
+  await ask(url, `update ${schema}.schema_version set version = 99`);
+
+  const migrated = store.migrate();
+
+  await assert.rejects(migrated, (error) => error instanceof StoreError && /tables of version 99/.test(error.message));
+});
+
+test("open() refuses the name of a schema that would have to be quoted, and unknown options", async ({ url }) => {
+  await assert.rejects(PostgresStore.open(url, { schema: 'a"b' }), TypeError);
+  await assert.rejects(PostgresStore.open(url, { schem: "a" } as object), TypeError);
+});
+
+test("from() uses a pool of the caller, and leaves it open", async ({ url, schema }) => {
+  const pool = new pg.Pool({ connectionString: url, idleTimeoutMillis: 0 });
+  const store = PostgresStore.from(pool, { schema });
+  await store.migrate();
+
+  const [added] = await store.enqueue([aRun()]);
+  await store.close();
+
+  const { rows: [row] } = await pool.query(`select id from ${schema}.runs`);
+  assert.deepEqual(row, { id: added!.run.id });
+  await pool.end();
+});
+
+test("a store goes on after its connections were cut while they were idle", async ({ url, schema }) => {
+  await using store = await PostgresStore.open(url, { schema });
+  await store.migrate();
+  const run = aRun();
+  await store.enqueue([run]);
+  await ask(url, KILL);
+
+  // The pool may not have noticed yet: then the outcome of one call is unknown, and it is repeated.
+  const again = async () => await store.enqueue([run]);
+  const [found] = await again().catch(again);
+
+  assert.equal(found!.disposition, "created");
+  assert.equal((await store.claim(aClaimRequest())).claims.length, 1);
+});
+
+test("a call that waits when its connection is cut has an unknown outcome if it writes", async ({ url, schema }) => {
+  await using store = await PostgresStore.open(url, { schema });
+  await store.migrate();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`begin; lock table ${schema}.inputs`);
+
+  const writing = store.enqueue([aRun()]).catch((error) => error);
+  while ((await ask(url, `${KILL} and wait_event_type = 'Lock'`)).length === 0);
+  const error = await writing;
+  await client.query("rollback");
+  await client.end();
+
+  assert.ok(error instanceof StoreError);
+  assert.deepEqual([error.code, error.outcomeUnknown], ["unavailable", true]);
+});
+
+test("a call has certainly done nothing if nobody answers at the address", async () => {
+  await using store = await PostgresStore.open("postgres://holdfast@127.0.0.1:1/none");
+
+  const error = await store.enqueue([aRun()]).catch((error) => error);
+
+  assert.ok(error instanceof StoreError);
+  assert.deepEqual([error.code, error.outcomeUnknown], ["unavailable", false]);
+});
+
+test("a write that the server refuses does not take the others of its group with it", async ({ url, schema }) => {
+  await using store = await PostgresStore.open(url, { schema });
+  await store.migrate();
+  await ask(url, `alter table ${schema}.inputs add check (payload <> '"bad"')`);
+
+  const [good, bad, other] = await Promise.allSettled([
+    store.enqueue([aRun()]),
+    store.enqueue([aRun({ payload: '"bad"' })]),
+    store.enqueue([aRun({ concurrencyKey: "key" })]),
+  ]);
+
+  assert.deepEqual([good.status, bad.status, other.status], ["fulfilled", "rejected", "fulfilled"]);
+  const { reason } = bad as PromiseRejectedResult;
+  assert.deepEqual([reason.code, reason.outcomeUnknown], ["internal", false]);
+});
