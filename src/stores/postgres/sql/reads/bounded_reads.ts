@@ -7,6 +7,8 @@ import { part, sizeOf } from "./part.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
+// In characters, of which each takes up to 4 bytes.
+const PART_LENGTH = VALUE_PART_LENGTH / 2;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
