@@ -159,3 +159,35 @@ test("a reader misses nothing of writers that commit in another order, and sees 
   const ofOne = (run: string) => Math.floor(Number(run) / 1_000) === 3;
   assert.deepEqual(read.filter(ofOne), written.filter(ofOne));
 });
+
+test("getRunState() answers for a run that changes all the time, while others write", async (fixture) => {
+  const { store, connect, note } = fixture;
+  const [added] = await store.enqueue([aRun()]);
+  const { id } = added!.run;
+  const { seq } = (await store.getRunState(id))!;
+  const [table] = note(seq).match(/"\w+"/)!;
+  let isOver = false;
+  const write = async (run: number) => {
+    const client = await connect();
+    for (let count = 1; !isOver; count++) {
+      await client.query("begin");
+      await client.query(`update ${table}.runs set interruptions = interruptions + 1 where seq = ${run}`);
+      await client.query(note(run));
+      await client.query("select pg_sleep(0.003)");
+      await client.query("commit");
+    }
+  };
+  const writing = [seq, 1_001, 1_002, 1_003].map(write);
+
+  const states = [];
+  for (let n = 0; n < 20; n++) states.push((await store.getRunState(id))!);
+  isOver = true;
+  await Promise.all(writing);
+
+  // Each of its changes has noted one fact.
+  const { rows } = (await store.readJournal(0, 10_000_000))!;
+  for (const { execution, place } of states) {
+    const before = rows.filter(({ position, facts }) => position <= place.position && facts[0]![0] === seq);
+    assert.equal(before.length, execution, `at ${place.position}`);
+  }
+});

@@ -7,6 +7,8 @@ const MAX_ROWS = 500;
 // it is asked to try again.
 const GAP_MS = 100;
 const END_MS = 1_000;
+// How often the state of a run is read that changes meanwhile, before its row is locked.
+const MAX_LOOKS = 3;
 
 /**
  * Reads of the journal. Positions are drawn in the order of the sequence, and commits become visible in another one. So a
@@ -84,7 +86,7 @@ begin
 end $$;
 
 -- The newest row of the journal.
-create or replace function fn.journal_end() returns jsonb language sql volatile as $$
+create or replace function fn.journal_end() returns jsonb language sql stable as $$
   select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
     from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}')
 $$;
@@ -117,12 +119,27 @@ end $$;
 
 -- A run and the end of the journal at one moment. See Store.getRunState(). A writer of this run locks its row before it
 -- draws positions. So if the row is unchanged when all have ended that may have drawn some, none of the positions up to
--- the end belongs to a change of the run that is not in the answer.
+-- the end belongs to a change of the run that is not in the answer. If the run changes all the time, the row is locked,
+-- so that nobody writes to it meanwhile.
 create or replace function fn.get_run_state(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
-declare v_state jsonb; v_row text; v_seen text;
+declare s record; v_seen text;
 begin
-  loop
-    select jsonb_build_object('run', fn.run_json(r), 'place', e.place, 'pauses', case when r.status = 'waiting' then (
+  for i in 1 .. ${MAX_LOOKS} loop
+    select * into s from fn.run_state(p ->> 'runId');
+    if not found then return null; end if;
+    if not fn.await_notes(${GAP_MS}) then exit; end if;
+    select concat_ws('/', r.ctid, r.xmin, r.xmax) into v_seen from {schema}.runs r where r.id = p ->> 'runId';
+    if v_seen = s.row then return s.state; end if;
+  end loop;
+  perform from {schema}.runs r where r.id = p ->> 'runId' for share;
+  return (select f.state from fn.run_state(p ->> 'runId') f);
+end $$;
+
+-- A run, what it waits for and the end of the journal; \`row\` is another one after each change of its row.
+create or replace function fn.run_state(p_run_id text) returns table (state jsonb, "row" text)
+language sql volatile as $$
+  select jsonb_build_object('run', fn.run_json(r), 'place', fn.journal_end(), 'pauses',
+      case when r.status = 'waiting' then (
         select coalesce(jsonb_agg(x.pause order by x.of, x.position, x.seq), '[]') from (
           select 1 as of, 0 as position, w.seq, jsonb_build_object('waitId', case when w.kind = 'wait' then w.id end,
             'name', w.name, 'deadlineAt', w.deadline_at) as pause
@@ -130,17 +147,9 @@ begin
           union all select 2, s.position, s.seq,
             jsonb_build_object('waitId', null, 'name', s.name, 'deadlineAt', s.retry_at)
             from {schema}.steps s where s.run_seq = r.seq and s.status = 'retrying') x) else '[]' end),
-        concat_ws('/', r.ctid, r.xmin, r.xmax)
-      into v_state, v_row
-      from {schema}.runs r cross join (select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
-        from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}') as place) e
-      where r.id = p ->> 'runId';
-    if not found then return null; end if;
-    if not fn.await_notes(${END_MS}) then perform fn.refuse_wait(); end if;
-    select concat_ws('/', r.ctid, r.xmin, r.xmax) into v_seen from {schema}.runs r where r.id = p ->> 'runId';
-    if v_seen = v_row then return v_state; end if;
-  end loop;
-end $$;
+    concat_ws('/', r.ctid, r.xmin, r.xmax)
+  from {schema}.runs r where r.id = p_run_id
+$$;
 
 -- The identities of runs by their row numbers. See Store.getRunIdentities().
 create or replace function fn.get_run_identities(p jsonb, p_now bigint) returns jsonb
