@@ -141,7 +141,7 @@ begin
   end loop;
 
   if v_uncounted then
-    total := v_offset + cardinality(seqs);
+    total := least(v_found, v_offset + v_wanted);
     seqs := seqs[1 : v_limit];
   elsif not v_by_index then
     total := v_found;
