@@ -5,7 +5,7 @@ const FAR_BEFORE = -(2 ** 51);
 
 /**
  * Looks for what must never be in the tables of a schema: a number of runs that is kept wrongly, a broken invariant of
- * `src/stores/postgres/sql/queues.ts` or `turns.ts`.
+ * `src/stores/postgres/sql/flow/queues.ts` or `turns.ts`.
  *
  * @returns What is wrong, or `null`.
  */

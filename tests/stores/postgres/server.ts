@@ -45,7 +45,7 @@ let schemas = 0;
 function serverAt(url: string): Server {
   return {
     url,
-    open: (host) => PostgresStore.open(url, { schema: `test_${Deno.pid}_${++schemas}`, host }),
+    open: (host) => PostgresStore.open(url, { schema: `test_${Deno.pid}_${++schemas}`, durability: "relaxed", host }),
   };
 }
 

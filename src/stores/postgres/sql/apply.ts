@@ -42,6 +42,11 @@ create or replace function fn.lock_runs(p_ids text[]) returns void language sql 
   select fn.lock_journal();
 $$;
 
+-- A worker has one claim at a time.
+create or replace function fn.lock_worker(p_worker text) returns void language sql volatile as $$
+  select pg_advisory_xact_lock(hashtextextended('holdfast/worker/' || {literal} || '/' || p_worker, 0))
+$$;
+
 create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
   select fn.delete_run(p ->> 'runId', p_now)
 $$;

@@ -1,20 +1,18 @@
 import { APPLY } from "./apply.ts";
 import { BASICS } from "./basics.ts";
 import { CHILDREN } from "./children.ts";
-import { CLAIM } from "./claim.ts";
+import { CLAIMS } from "./claim/functions.ts";
 import { ENDINGS } from "./endings.ts";
 import { ENQUEUE } from "./enqueue.ts";
 import { EVOLUTION } from "./evolution/functions.ts";
+import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
 import { PAUSES } from "./pauses.ts";
-import { QUEUES } from "./queues.ts";
-import { RATES } from "./rates.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { SETS } from "./sets.ts";
-import { TURNS } from "./turns.ts";
 import { WORKERS } from "./workers.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
@@ -22,9 +20,7 @@ export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
   ...[
     BASICS,
-    RATES,
-    TURNS,
-    QUEUES,
+    FLOW,
     RECORDS,
     ENDINGS,
     ENQUEUE,
@@ -32,7 +28,7 @@ export const FUNCTIONS: string = [
     WORKERS,
     PAUSES,
     JOURNAL,
-    CLAIM,
+    CLAIMS,
     SETS,
     APPLY,
     READS,

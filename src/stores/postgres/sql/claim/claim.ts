@@ -1,0 +1,156 @@
+import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
+import { ENTRY } from "../basics.ts";
+
+// So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
+const MAX_CHANGES = 1_000;
+const FOLD_EACH = 0.1;
+
+/** How runs are claimed. */
+export const CLAIM = `
+create or replace function fn.claim(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
+declare
+  v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
+  v_limit int := (p ->> 'limit')::int; v_lease_ms bigint := ceil((p ->> 'leaseMs')::numeric); w {schema}.workers;
+  f record; g record; v_own text[] := fn.queues_of_worker(p); v_open text[]; v_begun text[];
+  v_page {schema}.runs[] := '{}'; t record;
+begin
+  -- A call that is repeated while its first try is still under way waits for it.
+  perform fn.lock_worker(v_worker);
+  select q.* into w from {schema}.workers q where q.id = v_worker;
+  f := fn.claim_facts(p -> 'jobs');
+  if w.claim_id = v_claim then
+    -- A repetition does nothing. The next call checks for more.
+    return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
+      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, v_now);
+  end if;
+  if not fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
+    g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
+    v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
+    v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
+    -- There is nothing to do, and others have seen not long ago that the worker is alive.
+    if coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
+        and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
+        and not ((p ->> 'offersHeld')::boolean and v_limit > 0
+          and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
+      return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+        g.limits, g.periods, f.paused, v_own, v_worker, v_now), false, v_now);
+    end if;
+    v_page := fn.find_simple(p, g.rooms, g.limits, v_open, v_limit);
+  end if;
+
+  if cardinality(v_page) > 0 then
+    -- The next runs stand in no line: they are claimed beside others who claim such runs.
+    perform fn.lock_runs('{}');
+    v_now := fn.clock(p_now);
+    t := fn.take_simple(v_page, v_limit);
+  else
+    perform fn.lock_all();
+    v_now := fn.clock(p_now);
+    t := fn.take_in_turn(p, v_now);
+  end if;
+  perform fn.give_leases(p, t.seqs, t.before, t.resumed, v_now);
+  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id)
+    values (v_worker, v_own, v_now, v_lease_ms, v_claim)
+    on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
+      claim_id = excluded.claim_id;
+  perform fn.settle_heads();
+  -- An idle worker writes an empty claim at intervals, to show that it is alive.
+  if cardinality(t.seqs) = 0 and cardinality(v_page) = 0 then perform fn.tidy_up(v_now);
+  elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
+  end if;
+  f := fn.claim_facts(p -> 'jobs');
+  g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
+  return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+      g.limits, g.periods, f.paused, v_own, v_worker, v_now),
+    t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now), v_now);
+end $$;
+
+create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
+  p_more boolean, p_now bigint) returns jsonb language sql stable as $$
+  select jsonb_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
+    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now)
+$$;
+
+create or replace function fn.queues_of_worker(p jsonb) returns text[] language sql immutable as $$
+  select coalesce(array_agg(distinct x), '{}')
+  from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x
+$$;
+
+create or replace function fn.find_simple(p jsonb, p_rooms bigint[], p_limits bigint[], p_open text[], p_limit int)
+returns {schema}.runs[] language plpgsql stable as $$
+declare v_page {schema}.runs[];
+begin
+  if p_limit = 0 or exists (select 1 from {schema}.heads)
+      or exists (select 1 from unnest(p_rooms, p_limits) x (room, rate) where x.room is not null or x.rate is not null)
+      or ((p ->> 'offersHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
+    return '{}';
+  end if;
+  v_page := fn.ready_page(p_open, '{}', -9223372036854775808, 0, p_limit + 1);
+  if exists (select 1 from unnest(v_page) y where y.concurrency_key is not null or y.is_held) then return '{}'; end if;
+  return v_page;
+end $$;
+
+create or replace function fn.take_simple(p_page {schema}.runs[], p_limit int, out seqs bigint[], out before text[],
+  out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
+begin
+  select coalesce(array_agg(t.seq order by t.position, t.seq), '{}'),
+      coalesce(array_agg(t.status order by t.position, t.seq), '{}') into seqs, before from (
+    select q.seq, q.position, q.status from {schema}.runs q
+    where q.seq = any(array(select y.seq from unnest(p_page) y order by y.position, y.seq limit p_limit))
+      and q.queue_state = 'R' order by q.position, q.seq for no key update skip locked) t;
+  resumed := '{}'; failed := '[]'; cancelled := '[]';
+  more := cardinality(p_page) > cardinality(seqs);
+end $$;
+
+create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)
+returns void language plpgsql as $$
+declare v_worker text := p ->> 'workerId'; h record;
+begin
+  if cardinality(p_seqs) = 0 then return; end if;
+  update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
+    position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
+    lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
+    lease_generation = q.lease_generation + 1, last_report_no = 0, started_at = coalesce(q.started_at, p_now), updated_at = p_now,
+    finish_by = coalesce(q.finish_by, p_now + q.finish_within) where q.seq = any(p_seqs);
+  insert into {schema}.counts (status, job, runs)
+    select m.status, m.job, sum(m.runs) from (
+      select x.before as status, q.job, -1 as runs from unnest(p_seqs, p_before) x (seq, before)
+        join {schema}.runs q on q.seq = x.seq
+      union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(p_seqs)) m
+    group by m.status, m.job;
+  insert into {schema}.journal (at, run_seq, facts)
+    select p_now, x.seq, '[' || x.seq || e.fact from unnest(p_seqs) with ordinality x (seq, no)
+      join {schema}.runs q on q.seq = x.seq
+      cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",' || q.lease_generation || ','
+        || to_json(v_worker)::text || ',' || q.lease_expires_at || ',' || q.interruptions + 1 || ']')) e (kind, fact)
+      where e.kind = 1 or x.seq = any(p_resumed) order by x.no, e.kind;
+  if cardinality(p_resumed) > 0 then
+    perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(p_resumed);
+  end if;
+  for h in select x.seq, x.before from unnest(p_seqs, p_before) with ordinality x (seq, before, no)
+      join {schema}.runs q on q.seq = x.seq where q.has_pauses order by x.no loop
+    perform fn.commit_deadlines(h.seq, p_now);
+    if h.before = 'waiting' then
+      -- When it first resumed after the pauses that it waited on were over.
+      update {schema}.pauses set first_resumed_at = p_now
+        where run_seq = h.seq and awaited and status = 'resolved' and first_resumed_at is null;
+    end if;
+  end loop;
+end $$;
+
+create or replace function fn.tidy_up(p_now bigint) returns void language plpgsql as $$
+begin
+  perform fn.fold_counts();
+  perform fn.trim_journal(p_now);
+  perform fn.forget_starts(p_now);
+  perform fn.forget_turns();
+end $$;
+
+create or replace function fn.fold_counts() returns void language plpgsql as $$
+begin
+  if (select count(*) from (select from {schema}.counts limit ${MAX_CHANGES}) c) < ${MAX_CHANGES} then return; end if;
+  with gone as (delete from {schema}.counts returning status, job, runs)
+  insert into {schema}.counts (status, job, runs)
+    select g.status, g.job, sum(g.runs) from gone g group by g.status, g.job having sum(g.runs) <> 0;
+end $$;
+`;

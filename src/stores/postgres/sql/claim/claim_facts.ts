@@ -1,0 +1,131 @@
+// How many runs are examined for each queue to tell when a rate opens: one of them can be behind a run of another job.
+const MAX_EXAMINED = 8;
+
+/** What a claim has to know before it looks for runs, and when the next one is needed. */
+export const CLAIM_FACTS = `
+create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out opening_at bigint,
+  out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
+language plpgsql stable as $$
+declare v_ghost bigint;
+begin
+  -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index, but for the few runs under a lease.
+  timer_at := least(
+    (select r.timer_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1),
+    (select min(r.lease_expires_at) from {schema}.runs r where r.status = 'running'),
+    (select min(g.expires_at) from {schema}.ghosts g where g.concurrency_key is not null),
+    (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
+    (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1));
+  select min(g.expires_at) into v_ghost from {schema}.ghosts g where g.job = any(array(
+    select j ->> 'name' from jsonb_array_elements(p_jobs) j where j ->> 'concurrency' is not null));
+  timer_at := least(timer_at, v_ghost);
+  select o.opens_at into opening_at from {schema}.openings o where not o.is_open order by o.opens_at limit 1;
+  select o.opens_at into passed_opening_at from {schema}.openings o where o.is_open order by o.opens_at desc limit 1;
+  select s.at into newest_start from {schema}.starts s order by s.at desc limit 1;
+  has_orphans := exists (select 1 from {schema}.orphans);
+  paused := array(select j.job from {schema}.paused_jobs j);
+end $$;
+
+create or replace function fn.has_expired(p_timer_at bigint, p_opening_at bigint, p_passed_opening_at bigint,
+  p_newest_start bigint, p_has_orphans boolean, p_now bigint) returns boolean language sql immutable as $$
+  select p_has_orphans or coalesce(least(p_timer_at, p_opening_at) <= p_now, false)
+    or coalesce(p_newest_start > p_now, false) or coalesce(p_passed_opening_at > p_now, false)
+$$;
+
+create or replace function fn.open_gates(p_jobs jsonb, p_paused text[], p_most bigint, p_now bigint,
+  out queues text[], out names text[], out rooms bigint[], out starts bigint[], out limits bigint[], out periods bigint[])
+language plpgsql stable as $$
+declare j jsonb; v_room bigint; v_starts bigint;
+begin
+  queues := '{}'; names := '{}'; rooms := '{}'; starts := '{}'; limits := '{}'; periods := '{}';
+  for j in select x from jsonb_array_elements(p_jobs) x loop
+    continue when j ->> 'name' = any(p_paused);
+    v_room := null; v_starts := null;
+    if j ->> 'concurrency' is not null then
+      v_room := (j ->> 'concurrency')::bigint - (select count(*) from {schema}.runs r where r.status = 'running'
+          and (r.job = j ->> 'name' or r.job > (j ->> 'name') || E'\\t' and r.job < (j ->> 'name') || E'\\n'))
+        - (select count(*) from {schema}.ghosts g where g.job = j ->> 'name');
+    end if;
+    if j ->> 'rateLimit' is not null then
+      v_starts := fn.count_allowed('job ' || (j ->> 'name'), (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
+        p_most, p_now);
+    end if;
+    queues := queues || (j ->> 'queue') || (j ->> 'printQueue');
+    names := names || (j ->> 'name') || (j ->> 'name');
+    rooms := rooms || v_room || v_room;
+    starts := starts || v_starts || v_starts;
+    limits := limits || (j ->> 'rateLimit')::bigint || (j ->> 'rateLimit')::bigint;
+    periods := periods || (j ->> 'ratePeriod')::bigint || (j ->> 'ratePeriod')::bigint;
+  end loop;
+end $$;
+
+create or replace function fn.gates_where(p_queues text[], p_rooms bigint[], p_starts bigint[], p_begun boolean)
+returns text[] language sql immutable as $$
+  select coalesce(array_agg(x.queue), '{}') from unnest(p_queues, p_rooms, p_starts) x (queue, room, starts)
+  where coalesce(x.room > 0, true) and coalesce(x.starts <= 0, false) = p_begun
+$$;
+
+create or replace function fn.has_ready(p_open text[], p_begun text[]) returns boolean language sql stable as $$
+  select exists (select 1 from unnest(p_open) q where exists (
+      select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null)
+    or exists (select 1 from {schema}.heads h where h.queue = q))
+  or exists (select 1 from unnest(p_begun) q where exists (
+      select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
+        and r.started_at is not null)
+    or exists (select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is not null
+        and r.started_at is not null))
+$$;
+
+create or replace function fn.next_instant(p_timer_at bigint, p_opening_at bigint, p_queues text[], p_names text[],
+  p_rooms bigint[], p_limits bigint[], p_periods bigint[], p_paused text[], p_own text[], p_worker text, p_now bigint)
+returns bigint language plpgsql stable as $$
+declare v_own text[]; v_live text[];
+begin
+  if p_opening_at is null and not exists (select 1 from unnest(p_limits) x where x is not null) then return p_timer_at; end if;
+  v_own := array(select q from unnest(p_own) q where fn.job_name_of(q) <> all(p_paused));
+  v_live := array(select q from unnest(fn.live_queues(p_worker, p_now)) q where fn.job_name_of(q) <> all(p_paused)) || v_own;
+  return least(p_timer_at, fn.find_opening(p_queues, p_names, p_rooms, p_limits, p_periods, v_live, v_own, p_now));
+end $$;
+
+create or replace function fn.find_opening(p_queues text[], p_names text[], p_rooms bigint[], p_limits bigint[],
+  p_periods bigint[], p_live text[], p_own text[], p_now bigint) returns bigint language plpgsql stable as $$
+declare v_first bigint; v_job bigint; v_opens bigint; v_any boolean; v_list int; x jsonb; v_runs jsonb;
+begin
+  for i in 1 .. cardinality(p_queues) loop
+    continue when p_rooms[i] <= 0;
+    v_job := -1;
+    if p_limits[i] is not null then v_job := fn.rate_opens_at('job ' || p_names[i], p_limits[i], p_periods[i], p_now); end if;
+    for v_list in 1 .. case when v_job > p_now then 3 else 1 end loop
+      if v_list = 1 then
+        select jsonb_agg(to_jsonb(e)) into v_runs from (
+          select o.concurrency_key as key, o.opens_at as at, (select r.position from {schema}.runs r
+              where r.concurrency_key = o.concurrency_key and r.queue = o.queue and r.queue_state is not null
+              order by r.position, r.seq limit 1) as position
+          from {schema}.openings o where o.queue = p_queues[i] and not o.is_open order by o.opens_at limit ${MAX_EXAMINED}) e;
+      elsif v_list = 2 then
+        select jsonb_agg(to_jsonb(e)) into v_runs from (
+          select r.concurrency_key as key, -1 as at, r.position from {schema}.runs r
+          where r.queue = p_queues[i] and r.queue_state = 'R' and r.fairness_key is null and r.started_at is null
+          order by r.position, r.seq limit ${MAX_EXAMINED}) e;
+      else
+        select jsonb_agg(to_jsonb(e)) into v_runs from (
+          select r.concurrency_key as key, -1 as at, r.position from {schema}.runs r
+          where r.queue = p_queues[i] and r.queue_state = 'R' and r.fairness_key is not null and r.started_at is null
+          order by r.fairness_key, r.position, r.seq limit ${MAX_EXAMINED}) e;
+      end if;
+      continue when v_runs is null;
+      -- If more are left than are examined, the first opening may be too early, but none is missed.
+      v_any := jsonb_array_length(v_runs) = ${MAX_EXAMINED} and (select bool_and(
+        fn.is_behind(e ->> 'key', p_queues[i], (e ->> 'position')::bigint, p_live, p_own))
+        from jsonb_array_elements(v_runs) e);
+      for x in select e from jsonb_array_elements(v_runs) e loop
+        v_opens := greatest((x ->> 'at')::bigint, v_job);
+        continue when v_opens <= p_now or v_opens >= v_first;
+        if v_any or not fn.is_behind(x ->> 'key', p_queues[i], (x ->> 'position')::bigint, p_live, p_own) then
+          v_first := v_opens;
+        end if;
+      end loop;
+    end loop;
+  end loop;
+  return v_first;
+end $$;
+`;

@@ -1,0 +1,210 @@
+import { MAX_TIMERS } from "./max_timers.ts";
+
+// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
+const MAX_PASSED_OVER = 256;
+// How many runs are read ahead, at least.
+const MIN_PAGE = 4;
+
+/** How a claim takes the runs that pass all gates. */
+export const TAKE_IN_TURN = `
+create or replace function fn.take_in_turn(p jsonb, p_now bigint, out seqs bigint[], out before text[],
+  out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
+declare
+  v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
+  v_live text[]; v_late boolean; f record; g record; v_open text[]; v_begun text[];
+  v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
+  v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
+  v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
+  v_head record; v_head_seq bigint; v_is_head boolean; v_limit_heads int; v_turn bigint; v_added boolean;
+  v_keys text[] := '{}'; r {schema}.runs; k {schema}.runs; h record;
+begin
+  seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := false;
+  update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint from jsonb_array_elements(p -> 'holding') x
+    where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
+      and q.lease_expires_at <= p_now;
+  f := fn.claim_facts(p -> 'jobs');
+  if f.has_orphans then cancelled := fn.cancel_orphans(${MAX_TIMERS}, p_now); end if;
+  v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, p_now);
+  if v_late then failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, p_now); end if;
+  v_own := array(select q from unnest(v_own) q where fn.job_name_of(q) <> all(f.paused));
+  v_live := array(select q from unnest(fn.live_queues(v_worker, p_now)) q where fn.job_name_of(q) <> all(f.paused))
+    || v_own;
+  if (p ->> 'offersHeld')::boolean and v_limit > 0 then
+    perform fn.offer_held_runs(p -> 'jobs', v_own || fn.live_queues(v_worker, p_now), p_now);
+  end if;
+  perform fn.settle_heads();
+
+  g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, p_now);
+  v_limited := exists (select 1 from unnest(g.rooms, g.starts) x (room, starts) where x.room is not null or x.starts is not null);
+  v_started := array_fill(0::bigint, array[cardinality(g.queues)]);
+  v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
+  v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
+  v_fair := exists (select 1 from {schema}.heads);
+  v_size := greatest(${MIN_PAGE}, v_limit + 1);
+  loop
+    v_turn := null; v_is_head := false;
+    if v_at <= cardinality(v_page) and not v_fair then
+      r := v_page[v_at];
+      v_at := v_at + 1;
+      v_position := r.position; v_seq := r.seq;
+      if v_limited and r.queue <> all(v_open) and (r.queue <> all(v_begun) or r.started_at is null) then continue; end if;
+      if r.concurrency_key = any(v_keys) then
+        -- A run of another queue has taken the key in this claim.
+        select q.* into r from {schema}.runs q where q.seq = r.seq and q.queue_state = 'R';
+        continue when not found;
+      end if;
+      if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then
+        v_passed := v_passed + 1;
+        exit when v_passed >= ${MAX_PASSED_OVER};
+        continue;
+      end if;
+      continue when fn.is_behind(r.concurrency_key, r.queue, r.position, v_live, v_own);
+    elsif not v_fair then
+      exit when v_last;
+      v_page := fn.ready_page(v_open, v_begun, v_position, v_seq, v_size);
+      v_at := 1;
+      v_last := cardinality(v_page) < v_size;
+      continue;
+    else
+      -- The first run without a fairness key that can be claimed.
+      k := null;
+      loop
+        v_page := fn.ready_page(v_open, v_begun, v_position, v_seq, 1);
+        exit when cardinality(v_page) = 0;
+        k := v_page[1];
+        if k.parent_seq is not null and fn.is_orphan(k.parent_seq) then v_passed := v_passed + 1;
+        elsif not fn.is_behind(k.concurrency_key, k.queue, k.position, v_live, v_own) then exit;
+        end if;
+        v_position := k.position; v_seq := k.seq;
+        k := null;
+        exit when v_passed >= ${MAX_PASSED_OVER};
+      end loop;
+      -- The first head that can be claimed, by turn.
+      v_head_seq := null;
+      v_limit_heads := ${MIN_PAGE};
+      loop
+        v_size := 0;
+        for h in select * from fn.first_heads(v_open, v_begun, v_limit_heads) loop
+          v_size := v_size + 1;
+          exit when v_passed >= ${MAX_PASSED_OVER};
+          select q.* into r from {schema}.runs q where q.seq = h.run_seq;
+          if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then v_passed := v_passed + 1; continue; end if;
+          continue when fn.is_behind(r.concurrency_key, r.queue, r.position, v_live, v_own);
+          v_head := h;
+          v_head_seq := h.run_seq;
+          exit;
+        end loop;
+        exit when v_head_seq is not null or v_size < v_limit_heads or v_passed >= ${MAX_PASSED_OVER};
+        v_limit_heads := 4 * v_limit_heads;
+      end loop;
+      exit when v_passed >= ${MAX_PASSED_OVER} or (k.seq is null and v_head_seq is null);
+      if v_head_seq is not null then select greatest(s.turn, s.keyless) into v_turn from {schema}.serving s; end if;
+      v_is_head := v_head_seq is not null;
+      if v_is_head and k.seq is not null then v_is_head := (v_head.turn, v_head.position) < (v_turn, k.position); end if;
+      if v_is_head then
+        v_turn := v_head.turn;
+        select q.* into r from {schema}.runs q where q.seq = v_head_seq;
+      else r := k;
+      end if;
+      v_page := '{}'; v_at := 1; v_last := false;
+    end if;
+
+    if cardinality(seqs) >= v_limit then more := true; exit; end if;
+    if (r.started_at is null and r.start_by <= p_now) or (r.started_at is not null and r.finish_by <= p_now) then
+      failed := failed || fn.fail_late_run(r, p_now);
+      more := true;
+      perform fn.settle_heads();
+      if not v_fair and exists (select 1 from {schema}.heads) then
+        update {schema}.runs set queue_state = null where seq = any(seqs);
+      end if;
+      v_fair := exists (select 1 from {schema}.heads);
+      v_page := '{}'; v_at := 1; v_last := false;
+      if v_fair then v_position := -9223372036854775808; end if;
+      continue;
+    end if;
+
+    seqs := seqs || r.seq;
+    before := before || r.status;
+    if r.is_held then resumed := resumed || r.seq; end if;
+    if v_limited then
+      -- All queues of a job share its limits. A start counts if the worker has a rate for the version of the run.
+      v_own_gate := array_position(g.queues, r.queue);
+      v_counted := r.started_at is null and g.limits[v_own_gate] is not null;
+      if v_counted then v_started[v_own_gate] := v_started[v_own_gate] + 1; end if;
+      for i in 1 .. cardinality(g.queues) loop
+        continue when g.names[i] <> fn.job_name_of(r.job);
+        g.rooms[i] := g.rooms[i] - 1;
+        if v_counted then g.starts[i] := g.starts[i] - 1; end if;
+      end loop;
+      v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
+      v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
+    end if;
+    if v_is_head then perform fn.serve_group(r.queue, r.fairness_key, v_turn);
+    elsif v_turn is not null then perform fn.serve_keyless(v_turn);
+    end if;
+    if r.concurrency_key is null and not v_fair then continue; end if;
+
+    -- Out of its queue at once, since the next run depends on it.
+    update {schema}.runs set queue_state = null where seq = r.seq;
+    perform fn.touch_group(r.queue, r.fairness_key);
+    v_added := false;
+    if r.concurrency_key is not null then
+      v_keys := v_keys || r.concurrency_key;
+      perform fn.forget_opening(r.concurrency_key, r.queue);
+      if r.started_at is null and r.key_rate_limit is not null then
+        perform fn.add_starts('key ' || r.concurrency_key, r.key_rate_limit, r.key_rate_period, 1, p_now);
+      end if;
+      v_added := fn.take_key(r.concurrency_key, r.id, r.lease_generation + 1, p_now);
+    end if;
+    perform fn.settle_heads();
+    if not v_fair and exists (select 1 from {schema}.heads) then
+      v_fair := true;
+      update {schema}.runs set queue_state = null where seq = any(seqs);
+    else v_fair := exists (select 1 from {schema}.heads);
+    end if;
+    if v_fair and r.concurrency_key is not null then v_position := -9223372036854775808; v_seq := 0; end if;
+    if v_added or v_fair then v_page := '{}'; v_at := 1; v_last := false; end if;
+    v_size := greatest(${MIN_PAGE}, v_limit + 1 - cardinality(seqs));
+  end loop;
+  more := more or v_passed >= ${MAX_PASSED_OVER};
+
+  for i in 1 .. cardinality(g.queues) loop
+    if v_started[i] > 0 then
+      perform fn.add_starts('job ' || g.names[i], g.limits[i], g.periods[i], v_started[i], p_now);
+    end if;
+  end loop;
+end $$;
+
+create or replace function fn.ready_page(p_open text[], p_begun text[], p_position bigint, p_seq bigint, p_size int)
+returns {schema}.runs[] language sql stable as $$
+  select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
+    select u.run from (
+      select c.run from unnest(p_open) q cross join lateral (
+        select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
+          and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size) c
+      union all
+      select c.run from unnest(p_begun) q cross join lateral (
+        select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
+          and r.started_at is not null and (r.position, r.seq) > (p_position, p_seq)
+        order by r.position, r.seq limit p_size) c) u
+    order by (u.run).position, (u.run).seq limit p_size) o
+$$;
+
+create or replace function fn.first_heads(p_open text[], p_begun text[], p_limit int)
+returns table (turn bigint, "position" bigint, run_seq bigint) language sql stable as $$
+  select u.turn, u.position, u.run_seq from (
+    select c.turn, c.position, c.run_seq from unnest(p_open) q cross join lateral (
+      select h.turn, h.position, h.run_seq from {schema}.heads h where h.queue = q order by h.turn, h.position limit p_limit) c
+    union all
+    select h.turn, b.position, b.seq from unnest(p_begun) q cross join lateral (
+      select distinct on (r.fairness_key) r.fairness_key, r.position, r.seq from {schema}.runs r
+        where r.queue = q and r.queue_state = 'R' and r.fairness_key is not null and r.started_at is not null
+        order by r.fairness_key, r.position, r.seq) b
+      join {schema}.heads h on h.queue = q and h.fairness_key = b.fairness_key) u
+  order by u.turn, u.position limit p_limit
+$$;
+
+create or replace function fn.is_orphan(p_parent bigint) returns boolean language sql stable as $$
+  select exists (select 1 from {schema}.orphans o where o.parent_seq = p_parent)
+$$;
+`;
