@@ -127,7 +127,7 @@ begin
       select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_all, v_read);
   end if;
 
-  v_size := case when v_rest = 'true' then v_offset + v_wanted else ${FIRST_SLICE} end;
+  v_size := case when v_rest = 'true' then greatest(1, v_offset + v_wanted) else ${FIRST_SLICE} end;
   loop
     execute format('select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'')
       from (%s) l', v_rest, v_range) into v_entries, v_last, v_matches
