@@ -32,7 +32,7 @@ create or replace function fn.get_history(p jsonb, p_now bigint) returns jsonb l
 begin
   return (select jsonb_build_object('run', fn.run_json(r), 'input', i.input, 'steps', fn.steps_json(r.seq),
       'pauses', fn.pauses_json(r.seq), 'now', fn.clock(p_now),
-      'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished)
+      'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished::jsonb)
         from {schema}.copies c where c.run_seq = r.seq))
     from {schema}.runs r join {schema}.inputs i on i.run_seq = r.seq where r.id = p ->> 'runId');
 end $$;

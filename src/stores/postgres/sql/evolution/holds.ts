@@ -111,7 +111,7 @@ end $$;
 -- The hold of a run. See Store.getHold().
 create or replace function fn.get_hold(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
-  return (select to_jsonb(h) from {schema}.runs r join {schema}.holds h on h.run_seq = r.seq
+  return (select to_jsonb(h) || jsonb_build_object('prints', h.prints::jsonb) from {schema}.runs r join {schema}.holds h on h.run_seq = r.seq
     where r.id = p ->> 'runId' and r.is_held and h.since is not null);
 end $$;
 
