@@ -42,6 +42,7 @@ end $$;
 create or replace function fn.read_journal(p jsonb, p_now bigint) returns json language plpgsql volatile ${ENTRY} as $$
 declare
   v_after bigint := (p ->> 'after')::bigint; v_settled bigint; v_gap bigint; v_newest bigint; v_at bigint; v_page record;
+  v_answer json;
 begin
   loop
     -- The gap is the first position that is missing among those behind which a commit may still come.
@@ -54,7 +55,6 @@ begin
     exit when not fn.await_notes(${GAP_MS});
     v_settled := v_page.last;
   end loop;
-  if (select s.trimmed_to from {schema}.journal_start s) > v_after then return null; end if;
   select j.position, j.at into v_newest, v_at from {schema}.journal j order by j.position desc limit 1;
   if v_page.rows = 0 then
     if coalesce(v_newest, 0) < v_after then return null; end if;
@@ -63,10 +63,9 @@ begin
       v_newest := v_after;
       select j.at into v_at from {schema}.journal j where j.position = v_after;
     end if;
-    return json_build_object('rows', '[]'::json,
+    v_answer := json_build_object('rows', '[]'::json,
       'end', json_build_object('position', coalesce(v_newest, 0), 'at', coalesce(v_at, 0)));
-  end if;
-  return (
+  else v_answer := (
     with page as materialized (
       select x.position, x.at, x.facts from (
         select j.position, j.at, j.facts, sum(length(j.facts)) over (order by j.position) as length,
@@ -83,6 +82,9 @@ begin
         else coalesce((select json_build_object('position', g.position, 'at', g.at) from page g
           order by g.position desc limit 1), json_build_object('position', v_after, 'at', coalesce(
             (select j.at from {schema}.journal j where j.position = v_after), 0))) end));
+  end if;
+  -- Afterwards, since rows can be removed between the statements of this function.
+  return case when (select s.trimmed_to from {schema}.journal_start s) <= v_after then v_answer end;
 end $$;
 
 -- The newest row of the journal.
