@@ -38,8 +38,8 @@ $$;
 -- rows in one order.
 create or replace function fn.lock_runs(p_ids text[]) returns void language sql volatile as $$
   select pg_advisory_xact_lock_shared(hashtextextended('holdfast/write/' || {literal}, 0));
-  select fn.lock_journal();
   select 1 from {schema}.runs r where r.id = any(p_ids) order by r.seq for no key update;
+  select fn.lock_journal();
 $$;
 
 -- A worker has one claim at a time.
