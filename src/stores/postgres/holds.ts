@@ -36,6 +36,7 @@ export function toHoldRecord({ code, message, details, since, prints }: HoldRow)
 export interface HistoryAnswer {
   run: RunRow;
   input: JsonText | null;
+  schema_print: string | null;
   steps: ReplayedStepRow[];
   pauses: PauseRow[];
   copied: CopiedHistory | null;
@@ -43,11 +44,12 @@ export interface HistoryAnswer {
 }
 
 /** What `fn.get_history()` returns, as the history of a run. */
-export function toHistory({ run, input, steps, pauses, copied, now }: HistoryAnswer): RunHistory {
+export function toHistory({ run, input, schema_print, steps, pauses, copied, now }: HistoryAnswer): RunHistory {
   return {
     run: toRun(run),
     payload: run.payload,
     input: toInput({ payload: run.payload, input }),
+    schemaPrint: schema_print,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
     copied,

@@ -152,9 +152,10 @@ export function toClaimParameter({ jobs, holding, ...request }: ClaimRequest): o
   return { ...request, jobs: jobs.map(toKnownJob), holding: holding.map(toLeaseParameter) };
 }
 
-function toKnownJob({ name, version, print, concurrency, rate }: KnownJob): object {
+function toKnownJob({ name, names, version, print, concurrency, rate }: KnownJob): object {
   return {
     name,
+    names,
     queue: queueName(name, version),
     printQueue: queueName(name, version, print),
     print,

@@ -38,23 +38,24 @@ $$;
 create or replace function fn.open_gates(p_jobs jsonb, p_paused text[], p_most bigint, p_now bigint,
   out queues text[], out names text[], out rooms bigint[], out starts bigint[], out limits bigint[], out periods bigint[])
 language plpgsql stable as $$
-declare j jsonb; v_room bigint; v_starts bigint;
+declare j jsonb; v_room bigint; v_starts bigint; v_names text[];
 begin
   queues := '{}'; names := '{}'; rooms := '{}'; starts := '{}'; limits := '{}'; periods := '{}';
   for j in select x from jsonb_array_elements(p_jobs) x loop
     continue when j ->> 'name' = any(p_paused);
     v_room := null; v_starts := null;
+    v_names := array(select jsonb_array_elements_text(j -> 'names'));
     if j ->> 'concurrency' is not null then
       v_room := (j ->> 'concurrency')::bigint - (select count(*) from {schema}.runs r where r.status = 'running'
-          and (r.job = j ->> 'name' or r.job > (j ->> 'name') || E'\\t' and r.job < (j ->> 'name') || E'\\n'))
-        - (select count(*) from {schema}.ghosts g where g.job = j ->> 'name');
+          and fn.job_name_of(r.job) = any(v_names))
+        - (select count(*) from {schema}.ghosts g where g.job = any(v_names));
     end if;
     if j ->> 'rateLimit' is not null then
-      v_starts := fn.count_allowed('job ' || (j ->> 'name'), (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
+      v_starts := fn.count_allowed('job ' || v_names[1], (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
         p_most, p_now);
     end if;
     queues := queues || (j ->> 'queue') || (j ->> 'printQueue');
-    names := names || (j ->> 'name') || (j ->> 'name');
+    names := names || v_names[1] || v_names[1];
     rooms := rooms || v_room || v_room;
     starts := starts || v_starts || v_starts;
     limits := limits || (j ->> 'rateLimit')::bigint || (j ->> 'rateLimit')::bigint;

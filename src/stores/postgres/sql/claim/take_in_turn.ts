@@ -94,7 +94,7 @@ begin
       v_counted := r.started_at is null and g.limits[v_own_gate] is not null;
       if v_counted then v_started[v_own_gate] := v_started[v_own_gate] + 1; end if;
       for i in 1 .. cardinality(g.queues) loop
-        continue when g.names[i] <> fn.job_name_of(r.job);
+        continue when g.names[i] <> g.names[v_own_gate];
         g.rooms[i] := g.rooms[i] - 1;
         if v_counted then g.starts[i] := g.starts[i] - 1; end if;
       end loop;

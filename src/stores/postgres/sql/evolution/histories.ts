@@ -30,7 +30,7 @@ end $$;
 -- All that a replay of a run needs. See Store.getHistory().
 create or replace function fn.get_history(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
-  return (select jsonb_build_object('run', fn.run_json(r), 'input', i.input, 'steps', fn.steps_json(r.seq),
+  return (select jsonb_build_object('run', fn.run_json(r), 'input', i.input, 'schema_print', i.schema_print, 'steps', fn.steps_json(r.seq),
       'pauses', fn.pauses_json(r.seq), 'now', fn.clock(p_now),
       'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished::jsonb)
         from {schema}.copies c where c.run_seq = r.seq))
