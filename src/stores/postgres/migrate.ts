@@ -11,17 +11,29 @@ import { TABLES } from "./sql/tables.ts";
 const MIGRATIONS: readonly string[] = [TABLES];
 
 const NEWER = "holdfast: newer tables";
+const RELAXED = "holdfast: relaxed durability";
+
+/** What a store asks of the server: see `PostgresStoreOptions.durability`. */
+export type Durability = "full" | "relaxed";
 
 /**
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
  * made: a process that has waited for the lock asks a table for the version, since its view of the catalog may be old.
  *
- * @throws {StoreError} The tables were made by a newer version than this one.
+ * @throws {StoreError} The tables were made by a newer version than this one, or the server does not keep what it
+ * acknowledges and `durability` is `full`.
  */
-export async function migrateTables(database: PostgresDatabase): Promise<void> {
+export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
   try {
-    await database.execute(MIGRATE);
+    await database.execute(durability === "full" ? CHECK_DURABILITY + MIGRATE : MIGRATE);
   } catch (error) {
+    if (error instanceof StoreError && error.message.includes(RELAXED)) {
+      throw new StoreError(
+        "The server may lose what it has acknowledged: synchronous_commit or fsync is off. Change that, or open the " +
+          'store with durability: "relaxed"',
+        { code: "internal", cause: error },
+      );
+    }
     const found = error instanceof StoreError ? new RegExp(`${NEWER} (\\d+)`).exec(error.message)?.[1] : undefined;
     if (found === undefined) throw error;
     throw new StoreError(
@@ -30,6 +42,12 @@ export async function migrateTables(database: PostgresDatabase): Promise<void> {
     );
   }
 }
+
+const CHECK_DURABILITY = `
+do $check$ begin
+  if 'off' in (current_setting('synchronous_commit'), current_setting('fsync')) then raise exception '${RELAXED}'; end if;
+end $check$;
+`;
 
 const MIGRATE = `
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));

@@ -31,7 +31,7 @@ import {
   toHoldRecord,
   toStrandedJobs,
 } from "./holds.ts";
-import { migrateTables } from "./migrate.ts";
+import { type Durability, migrateTables } from "./migrate.ts";
 import {
   toClaimParameter,
   toEndingParameter,
@@ -62,6 +62,12 @@ export interface PostgresStoreOptions {
    */
   schema?: string;
   /**
+   * `full` (default): what was acknowledged survives a crash of the server, so `migrate()` refuses a server or a role with
+   * `synchronous_commit` or `fsync` off. With an asynchronous standby, a failover can still lose the last moments.
+   * `relaxed`: the settings of the server decide what survives.
+   */
+  durability?: "full" | "relaxed";
+  /**
    * Time, timers, randomness and ids. Default: those of the system, and the clock of the database. A host that is given
    * tells the time instead of the database: only tests do that.
    */
@@ -77,12 +83,17 @@ export interface PostgresStoreOptions {
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
   readonly #writes: WriteBatch;
+  readonly #durability: Durability;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
-  private constructor(connection: Connection, { schema = "holdfast", host }: PostgresStoreOptions) {
+  private constructor(
+    connection: Connection,
+    { schema = "holdfast", durability = "full", host }: PostgresStoreOptions,
+  ) {
     const clock = host === undefined ? () => null : () => Math.floor(host.now());
     this.#database = new PostgresDatabase(connection, schema, clock);
     this.#writes = new WriteBatch(this.#database);
+    this.#durability = durability;
   }
 
   /**
@@ -107,7 +118,7 @@ export class PostgresStore implements Store {
 
   /** Creates or updates the tables; safe in several processes at once. */
   migrate(): Promise<void> {
-    return migrateTables(this.#database);
+    return migrateTables(this.#database, this.#durability);
   }
 
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
@@ -462,9 +473,13 @@ interface EnqueuedRow {
   run: RunRow;
 }
 
-const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, host: true };
+const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, durability: true, host: true };
 
 function checkOptions(options: PostgresStoreOptions, subject: string): void {
   checkOptionNames(options, STORE_OPTIONS, subject);
-  if (options.schema !== undefined) checkSchema(options.schema, subject);
+  const { schema, durability = "full" } = options;
+  if (schema !== undefined) checkSchema(schema, subject);
+  if (durability !== "full" && durability !== "relaxed") {
+    throw new TypeError(`durability of ${subject} must be "full" or "relaxed", not "${durability}"`);
+  }
 }

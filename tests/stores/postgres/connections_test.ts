@@ -30,7 +30,9 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
 const KILL = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast'";
 
 test("migrate() of eight stores at once makes the tables once", async ({ url, schema }) => {
-  const stores = await Promise.all(Array.from({ length: 8 }, () => PostgresStore.open(url, { schema })));
+  const stores = await Promise.all(
+    Array.from({ length: 8 }, () => PostgresStore.open(url, { schema, durability: "relaxed" })),
+  );
 
   await Promise.all(stores.map((store) => store.migrate()));
 
@@ -40,7 +42,7 @@ test("migrate() of eight stores at once makes the tables once", async ({ url, sc
 });
 
 test("migrate() refuses tables of a newer version", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(url, { schema });
+  await using store = await PostgresStore.open(url, { schema, durability: "relaxed" });
   await store.migrate();
   await ask(url, `update ${schema}.schema_version set version = 99`);
 
@@ -49,14 +51,24 @@ test("migrate() refuses tables of a newer version", async ({ url, schema }) => {
   await assert.rejects(migrated, (error) => error instanceof StoreError && /tables of version 99/.test(error.message));
 });
 
+test("migrate() refuses a server that may lose what it has acknowledged, unless it is asked not to", async ({ url, schema }) => {
+  await using store = await PostgresStore.open(`${url}?options=-c%20synchronous_commit%3Doff`, { schema });
+
+  await assert.rejects(
+    store.migrate(),
+    (error) => error instanceof StoreError && /synchronous_commit/.test(error.message),
+  );
+});
+
 test("open() refuses the name of a schema that would have to be quoted, and unknown options", async ({ url }) => {
   await assert.rejects(PostgresStore.open(url, { schema: 'a"b' }), TypeError);
+  await assert.rejects(PostgresStore.open(url, { durability: "none" } as object), TypeError);
   await assert.rejects(PostgresStore.open(url, { schem: "a" } as object), TypeError);
 });
 
 test("from() uses a pool of the caller, and leaves it open", async ({ url, schema }) => {
   const pool = new pg.Pool({ connectionString: url, idleTimeoutMillis: 0 });
-  const store = PostgresStore.from(pool, { schema });
+  const store = PostgresStore.from(pool, { schema, durability: "relaxed" });
   await store.migrate();
 
   const [added] = await store.enqueue([aRun()]);
@@ -68,7 +80,7 @@ test("from() uses a pool of the caller, and leaves it open", async ({ url, schem
 });
 
 test("a store goes on after its connections were cut while they were idle", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(url, { schema });
+  await using store = await PostgresStore.open(url, { schema, durability: "relaxed" });
   await store.migrate();
   const run = aRun();
   await store.enqueue([run]);
@@ -83,7 +95,7 @@ test("a store goes on after its connections were cut while they were idle", asyn
 });
 
 test("a call that waits when its connection is cut has an unknown outcome if it writes", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(url, { schema });
+  await using store = await PostgresStore.open(url, { schema, durability: "relaxed" });
   await store.migrate();
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -109,7 +121,7 @@ test("a call has certainly done nothing if nobody answers at the address", async
 });
 
 test("a write that the server refuses does not take the others of its group with it", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(url, { schema });
+  await using store = await PostgresStore.open(url, { schema, durability: "relaxed" });
   await store.migrate();
   await ask(url, `alter table ${schema}.inputs add check (payload <> '"bad"')`);
 

@@ -45,7 +45,7 @@ function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
 
 async function openStore({ url }: Server): Promise<{ store: PostgresStore; schema: string }> {
   const schema = `journal_${crypto.randomUUID().replaceAll("-", "")}`;
-  return { store: await PostgresStore.open(url, { schema }), schema };
+  return { store: await PostgresStore.open(url, { schema, durability: "relaxed" }), schema };
 }
 
 /** The numbers of the rows after a position, counted from 1. */

@@ -10,7 +10,7 @@ let schemas = 0;
 export function openSubject({ url }: Server): OpenSubject {
   return async (host) => {
     const schema = `compared_${Deno.pid}_${++schemas}`;
-    const store = await PostgresStore.open(url, { schema, host });
+    const store = await PostgresStore.open(url, { schema, durability: "relaxed", host });
     await store.migrate();
     const client = new pg.Client({ connectionString: url });
     await client.connect();

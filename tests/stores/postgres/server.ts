@@ -57,7 +57,10 @@ function serverAt(url: string): Server {
   return {
     url,
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
-    open: (host) => PostgresStore.open(url, { schema: `test_${crypto.randomUUID().replaceAll("-", "")}`, host }),
+    open: (host) => {
+      const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
+      return PostgresStore.open(url, { schema, durability: "relaxed", host });
+    },
   };
 }
 

@@ -7,6 +7,7 @@ const FOLD_EACH = 0.1;
 
 /** How runs are claimed. */
 export const CLAIM = `
+-- Claims due runs. See Store.claim().
 create or replace function fn.claim(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
 declare
   v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
@@ -71,11 +72,14 @@ create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_canc
     'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now)
 $$;
 
+-- The queues from which a worker claims.
 create or replace function fn.queues_of_worker(p jsonb) returns text[] language sql immutable as $$
   select coalesce(array_agg(distinct x), '{}')
   from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x
 $$;
 
+-- The next runs for a worker without limits, one more than it takes, if they have no key: nobody else has to wait while
+-- they are claimed. Empty if there are none, or if one of them needs a closer look.
 create or replace function fn.find_simple(p jsonb, p_rooms bigint[], p_limits bigint[], p_open text[], p_limit int)
 returns {schema}.runs[] language plpgsql stable as $$
 declare v_page {schema}.runs[];
@@ -90,6 +94,7 @@ begin
   return v_page;
 end $$;
 
+-- Takes runs that stand in no line, but for those that somebody else is taking.
 create or replace function fn.take_simple(p_page {schema}.runs[], p_limit int, out seqs bigint[], out before text[],
   out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
 begin
@@ -102,6 +107,7 @@ begin
   more := cardinality(p_page) > cardinality(seqs);
 end $$;
 
+-- Gives a lease to each run that was taken. p_before are their statuses before, p_resumed those that were held.
 create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)
 returns void language plpgsql as $$
 declare v_worker text := p ->> 'workerId'; h record;
@@ -138,6 +144,7 @@ begin
   end loop;
 end $$;
 
+-- Removes what says nothing any more.
 create or replace function fn.tidy_up(p_now bigint) returns void language plpgsql as $$
 begin
   perform fn.fold_counts();
@@ -146,6 +153,7 @@ begin
   perform fn.forget_turns();
 end $$;
 
+-- Makes one row of the changes of each number of runs, if there are many. The caller has locked out all others who write.
 create or replace function fn.fold_counts() returns void language plpgsql as $$
 begin
   if (select count(*) from (select from {schema}.counts limit ${MAX_CHANGES}) c) < ${MAX_CHANGES} then return; end if;

@@ -3,6 +3,7 @@ const MAX_EXAMINED = 8;
 
 /** What a claim has to know before it looks for runs, and when the next one is needed. */
 export const CLAIM_FACTS = `
+-- What a claim has to know before it looks for runs.
 create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out opening_at bigint,
   out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
 language plpgsql stable as $$
@@ -25,12 +26,15 @@ begin
   paused := array(select j.job from {schema}.paused_jobs j);
 end $$;
 
+-- Whether time has something to do, the clock was set back, or there are children to cancel.
 create or replace function fn.has_expired(p_timer_at bigint, p_opening_at bigint, p_passed_opening_at bigint,
   p_newest_start bigint, p_has_orphans boolean, p_now bigint) returns boolean language sql immutable as $$
   select p_has_orphans or coalesce(least(p_timer_at, p_opening_at) <= p_now, false)
     or coalesce(p_newest_start > p_now, false) or coalesce(p_passed_opening_at > p_now, false)
 $$;
 
+-- The queues from which a worker claims, with what the limits of their jobs allow; NULL: no limit. Those of paused jobs
+-- are left out.
 create or replace function fn.open_gates(p_jobs jsonb, p_paused text[], p_most bigint, p_now bigint,
   out queues text[], out names text[], out rooms bigint[], out starts bigint[], out limits bigint[], out periods bigint[])
 language plpgsql stable as $$
@@ -58,12 +62,14 @@ begin
   end loop;
 end $$;
 
+-- The queues whose jobs have room; p_begun: those of which only runs that have begun before may be claimed.
 create or replace function fn.gates_where(p_queues text[], p_rooms bigint[], p_starts bigint[], p_begun boolean)
 returns text[] language sql immutable as $$
   select coalesce(array_agg(x.queue), '{}') from unnest(p_queues, p_rooms, p_starts) x (queue, room, starts)
   where coalesce(x.room > 0, true) and coalesce(x.starts <= 0, false) = p_begun
 $$;
 
+-- Whether a run is ready in one of the queues; p_begun are those whose rate is used up.
 create or replace function fn.has_ready(p_open text[], p_begun text[]) returns boolean language sql stable as $$
   select exists (select 1 from unnest(p_open) q where exists (
       select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null)
@@ -75,6 +81,7 @@ create or replace function fn.has_ready(p_open text[], p_begun text[]) returns b
         and r.started_at is not null))
 $$;
 
+-- When the next timer expires, or the next rate opens that holds up a run.
 create or replace function fn.next_instant(p_timer_at bigint, p_opening_at bigint, p_queues text[], p_names text[],
   p_rooms bigint[], p_limits bigint[], p_periods bigint[], p_paused text[], p_own text[], p_worker text, p_now bigint)
 returns bigint language plpgsql stable as $$
@@ -86,6 +93,7 @@ begin
   return least(p_timer_at, fn.find_opening(p_queues, p_names, p_rooms, p_limits, p_periods, v_live, v_own, p_now));
 end $$;
 
+-- When the first of the rates opens that hold up a run which could be claimed otherwise; NULL: none does.
 create or replace function fn.find_opening(p_queues text[], p_names text[], p_rooms bigint[], p_limits bigint[],
   p_periods bigint[], p_live text[], p_own text[], p_now bigint) returns bigint language plpgsql stable as $$
 declare v_first bigint; v_job bigint; v_opens bigint; v_any boolean; v_list int; x jsonb; v_runs jsonb;

@@ -1,5 +1,6 @@
 /** Claimed runs with their histories. */
 export const CLAIMED_RUNS = `
+-- Claimed runs with their histories, in the order of p_seqs.
 create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
     'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation, 'lease_expires_at', r.lease_expires_at,
@@ -16,6 +17,7 @@ create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sq
     join {schema}.inputs i on i.run_seq = r.seq
 $$;
 
+-- The recorded steps of a run as a replay needs them: see ReplayedStepRow.
 create or replace function fn.steps_json(p_seq bigint) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'position', s.position, 'status', s.status,
     'output', s.output, 'failure', s.failure, 'attempts', s.attempts, 'retry_at', s.retry_at, 'recorded_no', s.recorded_no)
@@ -23,6 +25,7 @@ create or replace function fn.steps_json(p_seq bigint) returns jsonb language sq
   from {schema}.steps s where s.run_seq = p_seq and s.status <> 'cancelled'
 $$;
 
+-- All pauses of a run: see PauseRow.
 create or replace function fn.pauses_json(p_seq bigint) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(fn.pause_json(w) order by w.seq), '[]') from {schema}.pauses w where w.run_seq = p_seq
 $$;

@@ -4,23 +4,25 @@ import { MAX_TIMERS } from "./max_timers.ts";
 const MAX_PASSED_OVER = 256;
 // How many runs are read ahead, at least.
 const MIN_PAGE = 4;
+// Before all positions.
+const FIRST = "-9223372036854775808";
 
 /** How a claim takes the runs that pass all gates. */
 export const TAKE_IN_TURN = `
+-- Processes expired timers, then takes the runs that pass all gates, in their order. p is the request of the claim.
 create or replace function fn.take_in_turn(p jsonb, p_now bigint, out seqs bigint[], out before text[],
   out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
 declare
   v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
   v_live text[]; v_late boolean; f record; g record; v_open text[]; v_begun text[];
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
-  v_position bigint := -9223372036854775808; v_seq bigint := 0; v_passed int := 0;
+  v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0;
   v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
-  v_head record; v_head_seq bigint; v_is_head boolean; v_limit_heads int; v_turn bigint; v_added boolean;
-  v_keys text[] := '{}'; r {schema}.runs; k {schema}.runs; h record;
+  v_added boolean; v_by_turn boolean; v_keys text[] := '{}'; r {schema}.runs; d record;
 begin
   seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := false;
-  update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint from jsonb_array_elements(p -> 'holding') x
-    where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
+  update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint
+    from jsonb_array_elements(p -> 'holding') x where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
       and q.lease_expires_at <= p_now;
   f := fn.claim_facts(p -> 'jobs');
   if f.has_orphans then cancelled := fn.cancel_orphans(${MAX_TIMERS}, p_now); end if;
@@ -35,19 +37,20 @@ begin
   perform fn.settle_heads();
 
   g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, p_now);
-  v_limited := exists (select 1 from unnest(g.rooms, g.starts) x (room, starts) where x.room is not null or x.starts is not null);
+  v_limited := exists (select 1 from unnest(g.rooms, g.starts) x (room, starts)
+    where x.room is not null or x.starts is not null);
   v_started := array_fill(0::bigint, array[cardinality(g.queues)]);
   v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
   v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
   v_fair := exists (select 1 from {schema}.heads);
   v_size := greatest(${MIN_PAGE}, v_limit + 1);
   loop
-    v_turn := null; v_is_head := false;
+    v_by_turn := v_fair;
     if v_at <= cardinality(v_page) and not v_fair then
       r := v_page[v_at];
       v_at := v_at + 1;
       v_position := r.position; v_seq := r.seq;
-      if v_limited and r.queue <> all(v_open) and (r.queue <> all(v_begun) or r.started_at is null) then continue; end if;
+      continue when v_limited and r.queue <> all(v_open) and (r.queue <> all(v_begun) or r.started_at is null);
       if r.concurrency_key = any(v_keys) then
         -- A run of another queue has taken the key in this claim.
         select q.* into r from {schema}.runs q where q.seq = r.seq and q.queue_state = 'R';
@@ -66,60 +69,19 @@ begin
       v_last := cardinality(v_page) < v_size;
       continue;
     else
-      -- The first run without a fairness key that can be claimed.
-      k := null;
-      loop
-        v_page := fn.ready_page(v_open, v_begun, v_position, v_seq, 1);
-        exit when cardinality(v_page) = 0;
-        k := v_page[1];
-        if k.parent_seq is not null and fn.is_orphan(k.parent_seq) then v_passed := v_passed + 1;
-        elsif not fn.is_behind(k.concurrency_key, k.queue, k.position, v_live, v_own) then exit;
-        end if;
-        v_position := k.position; v_seq := k.seq;
-        k := null;
-        exit when v_passed >= ${MAX_PASSED_OVER};
-      end loop;
-      -- The first head that can be claimed, by turn.
-      v_head_seq := null;
-      v_limit_heads := ${MIN_PAGE};
-      loop
-        v_size := 0;
-        for h in select * from fn.first_heads(v_open, v_begun, v_limit_heads) loop
-          v_size := v_size + 1;
-          exit when v_passed >= ${MAX_PASSED_OVER};
-          select q.* into r from {schema}.runs q where q.seq = h.run_seq;
-          if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then v_passed := v_passed + 1; continue; end if;
-          continue when fn.is_behind(r.concurrency_key, r.queue, r.position, v_live, v_own);
-          v_head := h;
-          v_head_seq := h.run_seq;
-          exit;
-        end loop;
-        exit when v_head_seq is not null or v_size < v_limit_heads or v_passed >= ${MAX_PASSED_OVER};
-        v_limit_heads := 4 * v_limit_heads;
-      end loop;
-      exit when v_passed >= ${MAX_PASSED_OVER} or (k.seq is null and v_head_seq is null);
-      if v_head_seq is not null then select greatest(s.turn, s.keyless) into v_turn from {schema}.serving s; end if;
-      v_is_head := v_head_seq is not null;
-      if v_is_head and k.seq is not null then v_is_head := (v_head.turn, v_head.position) < (v_turn, k.position); end if;
-      if v_is_head then
-        v_turn := v_head.turn;
-        select q.* into r from {schema}.runs q where q.seq = v_head_seq;
-      else r := k;
-      end if;
-      v_page := '{}'; v_at := 1; v_last := false;
+      d := fn.next_in_turn(v_open, v_begun, v_live, v_own, v_position, v_seq, v_passed);
+      v_position := d.p_position; v_seq := d.p_seq; v_passed := d.p_passed;
+      exit when v_passed >= ${MAX_PASSED_OVER} or d.run_seq is null;
+      select q.* into r from {schema}.runs q where q.seq = d.run_seq;
     end if;
 
     if cardinality(seqs) >= v_limit then more := true; exit; end if;
     if (r.started_at is null and r.start_by <= p_now) or (r.started_at is not null and r.finish_by <= p_now) then
       failed := failed || fn.fail_late_run(r, p_now);
       more := true;
-      perform fn.settle_heads();
-      if not v_fair and exists (select 1 from {schema}.heads) then
-        update {schema}.runs set queue_state = null where seq = any(seqs);
-      end if;
-      v_fair := exists (select 1 from {schema}.heads);
+      v_fair := fn.are_turns_taken(v_fair, seqs);
       v_page := '{}'; v_at := 1; v_last := false;
-      if v_fair then v_position := -9223372036854775808; end if;
+      if v_fair then v_position := ${FIRST}; end if;
       continue;
     end if;
 
@@ -139,8 +101,10 @@ begin
       v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
       v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
     end if;
-    if v_is_head then perform fn.serve_group(r.queue, r.fairness_key, v_turn);
-    elsif v_turn is not null then perform fn.serve_keyless(v_turn);
+    if v_by_turn then
+      if d.is_head then perform fn.serve_group(r.queue, r.fairness_key, d.turn);
+      elsif d.turn is not null then perform fn.serve_keyless(d.turn);
+      end if;
     end if;
     if r.concurrency_key is null and not v_fair then continue; end if;
 
@@ -156,14 +120,10 @@ begin
       end if;
       v_added := fn.take_key(r.concurrency_key, r.id, r.lease_generation + 1, p_now);
     end if;
-    perform fn.settle_heads();
-    if not v_fair and exists (select 1 from {schema}.heads) then
-      v_fair := true;
-      update {schema}.runs set queue_state = null where seq = any(seqs);
-    else v_fair := exists (select 1 from {schema}.heads);
-    end if;
-    if v_fair and r.concurrency_key is not null then v_position := -9223372036854775808; v_seq := 0; end if;
-    if v_added or v_fair then v_page := '{}'; v_at := 1; v_last := false; end if;
+    v_fair := fn.are_turns_taken(v_fair, seqs);
+    -- What comes after it may have changed, and, among runs that take turns, what comes before.
+    if v_fair and r.concurrency_key is not null then v_position := ${FIRST}; end if;
+    if v_added or v_fair or v_by_turn then v_page := '{}'; v_at := 1; v_last := false; end if;
     v_size := greatest(${MIN_PAGE}, v_limit + 1 - cardinality(seqs));
   end loop;
   more := more or v_passed >= ${MAX_PASSED_OVER};
@@ -175,6 +135,63 @@ begin
   end loop;
 end $$;
 
+-- Whether runs take turns: a run with a fairness key can be claimed. If they did not before, the runs that were taken
+-- leave their queues now: until then nobody looks at them again.
+create or replace function fn.are_turns_taken(p_before boolean, p_taken bigint[]) returns boolean language plpgsql as $$
+declare v_taken boolean;
+begin
+  perform fn.settle_heads();
+  v_taken := exists (select 1 from {schema}.heads);
+  if v_taken and not p_before then update {schema}.runs set queue_state = null where seq = any(p_taken); end if;
+  return v_taken;
+end $$;
+
+-- The next run by turn, and its turn; turn NULL: no run with a fairness key can be claimed. The first run without a
+-- fairness key comes after p_position and p_seq, which move over those that are passed over; p_passed counts the children
+-- of ended runs among all that are passed over.
+create or replace function fn.next_in_turn(p_open text[], p_begun text[], p_live text[], p_own text[],
+  inout p_position bigint, inout p_seq bigint, inout p_passed int, out run_seq bigint, out turn bigint, out is_head boolean)
+language plpgsql stable as $$
+declare k {schema}.runs; r {schema}.runs; h record; v_page {schema}.runs[]; v_limit int := ${MIN_PAGE}; v_count int;
+  v_head bigint; v_turn bigint; v_head_position bigint;
+begin
+  is_head := false;
+  loop
+    v_page := fn.ready_page(p_open, p_begun, p_position, p_seq, 1);
+    exit when cardinality(v_page) = 0;
+    r := v_page[1];
+    if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1;
+    elsif not fn.is_behind(r.concurrency_key, r.queue, r.position, p_live, p_own) then
+      k := r;
+      exit;
+    end if;
+    p_position := r.position; p_seq := r.seq;
+    exit when p_passed >= ${MAX_PASSED_OVER};
+  end loop;
+  loop
+    v_count := 0;
+    for h in select * from fn.first_heads(p_open, p_begun, v_limit) loop
+      v_count := v_count + 1;
+      exit when p_passed >= ${MAX_PASSED_OVER};
+      select q.* into r from {schema}.runs q where q.seq = h.run_seq;
+      if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1; continue; end if;
+      continue when fn.is_behind(r.concurrency_key, r.queue, r.position, p_live, p_own);
+      v_head := h.run_seq; v_turn := h.turn; v_head_position := h.position;
+      exit;
+    end loop;
+    exit when v_head is not null or v_count < v_limit or p_passed >= ${MAX_PASSED_OVER};
+    v_limit := 4 * v_limit;
+  end loop;
+  run_seq := k.seq;
+  if v_head is null then return; end if;
+  -- Runs without a fairness key have the turn that they would get now.
+  select greatest(s.turn, s.keyless) into turn from {schema}.serving s;
+  if k.seq is null or (v_turn, v_head_position) < (turn, k.position) then
+    run_seq := v_head; turn := v_turn; is_head := true;
+  end if;
+end $$;
+
+-- The ready runs without a fairness key after a position, by position.
 create or replace function fn.ready_page(p_open text[], p_begun text[], p_position bigint, p_seq bigint, p_size int)
 returns {schema}.runs[] language sql stable as $$
   select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
@@ -190,6 +207,7 @@ returns {schema}.runs[] language sql stable as $$
     order by (u.run).position, (u.run).seq limit p_size) o
 $$;
 
+-- The first heads of queues, by turn. Of queues whose rate is used up, for each group the first run that has begun.
 create or replace function fn.first_heads(p_open text[], p_begun text[], p_limit int)
 returns table (turn bigint, "position" bigint, run_seq bigint) language sql stable as $$
   select u.turn, u.position, u.run_seq from (
@@ -204,6 +222,7 @@ returns table (turn bigint, "position" bigint, run_seq bigint) language sql stab
   order by u.turn, u.position limit p_limit
 $$;
 
+-- Whether the run that waited for a run has ended: it is not claimed any more.
 create or replace function fn.is_orphan(p_parent bigint) returns boolean language sql stable as $$
   select exists (select 1 from {schema}.orphans o where o.parent_seq = p_parent)
 $$;

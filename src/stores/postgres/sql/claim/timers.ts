@@ -2,6 +2,7 @@ import { MAX_TIMERS } from "./max_timers.ts";
 
 /** What a claim does about time. */
 export const TIMERS = `
+-- Processes expired timers. Returns the runs that failed.
 create or replace function fn.process_timers(p_max int, p_newest_start bigint, p_now bigint) returns jsonb
 language plpgsql as $$
 declare r {schema}.runs; v_failed jsonb := '[]'; v_one jsonb; g record; v_key text;
