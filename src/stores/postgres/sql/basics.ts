@@ -5,8 +5,8 @@ import { FACTS_PER_ROW } from "./names.ts";
 // "= any(array)", or by a subquery with "offset 0" for each: a join with a list could read the whole table.
 
 /** The settings of a function that is called by the store. */
-export const ENTRY =
-  `set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'`;
+export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
+  "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'";
 
 /** What all other functions use. */
 export const BASICS = `
