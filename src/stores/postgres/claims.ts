@@ -2,6 +2,7 @@ import { isoTime } from "../../iso_time.ts";
 import type { FailureKind } from "../../failure.ts";
 import type { JsonText } from "../../json.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
+import type { CopiedHistory } from "../../store/hold_record.ts";
 import { versionOf } from "../queue_name.ts";
 import {
   type IdentityRow,
@@ -38,7 +39,7 @@ interface ClaimedRow extends IdentityRow {
   schema_print: string | null;
   /** Its last hold; `null`: it was never held. */
   hold: { continues: boolean; generation: number } | null;
-  copied: { upTo: number; unfinished: JsonText } | null;
+  copied: CopiedHistory | null;
   steps: ReplayedStepRow[];
   pauses: PauseRow[];
 }
@@ -72,7 +73,7 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     schemaPrint: row.schema_print,
     isResumed: row.hold?.generation === row.lease_generation,
     continues: row.hold?.continues ?? false,
-    copied: row.copied === null ? null : { ...row.copied, unfinished: JSON.parse(row.copied.unfinished) },
+    copied: row.copied,
     originId: row.origin_id ?? row.id,
     steps: row.steps.map((step) => toStepRecord(step, now)),
     pauses: row.pauses.map(toPauseRecord),

@@ -1,7 +1,7 @@
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
-import type { HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
   type PauseRow,
@@ -18,18 +18,18 @@ export function toHoldParameter({ details, ...hold }: NewHold): object {
   return { ...hold, details: JSON.stringify(details) };
 }
 
-/** A row of `holds`. */
+/** What `fn.get_hold()` returns. */
 export interface HoldRow {
   code: HoldCode;
   message: string;
   details: JsonText;
   since: number;
-  prints: JsonText;
+  prints: string[];
 }
 
-/** A row of `holds` as a hold. */
+/** What `fn.get_hold()` returns, as a hold. */
 export function toHoldRecord({ code, message, details, since, prints }: HoldRow): HoldRecord {
-  return { code, message, since: isoTime(since), details: JSON.parse(details), prints: JSON.parse(prints) };
+  return { code, message, since: isoTime(since), details: JSON.parse(details), prints };
 }
 
 /** What `fn.get_history()` returns. */
@@ -38,7 +38,7 @@ export interface HistoryAnswer {
   input: JsonText | null;
   steps: ReplayedStepRow[];
   pauses: PauseRow[];
-  copied: { upTo: number; unfinished: JsonText } | null;
+  copied: CopiedHistory | null;
   now: number;
 }
 
@@ -50,7 +50,7 @@ export function toHistory({ run, input, steps, pauses, copied, now }: HistoryAns
     input: toInput({ payload: run.payload, input }),
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
-    copied: copied === null ? null : { ...copied, unfinished: JSON.parse(copied.unfinished) },
+    copied,
   };
 }
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { FACTS_PER_ROW } from "../../../src/stores/postgres/sql/names.ts";
+import { FakeHost } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { type Server, startServer } from "./server.ts";
 
@@ -158,4 +159,74 @@ test("a reader misses nothing of writers that commit in another order, and sees 
   assert.deepEqual(read.toSorted(), written.toSorted());
   const ofOne = (run: string) => Math.floor(Number(run) / 1_000) === 3;
   assert.deepEqual(read.filter(ofOne), written.filter(ofOne));
+});
+
+test("getRunState() answers for a run that changes all the time, while others write", async (fixture) => {
+  const { store, connect, note } = fixture;
+  const [added] = await store.enqueue([aRun()]);
+  const { id } = added!.run;
+  const { seq } = (await store.getRunState(id))!;
+  const [table] = note(seq).match(/"\w+"/)!;
+  let isOver = false;
+  const write = async (run: number) => {
+    const client = await connect();
+    for (let count = 1; !isOver; count++) {
+      await client.query("begin");
+      await client.query(`update ${table}.runs set interruptions = interruptions + 1 where seq = ${run}`);
+      await client.query(note(run));
+      await client.query("select pg_sleep(0.003)");
+      await client.query("commit");
+    }
+  };
+  const writing = [seq, 1_001, 1_002, 1_003].map(write);
+
+  const states = [];
+  for (let n = 0; n < 20; n++) states.push((await store.getRunState(id))!);
+  isOver = true;
+  await Promise.all(writing);
+
+  // Each of its changes has noted one fact.
+  const { rows } = (await store.readJournal(0, 10_000_000))!;
+  for (const { execution, place } of states) {
+    const before = rows.filter(({ position, facts }) => position <= place.position && facts[0]![0] === seq);
+    assert.equal(before.length, execution, `at ${place.position}`);
+  }
+});
+
+Deno.test({
+  name: "PostgresStore: purge() removes old rows of the journal, but not the newest of them",
+  ignore: server === null,
+  fn: async () => {
+    const host = new FakeHost();
+    await using store = await server!.open(host); // ignored without a server
+    await store.migrate();
+    for (let n = 0; n < 3; n++) await store.enqueue([aRun()]);
+    const { rows } = (await store.readJournal(0, 10_000))!;
+    const cursors = rows.map(({ position, at }) => ({ position, at }));
+    host.advance(3_600_000);
+    await store.enqueue([aRun()]);
+
+    await store.purge({}, 10);
+
+    assert.equal(await store.readJournal(0, 10_000), null);
+    assert.equal(await store.readJournal(cursors[0]!.position, 10_000), null);
+    assert.equal((await store.readJournal(cursors[1]!.position, 10_000))!.rows.length, 2);
+    const found = await Promise.all([{ position: 0, at: 0 }, ...cursors].map((cursor) => store.findCursor(cursor)));
+    assert.deepEqual(found, [null, null, null, cursors[2]]);
+  },
+});
+
+test("purge() shortens a long journal, and keeps what was added last", async ({ store, connect, note }) => {
+  const client = await connect();
+  const [schema] = note(1).match(/"\w+"/)!;
+  await client.query(`insert into ${schema}.journal (at, run_seq, facts)
+    select 9e12, n, '[' || n || ',"coalesced","pending","' || repeat('x', 100000) || '",{}]' from generate_series(1, 400) n`);
+
+  await store.purge({}, 10);
+
+  assert.equal(await store.readJournal(0, 10), null);
+  const { rows } = await client.query(`select min(run_seq), max(run_seq), sum(length(facts)) from ${schema}.journal`);
+  assert.equal(Number(rows[0].max), 400);
+  assert.ok(Math.abs(rows[0].sum - 33_554_432) < 400_000, `it has ${rows[0].sum} characters`);
+  assert.equal((await store.readJournal((rows[0].min - 1) * FACTS_PER_ROW, 10))!.rows.length, 1);
 });

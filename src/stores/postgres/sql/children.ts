@@ -95,8 +95,10 @@ create or replace function fn.find_created(p_pause bigint, p_children jsonb) ret
       'retry_of', (select jsonb_build_object('id', o.id, 'job', o.job, 'labels', o.labels)
         from {schema}.runs o where o.id = r.retrigger_of)) order by t.no), '[]')
   from jsonb_array_elements(p_children -> 'runs') with ordinality t (x, no)
-    join {schema}.children m on m.pause_seq = p_pause and m.no = (p_children ->> 'from')::int + t.no - 1
-    join {schema}.runs r on r.seq = m.run_seq and r.id = t.x ->> 'id'
+    cross join lateral (select q.run_seq from {schema}.children q
+      where q.pause_seq = p_pause and q.no = (p_children ->> 'from')::int + t.no - 1 offset 0) m
+    cross join lateral (select q.* from {schema}.runs q where q.seq = m.run_seq offset 0) r
+  where r.id = t.x ->> 'id'
 $$;
 
 -- Cancels children of runs that have ended, the oldest ones of the first parents. Parents without further children are
@@ -137,7 +139,8 @@ begin
   part(
     "fn.child_json(x.m)",
     `select m.no, m, ${RESULT_LENGTH} + coalesce(octet_length(m.result), octet_length(r.output), 0) as size
-      from {schema}.children m left join {schema}.runs r on r.seq = m.run_seq
+      from {schema}.children m
+      left join lateral (select q.output from {schema}.runs q where q.seq = m.run_seq offset 0) r on true
       where m.pause_seq = w.seq and m.no >= (p ->> 'from')::int order by m.no limit ${SLICE}`,
   )
 } || jsonb_build_object('total', w.total);

@@ -10,11 +10,12 @@ create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sq
     'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
       'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,
     'copied', case when r.origin_id is not null then (select jsonb_build_object('upTo', c.copied_up_to,
-      'unfinished', c.unfinished) from {schema}.copies c where c.run_seq = r.seq) end,
+      'unfinished', c.unfinished::jsonb) from {schema}.copies c where c.run_seq = r.seq) end,
     'steps', case when r.recorded > 0 then fn.steps_json(r.seq) else '[]' end,
     'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
-  from unnest(p_seqs) with ordinality x (seq, no) join {schema}.runs r on r.seq = x.seq
-    join {schema}.inputs i on i.run_seq = r.seq
+  from unnest(p_seqs) with ordinality x (seq, no)
+    cross join lateral (select q.* from {schema}.runs q where q.seq = x.seq offset 0) r
+    cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i
 $$;
 
 -- The recorded steps of a run as a replay needs them: see ReplayedStepRow.

@@ -32,7 +32,7 @@ create or replace function fn.get_history(p jsonb, p_now bigint) returns jsonb l
 begin
   return (select jsonb_build_object('run', fn.run_json(r), 'input', i.input, 'steps', fn.steps_json(r.seq),
       'pauses', fn.pauses_json(r.seq), 'now', fn.clock(p_now),
-      'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished)
+      'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished::jsonb)
         from {schema}.copies c where c.run_seq = r.seq))
     from {schema}.runs r join {schema}.inputs i on i.run_seq = r.seq where r.id = p ->> 'runId');
 end $$;
@@ -57,11 +57,11 @@ begin
   foreach v_status in array ${OPEN} loop
     continue when fn.count_runs(array[p_job], array[v_status]) = 0;
     if fn.count_runs(array[p_job], null) <= fn.count_runs(null, array[v_status]) then
-      select r.seq into v_seq from {schema}.runs r where r.job = p_job and r.status || '' = v_status
-        order by r.job, r.seq limit 1;
+      select r.seq into v_seq from {schema}.runs r where r.job between p_job and p_job
+        and r.status || '' = v_status order by r.job, r.seq limit 1;
     else
-      select r.seq into v_seq from {schema}.runs r where r.status = v_status and r.job || '' = p_job
-        order by r.status, r.seq limit 1;
+      select r.seq into v_seq from {schema}.runs r where r.status between v_status and v_status
+        and r.job || '' = p_job order by r.status, r.seq limit 1;
     end if;
     v_first := least(v_first, v_seq);
   end loop;

@@ -111,7 +111,7 @@ end $$;
 -- The hold of a run. See Store.getHold().
 create or replace function fn.get_hold(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
-  return (select to_jsonb(h) from {schema}.runs r join {schema}.holds h on h.run_seq = r.seq
+  return (select to_jsonb(h) || jsonb_build_object('prints', h.prints::jsonb) from {schema}.runs r join {schema}.holds h on h.run_seq = r.seq
     where r.id = p ->> 'runId' and r.is_held and h.since is not null);
 end $$;
 
@@ -124,7 +124,8 @@ begin
   end if;
   return (select jsonb_build_object('ids', coalesce(jsonb_agg(o.id order by o.seq), '[]'),
       'seqs', coalesce(jsonb_agg(o.seq order by o.seq), '[]'))
-    from (select r.id, r.seq from {schema}.holds h join {schema}.runs r on r.seq = h.run_seq
+    from (select r.id, r.seq from {schema}.holds h
+      cross join lateral (select q.id, q.seq, q.is_held from {schema}.runs q where q.seq = h.run_seq offset 0) r
       where h.since is not null and h.run_seq > (p ->> 'after')::bigint and r.is_held
         and (v_queues is null or h.queue = any(v_queues)) and (p ->> 'code' is null or h.code = p ->> 'code')
       order by h.run_seq limit (p ->> 'limit')::bigint) o);

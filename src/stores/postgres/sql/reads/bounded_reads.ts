@@ -7,10 +7,9 @@ import { part, sizeOf } from "./part.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
-const NO_LIMIT = Number.MAX_SAFE_INTEGER;
-
 // In characters, of which each takes up to 4 bytes.
 const PART_LENGTH = VALUE_PART_LENGTH / 2;
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
 export const BOUNDED_READS = `
@@ -55,11 +54,10 @@ begin
   return ${
   part(
     "case when x.r is null then null when v_is_whole then fn.run_json(x.r) else fn.small_run_json(x.r) end",
-    `select t.no, case when q.seq is not null then q end as r, ${RUN_LENGTH} + ${
-      sizeOf("i.payload", "q.output", "q.error")
-    } as size
+    `select t.no, q.run as r, ${RUN_LENGTH} + ${sizeOf("i.payload", "(q.run).output", "(q.run).error")} as size
       from jsonb_array_elements_text(p -> 'runIds') with ordinality t (id, no)
-      left join {schema}.runs q on q.id = t.id left join {schema}.inputs i on i.run_seq = q.seq`,
+      left join lateral (select o as run from {schema}.runs o where o.id = t.id offset 0) q on true
+      left join lateral (select o.payload from {schema}.inputs o where o.run_seq = (q.run).seq offset 0) i on true`,
   )
 };
 end $$;
@@ -130,7 +128,7 @@ create or replace function fn.append_logs(p jsonb, p_now bigint) returns jsonb l
 declare v_runs bigint[]; r record;
 begin
   select array_agg(o.seq order by o.seq) into v_runs from (
-    select q.seq from {schema}.runs q where q.id in (select x ->> 'runId' from jsonb_array_elements(p) x)
+    select q.seq from {schema}.runs q where q.id = any(array(select x ->> 'runId' from jsonb_array_elements(p) x))
     order by q.seq for key share) o;
   -- The lines of a run are numbered by one call after another.
   perform pg_advisory_xact_lock(hashtextextended('holdfast/logs/' || {literal} || '/' || o.seq, 0))
@@ -140,7 +138,8 @@ begin
       + row_number() over (partition by o.seq order by o.no), o.x ->> 'stepName', o.x ->> 'level', o.x ->> 'message',
       o.x ->> 'data', (o.x ->> 'writtenAt')::bigint
     from (select distinct on (q.seq, t.x ->> 'id') q.seq, t.x ->> 'id' as id, t.x, t.no
-      from jsonb_array_elements(p) with ordinality t (x, no) join {schema}.runs q on q.id = t.x ->> 'runId'
+      from jsonb_array_elements(p) with ordinality t (x, no)
+        cross join lateral (select u.seq from {schema}.runs u where u.id = t.x ->> 'runId' offset 0) q
       order by q.seq, t.x ->> 'id', t.no) o
     where not exists (select from {schema}.logs g where g.id = o.id) on conflict do nothing;
   -- The last dropped line stays: it stands for those before it.

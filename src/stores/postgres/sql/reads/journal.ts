@@ -7,6 +7,8 @@ const MAX_ROWS = 500;
 // it is asked to try again.
 const GAP_MS = 100;
 const END_MS = 1_000;
+// How often the state of a run is read that changes meanwhile, before its row is locked.
+const MAX_LOOKS = 3;
 
 /**
  * Reads of the journal. Positions are drawn in the order of the sequence, and commits become visible in another one. So a
@@ -40,6 +42,7 @@ end $$;
 create or replace function fn.read_journal(p jsonb, p_now bigint) returns json language plpgsql volatile ${ENTRY} as $$
 declare
   v_after bigint := (p ->> 'after')::bigint; v_settled bigint; v_gap bigint; v_newest bigint; v_at bigint; v_page record;
+  v_answer json;
 begin
   loop
     -- The gap is the first position that is missing among those behind which a commit may still come.
@@ -52,7 +55,6 @@ begin
     exit when not fn.await_notes(${GAP_MS});
     v_settled := v_page.last;
   end loop;
-  if (select s.trimmed_to from {schema}.journal_start s) > v_after then return null; end if;
   select j.position, j.at into v_newest, v_at from {schema}.journal j order by j.position desc limit 1;
   if v_page.rows = 0 then
     if coalesce(v_newest, 0) < v_after then return null; end if;
@@ -61,10 +63,9 @@ begin
       v_newest := v_after;
       select j.at into v_at from {schema}.journal j where j.position = v_after;
     end if;
-    return json_build_object('rows', '[]'::json,
+    v_answer := json_build_object('rows', '[]'::json,
       'end', json_build_object('position', coalesce(v_newest, 0), 'at', coalesce(v_at, 0)));
-  end if;
-  return (
+  else v_answer := (
     with page as materialized (
       select x.position, x.at, x.facts from (
         select j.position, j.at, j.facts, sum(length(j.facts)) over (order by j.position) as length,
@@ -81,10 +82,13 @@ begin
         else coalesce((select json_build_object('position', g.position, 'at', g.at) from page g
           order by g.position desc limit 1), json_build_object('position', v_after, 'at', coalesce(
             (select j.at from {schema}.journal j where j.position = v_after), 0))) end));
+  end if;
+  -- Afterwards, since rows can be removed between the statements of this function.
+  return case when (select s.trimmed_to from {schema}.journal_start s) <= v_after then v_answer end;
 end $$;
 
 -- The newest row of the journal.
-create or replace function fn.journal_end() returns jsonb language sql volatile as $$
+create or replace function fn.journal_end() returns jsonb language sql stable as $$
   select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
     from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}')
 $$;
@@ -117,12 +121,27 @@ end $$;
 
 -- A run and the end of the journal at one moment. See Store.getRunState(). A writer of this run locks its row before it
 -- draws positions. So if the row is unchanged when all have ended that may have drawn some, none of the positions up to
--- the end belongs to a change of the run that is not in the answer.
+-- the end belongs to a change of the run that is not in the answer. If the run changes all the time, the row is locked,
+-- so that nobody writes to it meanwhile.
 create or replace function fn.get_run_state(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
-declare v_state jsonb; v_row text; v_seen text;
+declare s record; v_seen text;
 begin
-  loop
-    select jsonb_build_object('run', fn.run_json(r), 'place', e.place, 'pauses', case when r.status = 'waiting' then (
+  for i in 1 .. ${MAX_LOOKS} loop
+    select * into s from fn.run_state(p ->> 'runId');
+    if not found then return null; end if;
+    if not fn.await_notes(${GAP_MS}) then exit; end if;
+    select concat_ws('/', r.ctid, r.xmin, r.xmax) into v_seen from {schema}.runs r where r.id = p ->> 'runId';
+    if v_seen = s.row then return s.state; end if;
+  end loop;
+  perform from {schema}.runs r where r.id = p ->> 'runId' for share;
+  return (select f.state from fn.run_state(p ->> 'runId') f);
+end $$;
+
+-- A run, what it waits for and the end of the journal; \`row\` is another one after each change of its row.
+create or replace function fn.run_state(p_run_id text) returns table (state jsonb, "row" text)
+language sql volatile as $$
+  select jsonb_build_object('run', fn.run_json(r), 'place', fn.journal_end(), 'pauses',
+      case when r.status = 'waiting' then (
         select coalesce(jsonb_agg(x.pause order by x.of, x.position, x.seq), '[]') from (
           select 1 as of, 0 as position, w.seq, jsonb_build_object('waitId', case when w.kind = 'wait' then w.id end,
             'name', w.name, 'deadlineAt', w.deadline_at) as pause
@@ -130,17 +149,9 @@ begin
           union all select 2, s.position, s.seq,
             jsonb_build_object('waitId', null, 'name', s.name, 'deadlineAt', s.retry_at)
             from {schema}.steps s where s.run_seq = r.seq and s.status = 'retrying') x) else '[]' end),
-        concat_ws('/', r.ctid, r.xmin, r.xmax)
-      into v_state, v_row
-      from {schema}.runs r cross join (select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
-        from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}') as place) e
-      where r.id = p ->> 'runId';
-    if not found then return null; end if;
-    if not fn.await_notes(${END_MS}) then perform fn.refuse_wait(); end if;
-    select concat_ws('/', r.ctid, r.xmin, r.xmax) into v_seen from {schema}.runs r where r.id = p ->> 'runId';
-    if v_seen = v_row then return v_state; end if;
-  end loop;
-end $$;
+    concat_ws('/', r.ctid, r.xmin, r.xmax)
+  from {schema}.runs r where r.id = p_run_id
+$$;
 
 -- The identities of runs by their row numbers. See Store.getRunIdentities().
 create or replace function fn.get_run_identities(p jsonb, p_now bigint) returns jsonb
@@ -148,7 +159,8 @@ language plpgsql stable ${ENTRY} as $$
 begin
   return (select coalesce(jsonb_agg(case when r.seq is not null then
       jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels) end order by t.no), '[]')
-    from jsonb_array_elements_text(p) with ordinality t (seq, no) left join {schema}.runs r on r.seq = t.seq::bigint);
+    from jsonb_array_elements_text(p) with ordinality t (seq, no) 
+      left join lateral (select q.* from {schema}.runs q where q.seq = t.seq::bigint offset 0) r on true);
 end $$;
 
 -- Values that facts leave out, about as many as fit. See Store.readFactValues().

@@ -29,7 +29,7 @@ declare
   v_uncounted boolean := (p ->> 'uncounted')::boolean; v_before bigint := (p ->> 'before')::bigint;
   v_wanted bigint := v_limit; v_label int; v_by text; v_fewest bigint; v_runs bigint; v_by_index boolean;
   v_range text; v_rest text; v_terms text[] := '{}'; v_own_terms text[] := '{}'; v_columns text[] := '{}';
-  v_join text := ''; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
+  v_read text; v_all text; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
 begin
   seqs := '{}';
   total := 0;
@@ -65,23 +65,20 @@ begin
       and o.run_seq = l.seq) is not null', i, i);
     if v_scoped[i] then v_own_terms := v_own_terms || v_rest; else v_terms := v_terms || v_rest; end if;
   end loop;
-  if v_jobs is not null and v_by <> 'job' then v_columns := v_columns || 'r.job = any($1)'::text; end if;
-  if v_statuses is not null and v_by <> 'status' then v_columns := v_columns || 'r.status = any($2)'::text; end if;
+  if v_jobs is not null and v_by <> 'job' then v_columns := v_columns || 'l.job = any($1)'::text; end if;
+  if v_statuses is not null and v_by <> 'status' then v_columns := v_columns || 'l.status = any($2)'::text; end if;
   if p ->> 'parentRunId' is not null and v_by <> 'parent' then
-    v_columns := v_columns || 'r.parent_id = $5 ->> ''parentRunId'''::text;
+    v_columns := v_columns || 'l.parent_id = $5 ->> ''parentRunId'''::text;
   end if;
   v_columns := v_columns || array(select c.term from (values
-    ('completedAfter', 'r.completed_at >= ($5 ->> ''completedAfter'')::bigint'),
-    ('completedBefore', 'r.completed_at < ($5 ->> ''completedBefore'')::bigint'),
-    ('createdAfter', 'r.created_at >= ($5 ->> ''createdAfter'')::bigint'),
-    ('createdBefore', 'r.created_at < ($5 ->> ''createdBefore'')::bigint'),
+    ('completedAfter', 'l.completed_at >= ($5 ->> ''completedAfter'')::bigint'),
+    ('completedBefore', 'l.completed_at < ($5 ->> ''completedBefore'')::bigint'),
+    ('createdAfter', 'l.created_at >= ($5 ->> ''createdAfter'')::bigint'),
+    ('createdBefore', 'l.created_at < ($5 ->> ''createdBefore'')::bigint'),
     -- Without its escapes: some of them are no valid characters for the database.
-    ('failureKind', 'replace(replace(r.failure, ''\\\\'', ''''), ''\\u'', ''u'')::jsonb ->> ''kind''
+    ('failureKind', 'replace(replace(l.failure, ''\\\\'', ''''), ''\\u'', ''u'')::jsonb ->> ''kind''
       = $5 ->> ''failureKind''')) c (name, term) where p ->> c.name is not null);
-  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'r.retriggered_as is null'::text; end if;
-  if cardinality(v_columns) > 0 then
-    v_join := 'cross join lateral (select q.* from {schema}.runs q where q.seq = l.seq offset 0) r';
-  end if;
+  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null'::text; end if;
   v_terms := v_columns || v_terms;
   v_rest := case when cardinality(v_terms) = 0 then 'true' else array_to_string(v_terms, ' and ') end;
   if cardinality(v_own_terms) > 0 then
@@ -98,23 +95,42 @@ begin
     if v_wanted <= 0 then return; end if;
   end if;
 
-  -- The newest runs of the range before $6, at most $7.
+  -- The newest runs of the range before $6, at most $7. Each order begins with the column by which the range is, and that
+  -- column is compared by its order: so no other index can serve the statement.
+  v_read := case when cardinality(v_columns) = 0 then '' else
+    ', q.job, q.status, q.parent_id, q.created_at, q.completed_at, q.failure, q.retriggered_as' end;
   v_range := case v_by
-    when 'label' then format('select n.run_seq as seq from {schema}.labels n where n.key = $3[%s] and n.value = $4[%s]
-      and n.run_seq < $6 order by n.run_seq desc', v_label, v_label)
-    when 'parent' then 'select n.seq from {schema}.runs n where n.parent_id = $5 ->> ''parentRunId'' and n.seq < $6
-      order by n.seq desc'
-    when 'all' then 'select n.seq from {schema}.runs n where n.seq < $6 order by n.seq desc'
+    when 'label' then format('select n.run_seq as seq from {schema}.labels n
+      where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]
+      order by n.value desc, n.run_seq desc limit $7', v_label)
+    when 'parent' then format('select q.seq%s from {schema}.runs q
+      where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6) and q.parent_id >= $5 ->> ''parentRunId''
+      order by q.parent_id desc, q.seq desc limit $7', v_read)
+    when 'all' then format('select q.seq%s from {schema}.runs q where q.seq < $6 order by q.seq desc limit $7', v_read)
     else format(case when cardinality(case v_by when 'job' then v_jobs else v_statuses end) > ${MAX_RANGES}
-      then 'select n.seq from {schema}.runs n where n.%s = any($%s) and n.seq < $6 order by n.seq desc'
-      else 'select n.seq from (select distinct v from unnest($%2$s) v) a cross join lateral (
-        select q.seq from {schema}.runs q where q.%1$s = a.v and q.seq < $6 order by q.seq desc limit $7) n
-        order by n.seq desc' end, v_by, case v_by when 'job' then 1 else 2 end) end || ' limit $7';
+      then 'select q.seq%3$s from {schema}.runs q where q.%1$s = any($%2$s) and q.seq < $6 order by q.seq desc limit $7'
+      else 'select n.* from (select distinct v from unnest($%2$s) v) a cross join lateral (
+        select q.seq%3$s from {schema}.runs q where (q.%1$s, q.seq) < (a.v, $6) and q.%1$s >= a.v
+        order by q.%1$s desc, q.seq desc limit $7) n order by n.seq desc limit $7' end,
+      v_by, case v_by when 'job' then 1 else 2 end, v_read) end;
+  -- The same without an order and a limit, to count them.
+  v_all := case v_by
+    when 'label' then format('select n.run_seq as seq from {schema}.labels n
+      where n.key = $3[%1$s] and n.value = $4[%1$s] and n.run_seq < $6 offset 0', v_label)
+    else format('select q.seq%s from {schema}.runs q where q.seq < $6%s offset 0', v_read, case v_by
+      when 'parent' then ' and q.parent_id = $5 ->> ''parentRunId'''
+      when 'job' then ' and q.job = any($1)' when 'status' then ' and q.status = any($2)' else '' end) end;
+  if v_by = 'label' and v_read <> '' then
+    v_range := format('select q.* from (%s) n cross join lateral (
+      select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_range, v_read);
+    v_all := format('select q.* from (%s) n cross join lateral (
+      select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_all, v_read);
+  end if;
 
-  v_size := case when v_rest = 'true' then v_offset + v_wanted else ${FIRST_SLICE} end;
+  v_size := case when v_rest = 'true' then greatest(1, v_offset + v_wanted) else ${FIRST_SLICE} end;
   loop
     execute format('select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'')
-      from (%s) l %s', v_rest, v_range, v_join) into v_entries, v_last, v_matches
+      from (%s) l', v_rest, v_range) into v_entries, v_last, v_matches
       using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
     seqs := seqs || v_matches[greatest(0, v_offset - v_found) + 1 :
       greatest(0, v_offset - v_found) + v_wanted - cardinality(seqs)];
@@ -125,14 +141,14 @@ begin
   end loop;
 
   if v_uncounted then
-    total := v_offset + cardinality(seqs);
+    total := least(v_found, v_offset + v_wanted);
     seqs := seqs[1 : v_limit];
   elsif not v_by_index then
     total := v_found;
     if v_entries = v_size then
       -- Those behind the page are only counted.
-      execute format('select count(*) filter (where %s) from (%s) l %s', v_rest, regexp_replace(v_range, '\\s+(order by \\S+ desc|limit \\$7)', '', 'g'), v_join)
-        into v_found using v_jobs, v_statuses, v_keys, v_values, p, v_last, null::bigint;
+      execute format('select count(*) filter (where %s) from (%s) l', v_rest, v_all) into v_found
+        using v_jobs, v_statuses, v_keys, v_values, p, v_last;
       total := total + v_found;
     end if;
   end if;

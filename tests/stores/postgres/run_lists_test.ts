@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { RUN_STATUSES } from "../../../src/run.ts";
+import type { Store } from "../../../src/store.ts";
+import type { RunQuery } from "../../../src/store/run_query.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { Chance } from "../../support/chance.ts";
+import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aFailure, aRun } from "../../support/fixtures.ts";
+import { startServer } from "./server.ts";
+
+const server = startServer();
+const JOBS = Array.from({ length: 70 }, (_, n) => `job-${n}`);
+const RUNS = 250;
+const QUERIES = 400;
+
+Deno.test({
+  name: "MemoryStore and PostgresStore find the same runs by any filter",
+  ignore: server === null,
+  fn: async () => {
+    const chance = new Chance(7);
+    const host = new FakeHost();
+    const stores: Store[] = [new MemoryStore({ host }), await server!.open(host)]; // ignored without a server
+    try {
+      for (const store of stores) await store.migrate();
+      const runs = Array.from({ length: RUNS }, () => aRunOfAny(chance));
+      for (let n = 0; n < RUNS; n += 10) {
+        for (const store of stores) await store.enqueue(runs.slice(n, n + 10));
+        host.advance(10);
+      }
+      for (let n = 0; n < 40; n++) {
+        await endSome(stores, n);
+        host.advance(5);
+      }
+
+      for (let n = 0; n < QUERIES; n++) {
+        const query = aQuery(chance);
+        const before = chance.happens(0.2) ? chance.int(RUNS) : null;
+        const [expected, found] = await Promise.all(stores.map((store) => find(store, query, before, runs)));
+        assert.deepEqual(found, expected, JSON.stringify({ query, before }));
+      }
+    } finally {
+      for (const store of stores) await store.close();
+    }
+  },
+});
+
+/** Claims some runs and ends them in various ways. */
+async function endSome(stores: readonly Store[], round: number): Promise<void> {
+  const request = aClaimRequest({ jobNames: JOBS, limit: 4, claimId: `claim-${round}` });
+  const claimed = await Promise.all(stores.map((store) => store.claim(request)));
+  assert.deepEqual(claimed[1]!.claims.map(({ run }) => run.id), claimed[0]!.claims.map(({ run }) => run.id));
+  for (const [at, store] of stores.entries()) {
+    for (const [n, { lease }] of claimed[at]!.claims.entries()) {
+      const kind = round % 2 === 0 ? "timeout" : "error";
+      const failure = aFailure({ kind, message: `"kind":"error" \\u0000 \0 ${"\\".repeat(n)}` });
+      if (n === 0) await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+      else if (n === 1) await store.finish(lease, { status: "failed", failure, failedStepName: null }, []);
+      else if (n === 2) await store.cancel(lease.runId, "cancel", null);
+    }
+  }
+}
+
+async function find(store: Store, query: RunQuery, before: number | null, runs: readonly { id: string }[]) {
+  const seq = before === null ? undefined : (await store.getRunState(runs[before]!.id))?.seq;
+  const { ids, total, hasMore } = await store.findRuns({ ...query, ...(seq === undefined ? {} : { before: seq }) });
+  const page = await store.getRuns(query);
+  return { ids, total, hasMore, listed: page.runs.map(({ id }) => id), of: page.total, andMore: page.hasMore };
+}
+
+function aRunOfAny(chance: Chance) {
+  return aRun({
+    jobName: chance.happens(0.5) ? JOBS[0]! : chance.pick(JOBS),
+    version: chance.happens(0.2) ? 2 : 1,
+    labels: Object.fromEntries(
+      ["a", "b", "c"].filter(() => chance.happens(0.6)).map((key) => [key, chance.pick(["x", "y", "z\0\ud800\ue000"])]),
+    ),
+  });
+}
+
+function aQuery(chance: Chance): RunQuery {
+  const some = <T>(probability: number, value: () => T) => chance.happens(probability) ? value() : undefined;
+  const instant = () => new Date(FAKE_START + chance.int(450)).toISOString();
+  const labels = Object.fromEntries(
+    ["a", "b", "c"].filter(() => chance.happens(0.3)).map((key) => [key, chance.pick(["x", "y", "z\0\ud800\ue000"])]),
+  );
+  const query: RunQuery = {
+    jobName: some(0.3, () => chance.happens(0.3) ? "job-0" : JOBS.slice(chance.int(70))),
+    status: some(0.3, () => RUN_STATUSES.filter(() => chance.happens(0.5))),
+    labels,
+    failureKind: some(0.1, () => chance.pick(["error", "timeout"] as const)),
+    createdAfter: some(0.1, instant),
+    createdBefore: some(0.1, instant),
+    completedAfter: some(0.1, instant),
+    completedBefore: some(0.1, instant),
+    notRetried: some(0.1, () => true),
+    uncounted: some(0.3, () => true),
+    limit: some(0.7, () => chance.int(30)),
+    offset: some(0.3, () => chance.int(60)),
+    scope: some(
+      0.3,
+      () => ({ labels: Object.keys(labels).filter(() => chance.happens(0.5)), jobs: chance.happens(0.5) }),
+    ),
+  };
+  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined));
+}
