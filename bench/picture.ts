@@ -13,11 +13,13 @@ const BETWEEN = 76;
 
 // Okabe and Ito's colours, which the colour-blind can tell apart, and shapes for those who print.
 const LOOKS: Record<Contender, { label: string; color: string; symbol: string; size: number }> = {
-  raw: { label: "raw SQLite", color: "#8c8c8c", symbol: "diamond", size: 10 },
+  raw: { label: "raw database", color: "#8c8c8c", symbol: "diamond", size: 10 },
   empty: { label: "Holdfast, empty database", color: "#56b4e9", symbol: "emptyCircle", size: 9 },
   holdfast: { label: "Holdfast", color: "#0072b2", symbol: "circle", size: 11 },
   durably: { label: "durably 0.15", color: "#d55e00", symbol: "triangle", size: 9 },
   openworkflow: { label: "openworkflow 0.10", color: "#009e73", symbol: "rect", size: 8 },
+  dbos: { label: "DBOS 5.3", color: "#cc79a7", symbol: "arrow", size: 9 },
+  "pg-boss": { label: "pg-boss 12.38", color: "#e69f00", symbol: "pin", size: 9 },
 };
 
 const PANELS: readonly { unit: Unit; title: string }[] = [

@@ -51,6 +51,7 @@ export const UNITS = {
   MB: "less",
   kB: "less",
   "% of a core": "less",
+  "statements/s": "less",
   times: "less",
 } as const satisfies Record<string, "more" | "less">;
 
@@ -66,17 +67,18 @@ export type Goal =
  * - `raw`: the least SQL that does the same work, prepared once, on one `node:sqlite` connection with our pragmas
  * - `empty`: ours on a database with nothing else in it, where the trial is about a full one
  * - `holdfast`: ours
- * - `durably`, `openworkflow`: the peers
+ * - `durably`, `openworkflow`: the peers on SQLite
+ * - `dbos`, `pg-boss`: the peers on PostgreSQL
  */
 export type Contender = typeof CONTENDERS[number];
 
 /** All of them, in the order of the columns. */
-export const CONTENDERS = ["raw", "empty", "holdfast", "durably", "openworkflow"] as const;
+export const CONTENDERS = ["raw", "empty", "holdfast", "durably", "openworkflow", "dbos", "pg-boss"] as const;
 
 /** Those that ours is compared with. */
 export type Baseline = "raw" | "empty";
 
 /** Whether a contender is somebody else's, and measured only with `--peers`. */
 export function isPeer(contender: Contender): boolean {
-  return contender === "durably" || contender === "openworkflow";
+  return !["raw", "empty", "holdfast"].includes(contender);
 }

@@ -12,6 +12,7 @@ import { lists } from "./workloads/lists.ts";
 import { longRun } from "./workloads/long_run.ts";
 import { memory } from "./workloads/memory.ts";
 import { notice } from "./workloads/notice.ts";
+import { postgres } from "./workloads/postgres.ts";
 import { replay } from "./workloads/replay.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
@@ -34,4 +35,5 @@ export const workloads: readonly Workload[] = [
   fanOut,
   blocking,
   bulk,
+  postgres,
 ];

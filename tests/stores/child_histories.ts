@@ -29,16 +29,29 @@ export const SITUATIONS = [
   "a run resumed with its children",
 ];
 
+/** Opens a store that is compared with a `MemoryStore`. Its ids are those of the host. */
+export type OpenCompared = (host: Host) => Promise<{ store: Store; close(): Promise<void> }>;
+
+async function openSqlite(host: Host): Promise<{ store: Store; close(): Promise<void> }> {
+  const store = await SqliteStore.open(":memory:", { host });
+  await store.migrate();
+  return { store, close: () => store.close() };
+}
+
 /**
  * Plays a random history of parents and children to both stores for each seed, and compares what they answer and show.
  *
+ * @param open Opens the store to compare; a `SqliteStore` unless it is given.
  * @returns The situations that have happened.
  */
-export async function playChildHistories(seeds: readonly number[]): Promise<Set<string>> {
+export async function playChildHistories(
+  seeds: readonly number[],
+  open: OpenCompared = openSqlite,
+): Promise<Set<string>> {
   const noticed = new Set<string>();
   for (const seed of seeds) {
     try {
-      await new History(seed, noticed).run();
+      await new History(seed, noticed).run(open);
     } catch (error) {
       throw new Error(`Seed ${seed}: ${(error as Error).message}`, { cause: error });
     }
@@ -64,16 +77,19 @@ class History {
     this.#noticed = noticed;
   }
 
-  async run(): Promise<void> {
+  async run(open: OpenCompared): Promise<void> {
     const host = (): Host => {
       let ids = 0;
       return { ...systemHost, now: () => this.#now, newId: () => `copy-${ids++}` };
     };
-    await using sqlite = await SqliteStore.open(":memory:", { host: host() });
-    await sqlite.migrate();
-    this.#stores.push(new MemoryStore({ host: host() }), sqlite);
-    for (let n = 0; n < OPERATIONS; n++) await this.#operate();
-    await this.#drain();
+    const compared = await open(host());
+    try {
+      this.#stores.push(new MemoryStore({ host: host() }), compared.store);
+      for (let n = 0; n < OPERATIONS; n++) await this.#operate();
+      await this.#drain();
+    } finally {
+      await compared.close();
+    }
   }
 
   async #operate(): Promise<void> {

@@ -14,5 +14,8 @@ export function openPostgres(url: string): { host: FakeHost; opening: Promise<St
   const calls = new PendingCalls();
   const host = new FakeHost({ calls });
   const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
-  return { host, opening: PostgresStore.open(url, { schema, host }).then((store) => calls.watch(store)) };
+  return {
+    host,
+    opening: PostgresStore.open(url, { schema, durability: "relaxed", host }).then((store) => calls.watch(store)),
+  };
 }

@@ -31,6 +31,7 @@ import {
   toHoldRecord,
   toStrandedJobs,
 } from "./holds.ts";
+import { LogQueue } from "./log_queue.ts";
 import { type Durability, migrateTables } from "./migrate.ts";
 import {
   toClaimParameter,
@@ -44,7 +45,7 @@ import {
 } from "./parameters.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
-import { appendLogs, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
@@ -83,6 +84,7 @@ export interface PostgresStoreOptions {
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
   readonly #writes: WriteBatch;
+  readonly #logs: LogQueue;
   readonly #durability: Durability;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
@@ -93,6 +95,7 @@ export class PostgresStore implements Store {
     const clock = host === undefined ? () => null : () => Math.floor(host.now());
     this.#database = new PostgresDatabase(connection, schema, clock);
     this.#writes = new WriteBatch(this.#database);
+    this.#logs = new LogQueue(this.#database);
     this.#durability = durability;
   }
 
@@ -123,7 +126,7 @@ export class PostgresStore implements Store {
 
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
   async close(): Promise<void> {
-    await this.#writes.close();
+    await Promise.all([this.#writes.close(), this.#logs.close()]);
     await this.#database.close();
   }
 
@@ -398,7 +401,7 @@ export class PostgresStore implements Store {
 
   /** Stores log lines. Lines of a deleted run are dropped. */
   appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
-    return appendLogs(this.#database, entries);
+    return this.#logs.append(entries);
   }
 
   /** Reads what was committed after a position, in the order of the commits. */

@@ -14,7 +14,7 @@ Deno.test({
   ignore: server === null,
   fn: async () => {
     const [admin, session] = [await connect(), await connect()];
-    const store = PostgresStore.from(session, { schema: SCHEMA });
+    const store = PostgresStore.from(session, { schema: SCHEMA, durability: "relaxed" });
     try {
       await store.migrate();
       const { rows } = await admin.query(`select tablename from pg_tables where schemaname = '${SCHEMA}'`);
@@ -38,7 +38,7 @@ Deno.test({
       }
     } finally {
       await store.close();
-      await admin.query(`drop schema ${SCHEMA} cascade`);
+      await admin.query(`drop schema if exists ${SCHEMA} cascade`);
       await Promise.all([admin.end(), session.end()]);
     }
   },

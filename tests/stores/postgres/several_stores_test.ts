@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import pg from "pg";
 import { uuidV7 } from "../../../src/host.ts";
+import type { KnownJob } from "../../../src/flow.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { Chance } from "../../support/chance.ts";
-import { aClaimRequest, aFlow, aPause, aProgress, aRun, aStart, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aKnownJob, aPause, aProgress, aRun, aStart, aStep } from "../../support/fixtures.ts";
 import { findFault } from "./postgres_faults.ts";
 import { startServer } from "./server.ts";
 
@@ -12,51 +13,59 @@ const server = startServer();
 const STORES = 3;
 const RUNS = 300;
 
-Deno.test({
-  name: "several stores execute each run once, one at a time for a key, and a reader misses no fact",
-  ignore: server === null,
-  fn: async () => {
-    const url = server!.url; // ignored without a server
-    const schema = `several_${Deno.pid}`;
-    const stores = await Promise.all(
-      Array.from({ length: STORES }, () => PostgresStore.open(url, { schema, durability: "relaxed" })),
-    );
-    await Promise.all(stores.map((store) => store.migrate()));
-    const storm = new Storm(stores);
+// With a limit each claim locks out all others who write; without one, claims of runs without a key do not.
+for (const [what, concurrency] of [["", null], [" and three of a limited job", 3]] as const) {
+  Deno.test({
+    name: `several stores execute each run once, one at a time for a key${what}, and a reader misses no fact`,
+    ignore: server === null,
+    fn: () => testStorm(server!.url, concurrency), // ignored without a server
+  });
+}
 
-    await storm.run();
-    const { facts, missing } = await storm.readFacts();
+async function testStorm(url: string, concurrency: number | null): Promise<void> {
+  const schema = `several_${Deno.pid}_${concurrency}`;
+  const stores = await Promise.all(
+    Array.from({ length: STORES }, () => PostgresStore.open(url, { schema, durability: "relaxed" })),
+  );
+  await Promise.all(stores.map((store) => store.migrate()));
+  const storm = new Storm(stores, concurrency);
 
-    const client = new pg.Client({ connectionString: url });
-    await client.connect();
-    assert.deepEqual(storm.violations, []);
-    assert.deepEqual(missing, []);
-    assert.ok(facts > 5 * RUNS);
-    assert.equal(await findFault(client, schema), null);
-    const { rows: [{ open, disordered, deadlocks }] } = await client.query(`
+  await storm.run();
+  const { facts, missing } = await storm.readFacts();
+
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  assert.deepEqual(storm.violations, []);
+  assert.deepEqual(missing, []);
+  assert.ok(facts > 5 * RUNS);
+  assert.equal(await findFault(client, schema), null);
+  const { rows: [{ open, disordered, deadlocks }] } = await client.query(`
       select (select count(*)::int from ${schema}.runs where status <> 'completed') as open,
         (select count(*)::int from (select started_at < lag(started_at) over (partition by concurrency_key, job order by seq)
           as wrong from ${schema}.runs where concurrency_key is not null) o where o.wrong) as disordered,
         (select deadlocks::int from pg_stat_database where datname = current_database()) as deadlocks`);
-    assert.deepEqual({ open, disordered, deadlocks }, { open: 0, disordered: 0, deadlocks: 0 });
-    await client.end();
-    await Promise.all(stores.map((store) => store.close()));
-  },
-});
+  assert.deepEqual({ open, disordered, deadlocks }, { open: 0, disordered: 0, deadlocks: 0 });
+  await client.end();
+  await Promise.all(stores.map((store) => store.close()));
+}
 
 /** Stores that trigger and execute runs beside each other. */
 class Storm {
   /** What must not happen. */
   readonly violations: string[] = [];
   readonly #stores: readonly PostgresStore[];
+  readonly #jobs: readonly KnownJob[];
+  readonly #executed = new Map<string, number>();
   readonly #chance = new Chance(1);
   readonly #holders = new Map<string, string>();
   readonly #completed = new Set<string>();
   readonly #seen: number[] = [];
   #isOver = false;
 
-  constructor(stores: readonly PostgresStore[]) {
+  /** @param concurrency The limit of job b. */
+  constructor(stores: readonly PostgresStore[], concurrency: number | null) {
     this.#stores = stores;
+    this.#jobs = [aKnownJob({ name: "a" }), aKnownJob({ name: "b", concurrency })];
   }
 
   async run(): Promise<void> {
@@ -98,7 +107,7 @@ class Storm {
   async #work(store: PostgresStore, workerId: string): Promise<void> {
     for (let n = 0; this.#completed.size < RUNS; n++) {
       const { claims } = await store.claim(
-        aClaimRequest({ workerId, claimId: `${n}`, jobNames: ["a", "b"], limit: 8, leaseMs: 60_000 }),
+        aClaimRequest({ workerId, claimId: `${n}`, jobs: this.#jobs, limit: 8, leaseMs: 60_000 }),
       );
       for (const claim of claims) this.#hold(claim);
       await Promise.all(claims.map((claim) => this.#execute(store, claim)));
@@ -106,6 +115,10 @@ class Storm {
   }
 
   #hold({ run, lease: { concurrencyKey: key } }: Claim): void {
+    const executed = (this.#executed.get(run.jobName) ?? 0) + 1;
+    this.#executed.set(run.jobName, executed);
+    const limit = this.#jobs.find(({ name }) => name === run.jobName)!.concurrency ?? Infinity; // one of the two jobs
+    if (executed > limit) this.violations.push(`${executed} runs of ${run.jobName} are executed`);
     if (this.#completed.has(run.id)) this.violations.push(`${run.id} is claimed after its end`);
     if (key === null) return;
     const holder = this.#holders.get(key);
@@ -114,7 +127,11 @@ class Storm {
   }
 
   async #execute(store: PostgresStore, { run, lease, steps }: Claim): Promise<void> {
-    const release = () => lease.concurrencyKey !== null && this.#holders.delete(lease.concurrencyKey);
+    // Before the store is asked: what it answers comes later than what it has done.
+    const release = () => {
+      this.#executed.set(run.jobName, this.#executed.get(run.jobName)! - 1);
+      if (lease.concurrencyKey !== null) this.#holders.delete(lease.concurrencyKey);
+    };
     const at = steps.length;
     const reports = [aStart({ no: 1, stepName: `step-${at}`, stepIndex: at })];
     await store.saveStep(lease, aStep({ name: `step-${at}`, index: at }), reports);

@@ -1,5 +1,8 @@
 import { ENTRY } from "./basics.ts";
 
+// The part of the groups after which the journal is trimmed, if it is too long.
+const TRIM_CHANCE = 0.02;
+
 /** The kinds of writes, each with the function that does it. */
 const KINDS = [
   "enqueue",
@@ -81,6 +84,8 @@ ${KINDS.map((kind) => `      when '${kind}' then v_answer := fn.${kind}(x, v_now
     perform fn.settle_heads();
     v_answers[v_at] := coalesce(v_answer, 'null');
   end loop;
+  -- A busy store has no idle claims, which trim the journal otherwise.
+  if random() < ${TRIM_CHANCE} then perform fn.trim_journal(v_now); end if;
   return to_jsonb(v_answers);
 end $$;
 `;

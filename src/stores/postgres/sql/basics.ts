@@ -1,7 +1,8 @@
 import { FACTS_PER_ROW } from "./names.ts";
 
 // A function that starts a call has these settings; those that it calls inherit them. Plans are made when the tables are
-// empty and live as long as the session, so they must not depend on how many rows there are.
+// empty and live as long as the session, so they must not depend on how many rows there are. Rows are fetched by
+// "= any(array)", or by a subquery with "offset 0" for each: a join with a list could read the whole table.
 
 /** The settings of a function that is called by the store. */
 export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +

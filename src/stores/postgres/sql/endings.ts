@@ -165,8 +165,8 @@ begin
     -- Its result and its input are kept for the parents that have not ended.
     update {schema}.children m set result = fn.child_json(m)::text,
       payload = (select i.payload from {schema}.inputs i where i.run_seq = r.seq)
-      from {schema}.pauses w, {schema}.runs o
-      where m.run_seq = r.seq and w.seq = m.pause_seq and o.seq = w.run_seq and o.completed_at is null;
+      where m.run_seq = r.seq and exists (select 1 from {schema}.runs o where o.completed_at is null
+        and o.seq = (select w.run_seq from {schema}.pauses w where w.seq = m.pause_seq));
   end if;
   delete from {schema}.runs where seq = r.seq;
   delete from {schema}.inputs where run_seq = r.seq;

@@ -40,8 +40,8 @@ begin
   select q.* into r from {schema}.runs q where q.id = n ->> 'id';
   if found then v_how := 'created'; end if;
   if v_how is null and n ->> 'retriggerOf' is not null then
-    select q.* into r from {schema}.runs o join {schema}.runs q on q.id = o.retriggered_as
-      where o.id = n ->> 'retriggerOf' and q.completed_at is null;
+    select q.* into r from {schema}.runs q where q.completed_at is null
+      and q.id = (select o.retriggered_as from {schema}.runs o where o.id = n ->> 'retriggerOf');
     if found then v_how := 'idempotent'; end if;
   end if;
   v_searches := n ->> 'idempotencyKey' is not null or n ->> 'coalesce' is not null;
@@ -51,8 +51,9 @@ begin
         unnest(fn.queues_of(t.name)) with ordinality u (q, no);
     v_queues := v_queues || (n ->> 'queue');
     if n ->> 'idempotencyKey' is not null then
-      select q.* into r from unnest(v_queues) with ordinality u (queue, no)
-        join {schema}.runs q on q.job = u.queue and q.idempotency_key = n ->> 'idempotencyKey' order by u.no limit 1;
+      select q.* into r from unnest(v_queues) with ordinality u (queue, no) cross join lateral (
+        select o.* from {schema}.runs o where o.job = u.queue and o.idempotency_key = n ->> 'idempotencyKey' offset 0) q
+        order by u.no limit 1;
       if found then v_how := 'idempotent'; end if;
     end if;
     if v_how is null and n ->> 'coalesce' is not null and n ->> 'concurrencyKey' is not null then
@@ -82,8 +83,9 @@ begin
       and not o.is_held and (o.queue_state is not null or o.due_at <= p_now) order by o.seq limit 1) q
     order by q.seq limit 1;
   if found or n ->> 'coalesce' <> 'active' then return r; end if;
-  select q.* into r from {schema}.holders h join {schema}.runs q on q.id = h.run_id
-    where h.concurrency_key = v_key and q.job = any(p_queues) and q.lease_expires_at > p_now order by q.seq limit 1;
+  select q.* into r from {schema}.runs q
+    where q.id = any(array(select h.run_id from {schema}.holders h where h.concurrency_key = v_key))
+      and q.job = any(p_queues) and q.lease_expires_at > p_now order by q.seq limit 1;
   if found then return r; end if;
   select q.* into r from unnest(p_queues) u cross join lateral (
     select o.* from {schema}.runs o where o.concurrency_key = v_key and o.job = u and o.status = 'waiting'

@@ -86,7 +86,7 @@ begin
   u as (
     update {schema}.runs r set recorded = b.recorded + 1, abandonments = 0, updated_at = p_now,
       last_report_no = greatest(r.last_report_no, i.report_no)
-    from i join b on b.no = i.no join w on w.run_seq = b.seq where r.seq = b.seq),
+    from i join b on b.no = i.no join w on w.run_seq = b.seq where r.id = any(v_ids) and r.seq = b.seq),
   f as (
     insert into {schema}.journal (at, run_seq, facts)
       select p_now, b.seq, '[' || b.seq || case when i.status = 'completed' then ',"step_completed",' else ',"step_failed",' end

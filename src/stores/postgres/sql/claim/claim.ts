@@ -121,12 +121,12 @@ begin
   insert into {schema}.counts (status, job, runs)
     select m.status, m.job, sum(m.runs) from (
       select x.before as status, q.job, -1 as runs from unnest(p_seqs, p_before) x (seq, before)
-        join {schema}.runs q on q.seq = x.seq
+        cross join lateral (select r.job from {schema}.runs r where r.seq = x.seq offset 0) q
       union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(p_seqs)) m
     group by m.status, m.job;
   insert into {schema}.journal (at, run_seq, facts)
     select p_now, x.seq, '[' || x.seq || e.fact from unnest(p_seqs) with ordinality x (seq, no)
-      join {schema}.runs q on q.seq = x.seq
+      cross join lateral (select r.* from {schema}.runs r where r.seq = x.seq offset 0) q
       cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",' || q.lease_generation || ','
         || to_json(v_worker)::text || ',' || q.lease_expires_at || ',' || q.interruptions + 1 || ']')) e (kind, fact)
       where e.kind = 1 or x.seq = any(p_resumed) order by x.no, e.kind;
@@ -134,7 +134,8 @@ begin
     perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(p_resumed);
   end if;
   for h in select x.seq, x.before from unnest(p_seqs, p_before) with ordinality x (seq, before, no)
-      join {schema}.runs q on q.seq = x.seq where q.has_pauses order by x.no loop
+      where exists (select 1 from {schema}.runs r where r.seq = any(p_seqs) and r.seq = x.seq and r.has_pauses)
+      order by x.no loop
     perform fn.commit_deadlines(h.seq, p_now);
     if h.before = 'waiting' then
       -- When it first resumed after the pauses that it waited on were over.
@@ -153,7 +154,8 @@ begin
   perform fn.forget_turns();
 end $$;
 
--- Makes one row of the changes of each number of runs, if there are many. The caller has locked out all others who write.
+-- Makes one row of the changes of each number of runs, if there are many. Another call that does it at the same moment
+-- finds them gone.
 create or replace function fn.fold_counts() returns void language plpgsql as $$
 begin
   if (select count(*) from (select from {schema}.counts limit ${MAX_CHANGES}) c) < ${MAX_CHANGES} then return; end if;

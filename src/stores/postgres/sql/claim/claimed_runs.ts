@@ -13,8 +13,9 @@ create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sq
       'unfinished', c.unfinished::jsonb) from {schema}.copies c where c.run_seq = r.seq) end,
     'steps', case when r.recorded > 0 then fn.steps_json(r.seq) else '[]' end,
     'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
-  from unnest(p_seqs) with ordinality x (seq, no) join {schema}.runs r on r.seq = x.seq
-    join {schema}.inputs i on i.run_seq = r.seq
+  from unnest(p_seqs) with ordinality x (seq, no)
+    cross join lateral (select q.* from {schema}.runs q where q.seq = x.seq offset 0) r
+    cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i
 $$;
 
 -- The recorded steps of a run as a replay needs them: see ReplayedStepRow.

@@ -1,0 +1,56 @@
+import type { PostgresName } from "../postgres/contender.ts";
+import { measureDrain } from "../postgres/measure_drain.ts";
+import { measureIdle, measureNotice } from "../postgres/notice.ts";
+import { serverUrl } from "../postgres/server_url.ts";
+import type { Goal, Measure, Trial, Workload } from "../workload.ts";
+
+const RUNS = 4_000;
+const PEER_RUNS = 400;
+const CONCURRENCY = 100;
+const NOTICED_RUNS = 60;
+const IDLE_MS = 10_000;
+
+/** How fast processes work off runs on a PostgreSQL server, and how soon they notice each other. */
+export const postgres: Workload = {
+  name: "postgres",
+  title: "PostgreSQL: 4,000 runs of 5 steps",
+  about:
+    "One server, synchronous_commit = on; each worker is a process of its own. Raw claims 100 runs by one statement and " +
+    "records what they do at the same moment by one statement. Peers have 400 runs. pg-boss is a queue: it has no steps.",
+  trials: [
+    drain("concurrency 100, one process", 1, [{ atLeast: 0.3, of: "raw" }]),
+    drain("concurrency 100, four processes", 4, [{ atLeast: 0.3, of: "raw" }]),
+    {
+      name: "a trigger of another process is noticed",
+      figures: [{ name: "p50", unit: "ms", goals: [{ below: 10 }] }, { name: "p99", unit: "ms", goals: [] }],
+      rounds: 2,
+      contenders: { holdfast: ({ size }) => measureNotice(serverUrl(), size(NOTICED_RUNS, 3)) },
+    },
+    {
+      name: "an idle process sends",
+      figures: [{ name: "", unit: "statements/s", goals: [{ below: 2 }] }],
+      rounds: 1,
+      contenders: { holdfast: ({ size }) => measureIdle(serverUrl(), size(IDLE_MS, 500)) },
+    },
+  ],
+};
+
+function drain(name: string, processes: number, goals: readonly Goal[]): Trial {
+  const measure = (contender: PostgresName, runs: number): Measure => async ({ size }) => {
+    const count = size(runs, 100);
+    const options = { name: contender, processes, concurrency: CONCURRENCY, count };
+    return [await measureDrain({ url: serverUrl(), ...options })];
+  };
+  return {
+    name,
+    figures: [{ name: "runs", unit: "per second", goals }],
+    rounds: 3,
+    peerRounds: 1,
+    contenders: {
+      raw: measure("raw", RUNS),
+      holdfast: measure("holdfast", RUNS),
+      dbos: measure("dbos", PEER_RUNS),
+      "pg-boss": measure("pg-boss", PEER_RUNS),
+    },
+  };
+}

@@ -1,0 +1,51 @@
+import type { NewLogEntry } from "../../log.ts";
+import type { PostgresDatabase } from "./postgres_database.ts";
+import { appendLogs } from "./reads/bounded_reads.ts";
+
+interface Append {
+  entries: readonly NewLogEntry[];
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+// The most calls whose lines are stored by one statement. A line has at most 8 KiB.
+const MAX_CALLS = 100;
+
+/**
+ * Stores log lines in the order of the calls: on connections of their own, two calls could overtake each other. What is
+ * appended while a statement is under way goes together in the next one.
+ */
+export class LogQueue {
+  readonly #database: PostgresDatabase;
+  readonly #waiting: Append[] = [];
+  #running: Promise<void> | null = null;
+
+  constructor(database: PostgresDatabase) {
+    this.#database = database;
+  }
+
+  /** Stores lines after those of earlier calls. */
+  append(entries: readonly NewLogEntry[]): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ entries, resolve, reject });
+      this.#running ??= this.#run().finally(() => this.#running = null);
+    });
+  }
+
+  /** Resolves when everything has been stored, or was refused. */
+  async close(): Promise<void> {
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const group = this.#waiting.splice(0, MAX_CALLS);
+      try {
+        await appendLogs(this.#database, group.flatMap(({ entries }) => entries));
+        for (const { resolve } of group) resolve();
+      } catch (error) {
+        for (const { reject } of group) reject(error);
+      }
+    }
+  }
+}
