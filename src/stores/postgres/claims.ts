@@ -4,15 +4,8 @@ import type { JsonText } from "../../json.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
 import { versionOf } from "../queue_name.ts";
-import {
-  type IdentityRow,
-  type PauseRow,
-  type ReplayedStepRow,
-  toInput,
-  toPauseRecord,
-  toRunIdentity,
-  toStepRecord,
-} from "./rows.ts";
+import { type IdentityRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
+import { type PauseRow, toPauseRecord } from "./rows.ts";
 
 /** What `fn.claim()` returns. */
 export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "now"> {

@@ -2,16 +2,10 @@ import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import { byNameAndVersion } from "../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
-import {
-  type PauseRow,
-  type ReplayedStepRow,
-  type RunRow,
-  toInput,
-  toPauseRecord,
-  toRun,
-  toStepRecord,
-} from "./rows.ts";
+import { type ReplayedStepRow, toInput, toStepRecord } from "../rows.ts";
+import { type PauseRow, type RunRow, toPauseRecord, toRun } from "./rows.ts";
 
 /** A request to hold a run. */
 export function toHoldParameter({ details, ...hold }: NewHold): object {
@@ -71,9 +65,4 @@ export function toStrandedJobs(rows: readonly StrandedRow[]): StrandedJob[] {
     runs,
     oldestAt: isoTime(oldest_at),
   })).sort(byNameAndVersion);
-}
-
-function byNameAndVersion(one: StrandedJob, other: StrandedJob): number {
-  if (one.jobName !== other.jobName) return one.jobName < other.jobName ? -1 : 1;
-  return one.version - other.version;
 }

@@ -10,7 +10,7 @@ import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest } from "../../store/pause_request.ts";
 import type { Deadline } from "../../wait.ts";
 import { queueName } from "../queue_name.ts";
-import { fromInput } from "./rows.ts";
+import { fromInput } from "../rows.ts";
 
 /** The lease of a write. */
 export function toLeaseParameter({ runId, generation }: Lease): object {

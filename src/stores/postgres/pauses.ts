@@ -3,7 +3,8 @@ import { isoTime } from "../../iso_time.ts";
 import { isSameJson } from "../../json.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../wait.ts";
-import { type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
+import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
+import { type PauseRow, toPauseRecord } from "./rows.ts";
 
 /** What `fn.pause()` returns. */
 export interface PauseAnswer {

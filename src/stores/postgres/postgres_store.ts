@@ -49,7 +49,8 @@ import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bou
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
-import { type IdentityRow, type RunRow, toRun, toRunIdentity, toWait, type WaitRow } from "./rows.ts";
+import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
+import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";

@@ -1,28 +1,10 @@
-import type { Failure } from "../../failure.ts";
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
-import type { LogLevel, LogText } from "../../log.ts";
-import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
-import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
-import {
-  type ChildResult,
-  parseWait,
-  type PauseKind,
-  type PauseRecord,
-  type Wait,
-  type WaitStatus,
-  type WaitText,
-} from "../../wait.ts";
-import { jobNameOf, versionOf } from "../queue_name.ts";
-
-/** The columns of a run's identity. */
-export interface IdentityRow {
-  id: string;
-  /** The queue of the version of its job. */
-  job: string;
-  labels: JsonText;
-}
+import { parseRun, type Run, type RunStatus, type RunText } from "../../run.ts";
+import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
+import { versionOf } from "../queue_name.ts";
+import { type IdentityRow, toFailure, toRunIdentity, type WaitRow } from "../rows.ts";
 
 /** What `fn.run_json()` returns of a run. */
 export interface RunRow extends IdentityRow {
@@ -100,90 +82,6 @@ export function toRunText(row: RunRow): RunText {
   };
 }
 
-/** A row of `runs` with its id, job and labels as a run's identity. */
-export function toRunIdentity({ id, job, labels }: IdentityRow): RunIdentity {
-  return { id, jobName: jobNameOf(job), labels: toLabels(labels) };
-}
-
-/** Labels that cannot be parsed are read as none: one damaged row must not block the others. The object is frozen. */
-function toLabels(text: JsonText): Labels {
-  try {
-    return Object.freeze(JSON.parse(text));
-  } catch {
-    return Object.freeze({});
-  }
-}
-
-/** A row of `steps` as a list shows it. */
-export interface StepRow {
-  name: string;
-  position: number;
-  status: StepStatus | "retrying";
-  output: JsonText | null;
-  failure: JsonText | null;
-  attempts: number;
-  started_at: number;
-  completed_at: number | null;
-}
-
-/** A row of `steps` as a step of the run, with its output as stored JSON. */
-export function toStepText(runId: string, row: StepRow): StepText {
-  const failed = toFailure(row.failure);
-  return {
-    id: stepId(runId, row.name),
-    runId,
-    name: row.name,
-    index: row.position,
-    status: row.status === "retrying" ? "failed" : row.status,
-    output: row.output,
-    error: failed?.message ?? null,
-    failure: failed,
-    attempts: row.attempts,
-    startedAt: isoTime(row.started_at),
-    completedAt: isoTime(row.completed_at),
-  };
-}
-
-/** A row of `steps` as a replay needs it. */
-export type ReplayedStepRow =
-  & { name: string; position: number; attempts: number; recorded_no: number }
-  & (
-    | { status: "completed"; output: JsonText | null }
-    | { status: "failed"; failure: JsonText }
-    | { status: "retrying"; failure: JsonText; retry_at: number }
-  );
-
-/** Reads a row of `steps` for a replay. */
-export function toStepRecord(row: ReplayedStepRow, now: number): StepRecord {
-  return {
-    name: row.name,
-    index: row.position,
-    attempts: row.attempts,
-    result: row.status === "completed"
-      ? { status: "completed", output: row.output }
-      : row.status === "failed"
-      ? { status: "failed", failure: JSON.parse(row.failure) }
-      : { status: "retrying", failure: JSON.parse(row.failure), retry: retryTime(row.retry_at, now) },
-    recordedNo: row.recorded_no,
-  };
-}
-
-/** A row of `pauses` as a list shows it. */
-export interface WaitRow {
-  id: string;
-  name: string;
-  metadata: JsonText | null;
-  status: WaitStatus;
-  outcome: Wait["outcome"] | "children";
-  payload: JsonText | null;
-  signal_id: string | null;
-  created_at: number;
-  deadline_at: number | null;
-  suspended_at: number | null;
-  resolved_at: number | null;
-  first_resumed_at: number | null;
-}
-
 /** What `fn.pause_json()` returns of a pause. */
 export type PauseRow =
   & WaitRow
@@ -196,30 +94,6 @@ export type PauseRow =
     | { outcome: "timeout" | "children"; recorded_no: number }
     | { outcome: null }
   );
-
-/** A row of `pauses` as a wait of the run. */
-export function toWait(runId: string, row: WaitRow): Wait {
-  return parseWait(toWaitText(runId, row));
-}
-
-/** A row of `pauses` as a wait of the run, with its values as stored JSON. */
-export function toWaitText(runId: string, row: WaitRow): WaitText {
-  return {
-    id: row.id,
-    runId,
-    name: row.name,
-    metadata: row.metadata,
-    status: row.status,
-    outcome: row.outcome === "children" ? null : row.outcome,
-    payload: row.payload,
-    signalId: row.signal_id,
-    createdAt: isoTime(row.created_at),
-    deadlineAt: isoTime(row.deadline_at),
-    suspendedAt: isoTime(row.suspended_at),
-    resolvedAt: isoTime(row.resolved_at),
-    firstResumedAt: isoTime(row.first_resumed_at),
-  };
-}
 
 /** What `fn.pause_json()` returns, as a replay needs it. */
 export function toPauseRecord(row: PauseRow): PauseRecord {
@@ -259,46 +133,4 @@ export function toChildResult(row: ChildRow): ChildResult {
     failure: toFailure(row.failure),
     failedStepName: row.failed_step,
   };
-}
-
-/**
- * The column `input` of `inputs`. An input that is equal to the payload is not stored twice: NULL says that they are
- * equal, and an empty string that the input is `undefined`.
- */
-export function fromInput(payload: JsonText | null, input: JsonText | null): JsonText | null {
-  return input === payload ? null : input ?? "";
-}
-
-/** Reads the input that {@linkcode fromInput} wrote. */
-export function toInput(row: { payload: JsonText | null; input: JsonText | null }): JsonText | null {
-  if (row.input === null) return row.payload;
-  return row.input === "" ? null : row.input;
-}
-
-/** A row of `logs`. */
-export interface LogRow {
-  id: string;
-  no: number;
-  step_name: string | null;
-  level: LogLevel;
-  message: string;
-  data: JsonText | null;
-  written_at: number;
-}
-
-/** A row of `logs` as a log line of the run, with its data as stored JSON. */
-export function toLogText(runId: string, row: LogRow): LogText {
-  return {
-    id: row.id,
-    runId,
-    stepName: row.step_name,
-    level: row.level,
-    message: row.message,
-    data: row.data,
-    timestamp: isoTime(row.written_at),
-  };
-}
-
-function toFailure(column: JsonText | null): Failure | null {
-  return column === null ? null : JSON.parse(column);
 }

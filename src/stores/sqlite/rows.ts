@@ -1,30 +1,12 @@
-import type { Failure } from "../../failure.ts";
 import type { Held, HoldCode } from "../../hold.ts";
-import type { JsonText } from "../../json.ts";
-import type { LogLevel, LogText } from "../../log.ts";
-import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
-import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../../step.ts";
-import type { AwaitedPause } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
-import {
-  type ChildResult,
-  parseWait,
-  type PauseKind,
-  type PauseRecord,
-  type Wait,
-  type WaitStatus,
-  type WaitText,
-} from "../../wait.ts";
+import type { JsonText } from "../../json.ts";
+import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
+import type { AwaitedPause } from "../../store/run_state.ts";
+import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
+import { type IdentityRow, toFailure, toLabels, toRunIdentity, type WaitRow } from "../rows.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
-
-/** The columns of a run's identity. */
-export interface IdentityRow {
-  id: string;
-  /** The queue of the version of its job. */
-  job: string;
-  labels: JsonText;
-}
 
 /** A row of {@linkcode SELECT_RUN}. */
 export interface RunRow extends IdentityRow {
@@ -135,11 +117,6 @@ export function toRunText(row: Omit<RunRow, Unread>): RunText {
   };
 }
 
-/** A row of `holdfast_runs` with its id, job and labels as a run's identity. */
-export function toRunIdentity(row: IdentityRow): RunIdentity {
-  return { id: row.id, jobName: jobNameOf(row.job), labels: toLabels(row.labels) };
-}
-
 function toHeld(column: JsonText | null): Held | null {
   if (column === null) return null;
   const [code, message, since]: [HoldCode, string, number] = JSON.parse(column);
@@ -152,7 +129,7 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
   return (row) => {
     const labels = known.get(row.labels) ?? toLabels(row.labels);
     known.set(row.labels, labels);
-    return { id: row.id, jobName: row.job, labels };
+    return { id: row.id, jobName: jobNameOf(row.job), labels };
   };
 }
 
@@ -176,85 +153,6 @@ export function toHeldRun(row: HeldRow): HeldRun {
   };
 }
 
-/** Labels that cannot be parsed are read as none: one damaged row must not block the others. The object is frozen. */
-function toLabels(text: JsonText): Labels {
-  try {
-    return Object.freeze(JSON.parse(text));
-  } catch {
-    return Object.freeze({});
-  }
-}
-
-/** A row of `holdfast_steps` as a list shows it: a large value is left out. */
-export interface StepRow {
-  name: string;
-  position: number;
-  status: StepStatus | "retrying";
-  output: JsonText | null;
-  failure: JsonText | null;
-  attempts: number;
-  started_at: number;
-  completed_at: number | null;
-}
-
-/** A row of `holdfast_steps` as a step of the run, with its output as stored JSON. */
-export function toStepText(runId: string, row: StepRow): StepText {
-  const failed = toFailure(row.failure);
-  return {
-    id: stepId(runId, row.name),
-    runId,
-    name: row.name,
-    index: row.position,
-    status: row.status === "retrying" ? "failed" : row.status,
-    output: row.output,
-    error: failed?.message ?? null,
-    failure: failed,
-    attempts: row.attempts,
-    startedAt: isoTime(row.started_at),
-    completedAt: isoTime(row.completed_at),
-  };
-}
-
-/** A row of `holdfast_steps` as a replay needs it. */
-export type ReplayedStepRow =
-  & { name: string; position: number; attempts: number; recorded_no: number }
-  & (
-    | { status: "completed"; output: JsonText | null }
-    | { status: "failed"; failure: JsonText }
-    | { status: "retrying"; failure: JsonText; retry_at: number }
-  );
-
-/** Reads a row of `holdfast_steps` for a replay. */
-export function toStepRecord(row: ReplayedStepRow, now: number): StepRecord {
-  return {
-    name: row.name,
-    index: row.position,
-    attempts: row.attempts,
-    result: row.status === "completed"
-      ? { status: "completed", output: row.output }
-      : row.status === "failed"
-      ? { status: "failed", failure: JSON.parse(row.failure) }
-      : { status: "retrying", failure: JSON.parse(row.failure), retry: retryTime(row.retry_at, now) },
-    recordedNo: row.recorded_no,
-  };
-}
-
-/** A row of `holdfast_pauses` as a list shows it: a large value is left out. */
-export interface WaitRow {
-  id: string;
-  name: string;
-  metadata: JsonText | null;
-  status: WaitStatus;
-  outcome: Wait["outcome"] | "children";
-  payload: JsonText | null;
-  signal_id: string | null;
-  created_at: number;
-  deadline_at: number | null;
-  suspended_at: number | null;
-  resolved_at: number | null;
-  first_resumed_at: number | null;
-}
-
 /** A row of `holdfast_pauses`. */
 export type PauseRow =
   & WaitRow
@@ -265,30 +163,6 @@ export type PauseRow =
     | { outcome: "timeout" | "children"; recorded_no: number }
     | { outcome: null }
   );
-
-/** A row of `holdfast_pauses` as a wait of the run. */
-export function toWait(runId: string, row: WaitRow): Wait {
-  return parseWait(toWaitText(runId, row));
-}
-
-/** A row of `holdfast_pauses` as a wait of the run, with its values as stored JSON. */
-export function toWaitText(runId: string, row: WaitRow): WaitText {
-  return {
-    id: row.id,
-    runId,
-    name: row.name,
-    metadata: row.metadata,
-    status: row.status,
-    outcome: row.outcome === "children" ? null : row.outcome,
-    payload: row.payload,
-    signalId: row.signal_id,
-    createdAt: isoTime(row.created_at),
-    deadlineAt: isoTime(row.deadline_at),
-    suspendedAt: isoTime(row.suspended_at),
-    resolvedAt: isoTime(row.resolved_at),
-    firstResumedAt: isoTime(row.first_resumed_at),
-  };
-}
 
 /** A row of `holdfast_pauses` as a replay needs it, with the result of its only child. */
 export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRecord {
@@ -319,46 +193,4 @@ export function toAwaitedPause(row: PauseRow): AwaitedPause<number> {
 /** A row of `holdfast_steps` whose next attempt a run waits for. */
 export function toAwaitedRetry(row: { name: string; retry_at: number }): AwaitedPause<number> {
   return { waitId: null, name: row.name, deadlineAt: row.retry_at };
-}
-
-/** A row of `holdfast_logs`. */
-export interface LogRow {
-  id: string;
-  no: number;
-  step_name: string | null;
-  level: LogLevel;
-  message: string;
-  data: JsonText | null;
-  written_at: number;
-}
-
-/** A row of `holdfast_logs` as a log line of the run, with its data as stored JSON. */
-export function toLogText(runId: string, row: LogRow): LogText {
-  return {
-    id: row.id,
-    runId,
-    stepName: row.step_name,
-    level: row.level,
-    message: row.message,
-    data: row.data,
-    timestamp: isoTime(row.written_at),
-  };
-}
-
-/**
- * The column `input` of `holdfast_inputs`. An input that is equal to the payload is not stored twice: NULL says that
- * they are equal, and an empty string that the input is `undefined`.
- */
-export function fromInput(payload: JsonText | null, input: JsonText | null): JsonText | null {
-  return input === payload ? null : input ?? "";
-}
-
-/** Reads the input that {@linkcode fromInput} wrote. */
-export function toInput(row: { payload: JsonText | null; input: JsonText | null }): JsonText | null {
-  if (row.input === null) return row.payload;
-  return row.input === "" ? null : row.input;
-}
-
-function toFailure(column: JsonText | null): Failure | null {
-  return column === null ? null : JSON.parse(column);
 }

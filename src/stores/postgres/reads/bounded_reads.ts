@@ -5,16 +5,8 @@ import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import type { WaitText } from "../../../wait.ts";
 import { LARGE, PartBuilder } from "../../part_builder.ts";
 import type { PostgresDatabase } from "../postgres_database.ts";
-import {
-  type LogRow,
-  type RunRow,
-  type StepRow,
-  toLogText,
-  toRunText,
-  toStepText,
-  toWaitText,
-  type WaitRow,
-} from "../rows.ts";
+import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
+import { type RunRow, toRunText } from "../rows.ts";
 
 /** A page of a list: about as many rows as fit. */
 interface Rows<Row> {

@@ -1,12 +1,12 @@
 import type { FactValue, FactValueRef } from "../../../fact.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Cursor, JournalPage } from "../../../journal.ts";
-import type { JsonText } from "../../../json.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import type { PostgresDatabase } from "../postgres_database.ts";
-import { type IdentityRow, type RunRow, toRun, toRunIdentity } from "../rows.ts";
+import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
+import { type RunRow, toRun } from "../rows.ts";
 
 /** Reads what was committed after a position. See `Store.readJournal()`. */
 export async function readJournal(
@@ -60,23 +60,11 @@ export async function readFactValues(
 ): Promise<(FactValue | null)[]> {
   const part = new PartBuilder<FactValue | null>(maxLength);
   while (!part.hasMore && part.items.length < values.length) {
-    const rows = await database.read<(ValueRow | null)[]>("read_fact_values", {
+    const rows = await database.read<(FactValueRow | null)[]>("read_fact_values", {
       values: values.slice(part.items.length),
       maxLength: part.room,
     });
     part.add(rows, (row) => row === null ? null : toFactValue(row));
   }
   return part.items;
-}
-
-/** What `fn.read_fact_values()` returns of a value. */
-interface ValueRow {
-  json?: JsonText | null;
-  error?: string | null;
-  failure?: JsonText | null;
-  failed_step?: string | null;
-}
-
-function toFactValue({ json = null, error = null, failure = null, failed_step = null }: ValueRow): FactValue {
-  return { json, error: failure === null ? error : JSON.parse(failure).message, failedStepName: failed_step };
 }

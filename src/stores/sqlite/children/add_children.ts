@@ -5,7 +5,7 @@ import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { CreatedChild, NewChildren } from "../../../store/pause_request.ts";
 import { jobNameOf } from "../../queue_name.ts";
-import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
 import { resolveChildren } from "../writes/pause_resolution.ts";

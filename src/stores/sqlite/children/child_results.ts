@@ -3,7 +3,8 @@ import type { RunStatus } from "../../../run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import { identityReader, type IdentityRow, type PauseRow, toPauseRecord, toRunIdentity } from "../rows.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
+import { identityReader, type PauseRow, toPauseRecord } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many children are examined at once.

@@ -1,6 +1,7 @@
 import { isoTime } from "../../../iso_time.ts";
 import { isTerminal, RUN_STATUSES } from "../../../run.ts";
 import type { StrandedJob } from "../../../store/hold_record.ts";
+import { byNameAndVersion } from "../../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../../queue_name.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -46,9 +47,4 @@ function findOldest(
     status,
     queue,
   );
-}
-
-function byNameAndVersion(one: StrandedJob, other: StrandedJob): number {
-  if (one.jobName !== other.jobName) return one.jobName < other.jobName ? -1 : 1;
-  return one.version - other.version;
 }

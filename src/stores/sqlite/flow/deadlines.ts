@@ -3,7 +3,7 @@ import { failedFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { endHold } from "../evolution/offers.ts";
-import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { closePauses } from "../writes/close_pauses.ts";

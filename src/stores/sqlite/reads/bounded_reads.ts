@@ -5,19 +5,8 @@ import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import {
-  FLOW_COLUMNS,
-  type LogRow,
-  RUN_TABLES,
-  type RunRow,
-  SCHEDULE_COLUMNS,
-  type StepRow,
-  toLogText,
-  toRunText,
-  toStepText,
-  toWaitText,
-  type WaitRow,
-} from "../rows.ts";
+import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
+import { FLOW_COLUMNS, RUN_TABLES, type RunRow, SCHEDULE_COLUMNS, toRunText } from "../rows.ts";
 
 // How many rows are examined or read at once.
 const SLICE = 256;

@@ -1,10 +1,8 @@
 import type { FactValue, FactValueRef } from "../../../fact.ts";
-import type { Failure } from "../../../failure.ts";
 import type { RunIdentity } from "../../../run.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import type { JsonText } from "../../../json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
 
 /** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
 export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
@@ -33,37 +31,19 @@ export function readFactValues(
   return part.items;
 }
 
-/** The columns that one of the statements reads. */
-interface ValueRow {
-  json?: JsonText | null;
-  error?: string | null;
-  failure?: JsonText | null;
-  failed_step?: string | null;
-}
-
-function findValue(db: SqliteDatabase, ref: FactValueRef): ValueRow | undefined {
+function findValue(db: SqliteDatabase, ref: FactValueRef): FactValueRow | undefined {
   switch (ref.of) {
     case "payload":
-      return db.get<ValueRow>("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
+      return db.get<FactValueRow>("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
     case "output":
-      return db.get<ValueRow>("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<FactValueRow>("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
     case "failure":
-      return db.get<ValueRow>("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<FactValueRow>("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
     case "step":
-      return db.get<ValueRow>(
+      return db.get<FactValueRow>(
         "SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ? AND name = ?",
         ref.run,
         ref.stepName,
       );
   }
-}
-
-function toFactValue(
-  { json = null, error = null, failure = null, failed_step: failedStepName = null }: ValueRow,
-): FactValue {
-  return { json, error: failure === null ? error : messageOf(JSON.parse(failure)), failedStepName };
-}
-
-function messageOf({ message }: Failure): string {
-  return message;
 }

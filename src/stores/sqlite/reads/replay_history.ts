@@ -8,7 +8,8 @@ import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import { type PauseRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
+import { type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../../rows.ts";
+import type { PauseRow } from "../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;

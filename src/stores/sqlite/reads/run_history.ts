@@ -2,7 +2,8 @@ import type { JsonText } from "../../../json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
 import { readCopied } from "../evolution/copies.ts";
 import { readPauseRecord } from "../children/child_results.ts";
-import { type PauseRow, type ReplayedStepRow, type RunRow, SELECT_RUN, toInput, toRun, toStepRecord } from "../rows.ts";
+import { type ReplayedStepRow, toInput, toStepRecord } from "../../rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** All that a replay of a run needs. See `Store.getHistory()`. */

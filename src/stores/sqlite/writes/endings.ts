@@ -17,15 +17,8 @@ import { endHold } from "../evolution/offers.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { closePauses } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
-import {
-  type FlowColumn,
-  type IdentityRow,
-  type RunRow,
-  type ScheduleColumn,
-  SELECT_RUN,
-  toRun,
-  toRunIdentity,
-} from "../rows.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
+import { type FlowColumn, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 
 /** Ends a run. See `Store.finish()`. */

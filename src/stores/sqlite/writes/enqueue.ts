@@ -11,7 +11,8 @@ import { drawNumber } from "../journal/journal.ts";
 import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
-import { fromInput, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
+import { fromInput } from "../../rows.ts";
+import { type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(

@@ -13,7 +13,8 @@ import { readPauseRecord } from "../children/child_results.ts";
 import { releaseKey } from "../flow/concurrency_keys.ts";
 import { commitDeadlines, nextRecordedNo, wake } from "./pause_resolution.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
-import { type IdentityRow, type PauseRow, toAwaitedPause, toAwaitedRetry, toRunIdentity, toWait } from "../rows.ts";
+import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
+import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
 export function pauseRun(

@@ -2,7 +2,7 @@ import { failedFact } from "../../../fact.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure } from "../../abandoned_failure.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
-import { type IdentityRow, toRunIdentity } from "../rows.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { closePauses } from "./close_pauses.ts";
