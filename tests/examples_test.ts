@@ -60,7 +60,7 @@ for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_te
   });
 }
 
-const server = startServer();
+const server = startServer({ fsync: true }); // the example refuses one that may lose what it has acknowledged
 
 Deno.test({
   name: "examples/many_machines.ts lets others execute what a machine had claimed that was killed",

@@ -1,10 +1,11 @@
+import process from "node:process";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import type { Store } from "../../src/store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { PendingCalls } from "./pending_calls.ts";
 
 /** The server that the tests over all stores use. `deno task test:postgres` starts one and sets it. */
-export const POSTGRES_URL: string | undefined = Deno.env.get("HOLDFAST_POSTGRES_URL");
+export const POSTGRES_URL: string | undefined = process.env.HOLDFAST_POSTGRES_URL;
 
 /**
  * Opens a store in a schema of its own, and the host that tells it the time: `settle()` waits for the answers of the
