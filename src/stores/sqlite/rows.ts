@@ -152,7 +152,7 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
   return (row) => {
     const labels = known.get(row.labels) ?? toLabels(row.labels);
     known.set(row.labels, labels);
-    return { id: row.id, jobName: row.job, labels };
+    return { id: row.id, jobName: jobNameOf(row.job), labels };
   };
 }
 

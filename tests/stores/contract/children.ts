@@ -14,6 +14,7 @@ import { FAKE_START } from "../../support/fake_host.ts";
 import {
   aClaimRequest,
   aFailure,
+  aKnownJob,
   aPause,
   aProgress,
   aRun,
@@ -403,6 +404,19 @@ test("readChildren() reads how children ended in the order of their numbers, par
   assert.deepEqual(all.map(({ run, status }) => [run.id, status]), children.map(({ id }) => [id, "completed"]));
   assert.deepEqual(all.map(({ output }) => output!.length), [0, 1, 2, 3, 4].map((n) => 100 * n + 2));
   assert.deepEqual(behind, { items: [], hasMore: false });
+});
+
+test("readChildren() names the job of a child, whatever its version", async ({ store }) => {
+  const { lease } = await startParent(store);
+  const child = aChild({ version: 2, labels: { org: "acme" } });
+  const { pauses: [pause] } = await park(store, lease, onChildren([child]));
+  const jobs = [aKnownJob({ name: CHILD, version: 2 })];
+  const { claims: [claim] } = await store.claim(aClaimRequest({ jobs }));
+  await end(store, claim!, "1");
+
+  const [result] = await resultsOf(store, pause!.id);
+
+  assert.deepEqual(result!.run, { id: child.id, jobName: CHILD, labels: { org: "acme" } });
 });
 
 test("readChildren() reads large values whole", async ({ store }) => {
