@@ -238,7 +238,7 @@ Deno.test("a run that a hook hides with notFound() cannot be told from an unknow
     for (const runId of [id, "unknown"]) {
       views.push(await sightOf(await service.handler.fetch(aRequest(method!, `${path}?runId=${runId}`))));
     }
-    assert.deepEqual(views[0], views[1], path);
+    assert.deepEqual(views[0], views[1], path!);
   }
 });
 
