@@ -8,6 +8,9 @@ import { FACTS_PER_ROW } from "./names.ts";
 export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
   "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'";
 
+/** The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone. */
+export const JOINS_LISTS = "set enable_hashjoin = on";
+
 /** What all other functions use. */
 export const BASICS = `
 -- The instant of a call: the one that was passed, or that of the server. It is read after all locks are held.

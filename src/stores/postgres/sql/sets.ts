@@ -1,3 +1,5 @@
+import { JOINS_LISTS } from "./basics.ts";
+
 // The three kinds of writes that are by far the most frequent are done for a whole group with a few statements. What is
 // special about one of them is left to the function of its kind: several writes to one run in a group, more reports than
 // that the step began, a run with a key, pauses or a parent, a trigger with a key or a fairness key.
@@ -8,7 +10,7 @@ export const SETS = `
 -- changes nothing but runs under a lease, and adds others that stand in no line; run_ids are all that it names.
 create or replace function fn.find_sets(p jsonb, out steps jsonb, out endings jsonb, out triggers jsonb,
   out is_simple boolean, out run_ids text[])
-language plpgsql stable as $$
+language plpgsql stable ${JOINS_LISTS} as $$
 begin
   with t as materialized (
     select e.no, e.x, e.x ->> 'kind' as kind, e.x ->> 'runId' as run_id
@@ -57,7 +59,7 @@ $$;
 
 -- Steps, each with no report but that it began. p_writes are {no, write}. Returns {no, answer} of each.
 create or replace function fn.save_steps(p_writes jsonb, p_now bigint) returns table (no bigint, answer jsonb)
-language plpgsql as $$
+language plpgsql ${JOINS_LISTS} as $$
 declare
   v_ids text[] := array(select e -> 'x' ->> 'runId' from jsonb_array_elements(p_writes) e);
 begin
@@ -104,7 +106,7 @@ end $$;
 
 -- Endings of runs without a key, pauses and a parent, without reports. The same parameters and answers.
 create or replace function fn.finish_runs(p_writes jsonb, p_now bigint) returns table (no bigint, answer jsonb)
-language plpgsql as $$
+language plpgsql ${JOINS_LISTS} as $$
 declare v_ids text[] := array(select e -> 'x' ->> 'runId' from jsonb_array_elements(p_writes) e);
 begin
   return query
@@ -132,7 +134,7 @@ end $$;
 
 -- Triggers of one run each that use nothing but labels. The same parameters and answers.
 create or replace function fn.enqueue_plain(p_writes jsonb, p_now bigint) returns table (no bigint, answer jsonb)
-language plpgsql as $$
+language plpgsql ${JOINS_LISTS} as $$
 begin
   return query
   with i as materialized (
