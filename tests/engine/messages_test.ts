@@ -81,7 +81,6 @@ forEachStore("signal() of a run's id says that it is none of a wait", async (con
   const { id } = await engine.trigger("approval", 1);
 
   const toRun = engine.signal(id, { signalId: "s", payload: 1 });
-  const toNothing = engine.signal("nothing", { signalId: "s", payload: 1 });
 
   await assert.rejects(toRun, (error: Error) => {
     assert.ok(error instanceof NotFoundError);
@@ -91,6 +90,7 @@ forEachStore("signal() of a run's id says that it is none of a wait", async (con
     );
     return true;
   });
+  const toNothing = engine.signal("nothing", { signalId: "s", payload: 1 });
   await assert.rejects(toNothing, { code: "not_found", message: /"nothing"/ });
 });
 
