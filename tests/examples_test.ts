@@ -50,7 +50,7 @@ class Example implements AsyncDisposable {
 }
 
 for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/]] as const) {
-  Deno.test(`examples/${file} ends by itself`, async () => {
+  Deno.test(`examples/${file} ends without a signal`, async () => {
     await using example = new Example(file);
 
     const code = await example.ended();

@@ -42,7 +42,7 @@ import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
-import { checkRunFilter } from "./run_filter.ts";
+import { checkRunFilter, FILTER_FIELDS } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
@@ -68,19 +68,7 @@ export function createEngine<const J extends Jobs, L = Labels>(options: EngineOp
 }
 
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
-const FILTER_FIELDS: Record<keyof RunFilter, true> = {
-  jobName: true,
-  status: true,
-  labels: true,
-  parentRunId: true,
-  failureKind: true,
-  completedAfter: true,
-  completedBefore: true,
-  createdAfter: true,
-  createdBefore: true,
-  limit: true,
-  offset: true,
-};
+const LIST_FIELDS: Record<keyof RunFilter, true> = { ...FILTER_FIELDS, limit: true, offset: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
@@ -206,7 +194,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getRuns(filter: RunFilter = {}): Promise<RunPage> {
-    checkOptionNames(filter, FILTER_FIELDS, "getRuns()");
+    checkOptionNames(filter, LIST_FIELDS, "getRuns()");
     const checked = checkRunFilter(filter);
     await this.migrate();
     return await this.#store.getRuns(checked);

@@ -32,7 +32,7 @@ export interface LifecycleOptions {
   declareSchedules: () => Promise<void>;
   /** Fires the slots of schedules. */
   scheduler: Pick<Scheduler, "run" | "fireDue">;
-  /** Tells of jobs that no live worker knows, until the signal fires. */
+  /** Reports jobs that no live worker knows, until the signal fires. */
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
 }
 

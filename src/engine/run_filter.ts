@@ -12,6 +12,19 @@ const MAX_OFFSET = 1_000_000;
 const MAX_FILTER_LABELS = 16;
 const MAX_FILTER_JOBS = 50;
 
+/** The names of the fields of a filter, but for those of its page. */
+export const FILTER_FIELDS: Record<Exclude<keyof RunFilter, "limit" | "offset">, true> = {
+  jobName: true,
+  status: true,
+  labels: true,
+  parentRunId: true,
+  failureKind: true,
+  completedAfter: true,
+  completedBefore: true,
+  createdAfter: true,
+  createdBefore: true,
+};
+
 /** The fields of a filter that are instants. */
 export const INSTANT_FIELDS = ["completedAfter", "completedBefore", "createdAfter", "createdBefore"] as const;
 

@@ -160,7 +160,7 @@ class HistoryExecution {
   #stop(by: { kind: "new"; isNew: RecordName | null } | { kind: "hung" }): void {
     if (this.#stoppedBy !== null) return;
     this.#stoppedBy = by;
-    this.#heldBack = this.#guard.heldBack; // before the guard lets go of it
+    this.#heldBack = this.#guard.heldBack; // before the guard releases it
     this.#answer(false); // an execution that is being parked cannot be interrupted
     this.#execution.state.interrupt(new HoldfastError("unavailable", "The replay is complete"));
   }

@@ -12,7 +12,7 @@ const LONGEST_SKIPPED_MS = 1_000;
 const PARTS = 4;
 
 /**
- * The host of one replay. Its clock stands still while the job does something, and for some real time afterwards: the
+ * The host of one replay. Its clock stops while the job does something, and for some real time afterwards: the
  * job may await an import or a timer outside of its steps. Then the clock jumps to the next timer.
  */
 export class ReplayHost implements Host {

@@ -74,7 +74,7 @@ export class Incarnation {
   /** Attempts that were told and not begun. */
   readonly #starts = new Set<string>();
   readonly #startsTold = new Set<string>();
-  /** Whether its worker looks for work by itself. */
+  /** Whether its worker polls for work. */
   polls = false;
   /** Since when its claims find nothing and nothing changes, and how many they were. */
   #idleSince: number | null = null;

@@ -3,7 +3,7 @@ import { kindOf } from "../../kind_of.ts";
 import { checkName } from "../../name.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import type { BulkOperation, RunFilter } from "../../run.ts";
-import { checkRunFilter } from "../run_filter.ts";
+import { checkRunFilter, FILTER_FIELDS } from "../run_filter.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
 export type BulkFilter = Omit<RunFilter, "limit" | "offset">;
@@ -45,17 +45,6 @@ export const MAX_BULK_LIMIT = 1_000;
 const DEFAULT_LIMIT = 500;
 
 const SELECTION = { runIds: true, filter: true } as const;
-const FILTER_FIELDS: Record<keyof BulkFilter, true> = {
-  jobName: true,
-  status: true,
-  labels: true,
-  parentRunId: true,
-  failureKind: true,
-  completedAfter: true,
-  completedBefore: true,
-  createdAfter: true,
-  createdBefore: true,
-};
 const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
 
 /** The names of the options of each operation. */

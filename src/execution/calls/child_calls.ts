@@ -132,7 +132,7 @@ export class ChildCalls {
     const name = this.#names.begin(givenName);
     try {
       const known = this.#history.pause("children", name);
-      // The children of a call whose slices were interrupted would otherwise be too few, and the run wait for ever.
+      // The children of a call whose slices were interrupted would otherwise be too few, and the run would never resume.
       if (known !== undefined && known.childTotal !== items.length) {
         throw new TypeError(
           `step.${call}() of "${givenName}" has ${items.length} items, but had ${known.childTotal} when it was first called`,

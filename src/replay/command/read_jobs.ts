@@ -7,7 +7,7 @@ import { toFailure } from "../../to_failure.ts";
 import { type CommandOptions, UsageError } from "./command_options.ts";
 
 /**
- * Loads the jobs that a module exports: each by itself, or in objects such as `export const jobs = { checkout }`.
+ * Loads the jobs that a module exports: one in each export, or in objects such as `export const jobs = { checkout }`.
  *
  * @throws {UsageError} The module cannot be loaded, has no jobs, or lacks one that was named.
  */

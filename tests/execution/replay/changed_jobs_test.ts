@@ -56,7 +56,7 @@ const WAYS: Record<string, (context: StoreTest, executed: Executed) => Promise<s
   },
   async "that was killed in a step"({ store, host }, executed) {
     const job = aCheckout(before(true), executed);
-    // The process dies: its clock stands still from now on.
+    // The process dies: its clock stops here.
     const dead = createEngine({ store, host: new FakeHost({ seed: 2 }), jobs: { job } });
     const { id } = await dead.trigger(job, { order: "1" });
     void dead.runUntilIdle();

@@ -73,7 +73,7 @@ test("claim() takes the runs of a key in their order whatever the version", asyn
   assert.deepEqual(taken, ids);
 });
 
-test("claim() looks at each version of a job by itself for the turns of a fairness key", async ({ store }) => {
+test("claim() takes each version of a job separately for the turns of a fairness key", async ({ store }) => {
   const flow = aFlow({ fairnessKey: "a" });
   const [, second] = await addIds(store, { version: 2, flow }, { version: 1, flow });
 
