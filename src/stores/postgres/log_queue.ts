@@ -18,7 +18,8 @@ const MAX_CALLS = 100;
 export class LogQueue {
   readonly #database: PostgresDatabase;
   readonly #waiting: Append[] = [];
-  #running: Promise<void> | null = null;
+  #isRunning = false;
+  #running: Promise<void> = Promise.resolve();
 
   constructor(database: PostgresDatabase) {
     this.#database = database;
@@ -28,7 +29,7 @@ export class LogQueue {
   append(entries: readonly NewLogEntry[]): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ entries, resolve, reject });
-      this.#running ??= this.#run().finally(() => this.#running = null);
+      if (!this.#isRunning) this.#running = this.#run();
     });
   }
 
@@ -38,6 +39,7 @@ export class LogQueue {
   }
 
   async #run(): Promise<void> {
+    this.#isRunning = true;
     while (this.#waiting.length > 0) {
       const group = this.#waiting.splice(0, MAX_CALLS);
       try {
@@ -47,5 +49,7 @@ export class LogQueue {
         for (const { reject } of group) reject(error);
       }
     }
+    // In the same turn as the last look: what is appended from now on begins the next run.
+    this.#isRunning = false;
   }
 }
