@@ -16,7 +16,7 @@ const RUNS = 300;
 // With a limit each claim locks out all others who write; without one, claims of runs without a key do not.
 for (const [what, concurrency] of [["", null], [" and three of a limited job", 3]] as const) {
   Deno.test({
-    name: `several stores execute each run once, one at a time for a key${what}, and a reader misses no fact`,
+    name: `several PostgresStores execute each run once, one at a time for a key${what}, and a reader misses no fact`,
     ignore: server === null,
     fn: () => testStorm(server!.url, concurrency), // ignored without a server
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { MUTANTS } from "./mutants/mutants.ts";
-import { shrink } from "./shrink.ts";
-import { simulate } from "./simulation.ts";
+import { MUTANTS } from "../simulation/mutants/mutants.ts";
+import { shrink } from "../simulation/shrink.ts";
+import { simulate } from "../simulation/simulation.ts";
 
 // A simulation that notices nothing would be silent, too: here it has something to notice.
 const SEEDS = 500;
