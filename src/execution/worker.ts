@@ -84,7 +84,7 @@ export class Worker {
     const execution = this.#executions.get(runId);
     if (execution === undefined) return null;
     return {
-      generation: execution.claim.lease.generation,
+      lease: execution.lease,
       steps: [...execution.executing.values()].map((step) => step()),
       reports: execution.reports.send(),
     };
@@ -237,7 +237,7 @@ export class Worker {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
       jobs: this.#jobs.known,
-      holding: holding.map(({ claim }) => claim.lease),
+      holding: holding.map(({ lease }) => lease),
       limit,
       // A claim without a free slot would use up the offer of this interval.
       offersHeld: limit > 0 && this.#isOfferDue(),
@@ -304,11 +304,13 @@ export class Worker {
    * lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency key.
    */
   async #releaseInterrupted(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
-    const { store } = this.#deps;
+    const { store, hub } = this.#deps;
     await this.#untilStopped(bodyEnded);
-    const release = () => store.release(execution.claim.lease, execution.reports.send());
-    await retryStoreCall(release, this.#deps, this.#givenUp.signal).catch((error) =>
-      this.#deps.hub.publishError(error)
+    const release = () => store.release(execution.lease, execution.reports.send());
+    // After an outage of the store, the lease lasts for one length of it.
+    const maxPauseMs = this.#settings.staleThreshold / 3;
+    await retryStoreCall(release, this.#deps, this.#givenUp.signal, { maxPauseMs }).catch((error) =>
+      hub.publishError(error)
     );
     this.#idle.wake();
   }

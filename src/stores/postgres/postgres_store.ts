@@ -54,6 +54,7 @@ import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
+import { VersionWatch } from "./version_watch.ts";
 import { WriteBatch } from "./write_batch.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
@@ -86,6 +87,7 @@ export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
   readonly #writes: WriteBatch;
   readonly #logs: LogQueue;
+  readonly #versions: VersionWatch;
   readonly #durability: Durability;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
@@ -97,6 +99,7 @@ export class PostgresStore implements Store {
     this.#database = new PostgresDatabase(connection, schema, clock);
     this.#writes = new WriteBatch(this.#database);
     this.#logs = new LogQueue(this.#database);
+    this.#versions = new VersionWatch(this.#database, () => host === undefined ? performance.now() : host.monotonic());
     this.#durability = durability;
   }
 
@@ -144,6 +147,7 @@ export class PostgresStore implements Store {
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
+    await this.#versions.look();
     return toClaimResult(await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request)));
   }
 

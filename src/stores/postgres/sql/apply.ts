@@ -66,6 +66,8 @@ begin
   else perform fn.lock_all();
   end if;
   v_now := fn.clock(p_now);
+  -- Calls that look whether the lease of another one has expired.
+  if not s.is_simple then perform fn.begin_leases_anew(v_now); end if;
   if s.steps is not null then
     for r in select * from fn.save_steps(s.steps, v_now) loop v_answers[r.no] := r.answer; end loop;
   end if;

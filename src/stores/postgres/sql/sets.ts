@@ -66,14 +66,15 @@ begin
   return query
   with i as materialized (
     select (e ->> 'no')::bigint as no, e -> 'x' ->> 'runId' as id, (e -> 'x' ->> 'generation')::int as generation,
-      e -> 'x' ->> 'name' as name, (e -> 'x' ->> 'index')::int as index, e -> 'x' ->> 'status' as status,
+      e -> 'x' ->> 'claimId' as claim, (e -> 'x' ->> 'recorded')::int as known, e -> 'x' ->> 'name' as name, (e -> 'x' ->> 'index')::int as index, e -> 'x' ->> 'status' as status,
       e -> 'x' ->> 'output' as output, e -> 'x' ->> 'failure' as failure, (e -> 'x' ->> 'attempts')::int as attempts,
       p_now + ceil((e -> 'x' ->> 'delayMs')::numeric)::bigint as retry_at, (e -> 'x' ->> 'agoMs')::bigint as ago,
       e -> 'x' ->> 'message' as message, coalesce((e -> 'x' -> 'reports' -> 0 ->> 'no')::bigint, 0) as report_no
     from jsonb_array_elements(p_writes) e),
   b as materialized (
     select i.no, r.seq, r.recorded, i.report_no > r.last_report_no as is_new from i join {schema}.runs r on r.id = i.id
-    where r.id = any(v_ids) and r.lease_generation = i.generation and r.status = 'running'),
+    where r.id = any(v_ids) and r.lease_generation = i.generation and r.lease_claim = i.claim and r.recorded >= i.known
+      and r.status = 'running'),
   w as (
     insert into {schema}.steps as s (run_seq, name, position, status, output, failure, attempts, retry_at, recorded_no,
         started_at, completed_at)
@@ -112,14 +113,15 @@ begin
   return query
   with i as materialized (
     select (e ->> 'no')::bigint as no, e -> 'x' ->> 'runId' as id, (e -> 'x' ->> 'generation')::int as generation,
-      e -> 'x' ->> 'status' as status, e -> 'x' ->> 'output' as output, e -> 'x' ->> 'error' as error,
+      e -> 'x' ->> 'claimId' as claim, (e -> 'x' ->> 'recorded')::int as known, e -> 'x' ->> 'status' as status, e -> 'x' ->> 'output' as output, e -> 'x' ->> 'error' as error,
       e -> 'x' ->> 'failure' as failure, e -> 'x' ->> 'failedStep' as failed_step, e -> 'x' ->> 'fact' as fact
     from jsonb_array_elements(p_writes) e),
   u as (
     update {schema}.runs r set status = i.status, output = i.output, error = i.error, failure = i.failure,
-      failed_step = i.failed_step, lease_owner = null, lease_claim = null, lease_expires_at = null, updated_at = p_now,
+      failed_step = i.failed_step, lease_owner = null, lease_expires_at = null, updated_at = p_now,
       completed_at = p_now
-    from i where r.id = any(v_ids) and r.id = i.id and r.lease_generation = i.generation and r.status = 'running'
+    from i where r.id = any(v_ids) and r.id = i.id and r.lease_generation = i.generation and r.lease_claim = i.claim
+      and r.recorded >= i.known and r.status = 'running'
     returning i.no, r.seq, r.job, r.status),
   c as (
     insert into {schema}.counts (status, job, runs)

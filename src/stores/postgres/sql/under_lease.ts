@@ -1,0 +1,12 @@
+/**
+ * The condition that a lease, a JSON parameter, is the current one of a run, the name of a row. It is NULL if there is no
+ * run.
+ */
+export function underLease(run: string, lease: string): string {
+  return `${hadLease(run, lease)} and ${run}.recorded >= (${lease} ->> 'recorded')::int and ${run}.status = 'running'`;
+}
+
+/** The condition that a lease was the last one of a run, whether or not it has ended since. */
+export function hadLease(run: string, lease: string): string {
+  return `${run}.lease_generation = (${lease} ->> 'generation')::int and ${run}.lease_claim = ${lease} ->> 'claimId'`;
+}
