@@ -55,6 +55,7 @@ import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult,
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
 import { WriteBatch } from "./write_batch.ts";
+import type { WriteParameter } from "./write_group.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {
@@ -442,7 +443,7 @@ export class PostgresStore implements Store {
     return answer;
   }
 
-  async #perform<T>(write: object, { urgent = false } = {}): Promise<T | Refusal> {
+  async #perform<T>(write: WriteParameter, { urgent = false } = {}): Promise<T | Refusal> {
     return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
   }
 }

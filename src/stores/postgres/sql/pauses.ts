@@ -50,8 +50,8 @@ begin
   update {schema}.runs set status = 'waiting', timer_at = least(v_timer, v_retry_at), deadline_at = finish_by,
     lease_owner = null, lease_claim = null, lease_expires_at = null, abandonments = 0 where seq = r.seq;
   perform fn.move_run(r.job, 'running', 'waiting');
-  insert into {schema}.journal (at, run_seq, facts)
-    select p_now, r.seq, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
+  insert into {schema}.journal (at, facts)
+    select p_now, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
       select 0 as kind, e.no, case when e.x ->> 'kind' = 'wait' then to_json(e.x ->> 'id')::text else 'null' end || ','
           || to_json(e.x ->> 'name')::text || ',' || coalesce(e.x ->> 'deadline_at', 'null') as rest
         from jsonb_array_elements(v_answer -> 'pauses') with ordinality e (x, no) where e.x ->> 'kind' <> 'patch'
