@@ -38,11 +38,13 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * nothing was. All other errors are refusals: they are answers, are not repeated, and have no effect, except that of
  * `signal` after the deadline.
  *
- * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation is
- * that of the run. Claim, release, hold and revocation each raise the generation by one. A run that parks or ends keeps
- * its generation, but is not under a lease any more. A lease that expired stays current until a claim revokes it: until
- * then its worker can write under it and renew it. A write under a lease that is not current throws a {@linkcode
- * LeaseLostError}; the store never compares owners.
+ * **Leases.** A run is under a lease while its status is `running`. The lease is the current one if its generation and
+ * its claim are those of the run, and the run has at least as many records as the lease says that its holder knows
+ * (`Lease.recorded`): a database that fails over to a standby without the last commits gives generations out again, and
+ * lacks what its workers were told. Claim, release, hold and revocation each raise the generation by one. A run that
+ * parks or ends keeps its generation, but is not under a lease any more. A lease that expired stays current until a
+ * claim revokes it: until then its worker can write under it and renew it. A write under a lease that is not current
+ * throws a {@linkcode LeaseLostError}; the store never compares owners.
  *
  * **Live workers.** A worker is live while its last claim is less than that claim's `leaseMs` old. Only claims count,
  * including those that find nothing; renewals do not. A claim in the future does not count either: the clock was set
@@ -226,7 +228,8 @@ export interface Store extends AsyncDisposable {
    * Releases a lease before its end, when nothing more is written under it: a run that still has it becomes pending at
    * once and counts as interrupted, not as abandoned. A run that was cancelled under it releases its concurrency key and
    * its place under the limit of its job.
-   * For any other lease nothing happens: a repeated call does nothing.
+   * For any other lease nothing happens: a repeated call does nothing. Only here `Lease.recorded` does not count: others
+   * go on from what the run has recorded.
    *
    * @param reports Reports that no write has stored yet; stored only if the run still has the lease.
    */
@@ -377,6 +380,8 @@ export interface Store extends AsyncDisposable {
    * again. If the first call did not park the run, the second acts like a new one.
    *
    * @throws {TypeError} The run is to be parked, but there is neither a pause nor a retry.
+   * @throws {LeaseLostError} The lease is lost, or the run lacks children that were added before those of the request:
+   * the database has lost them in a failover.
    */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult>;
 

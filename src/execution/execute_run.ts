@@ -118,7 +118,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text, durationMs: duration }
       : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
-    const finish = execution.writeEnd((reports) => deps.store.finish(claim.lease, ending, reports));
+    const finish = execution.writeEnd((reports) => deps.store.finish(execution.lease, ending, reports));
     await execution.state.release(finish, () => true);
   } catch {
     return { kind: "interrupted" }; // refused, or given up after an interruption
@@ -135,9 +135,9 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
 
 /** Saves and publishes that a run is held. */
 async function hold(execution: Execution, outcome: Outcome & { kind: "held" }): Promise<Outcome> {
-  const { claim, deps } = execution;
+  const { deps } = execution;
   try {
-    const holding = execution.writeEnd((reports) => deps.store.hold(claim.lease, outcome.hold, reports));
+    const holding = execution.writeEnd((reports) => deps.store.hold(execution.lease, outcome.hold, reports));
     await execution.state.release(holding, () => true);
   } catch {
     return { kind: "interrupted" };

@@ -8,6 +8,7 @@ import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
 import type { OnDivergence } from "../hold.ts";
 import type { CatalogJob } from "../job_catalog.ts";
+import type { Lease } from "../lease.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import type { Labels } from "../run.ts";
@@ -93,6 +94,8 @@ export class Execution {
   readonly reports: ReportOutbox;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
+  /** How many records of the run this execution knows. */
+  #recorded: number;
   readonly #renewLease: () => Promise<void>;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
@@ -101,6 +104,7 @@ export class Execution {
 
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
+    this.#recorded = claim.lease.recorded;
     this.deps = deps;
     this.definition = options.definition;
     const { onDivergence } = options.definition.job.changes;
@@ -113,6 +117,16 @@ export class Execution {
       if (!this.state.isOver) options.onReport();
     });
     this.#renewLease = options.renewLease;
+  }
+
+  /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
+  get lease(): Lease {
+    return { ...this.claim.lease, recorded: this.#recorded };
+  }
+
+  /** Notes the number of a record that the store has answered: a store that lacks it is not the one that was written to. */
+  noteRecorded(recordedNo: number): void {
+    this.#recorded = Math.max(this.#recorded, recordedNo);
   }
 
   /** Fires when the execution is interrupted or the run is late, with the reason. */

@@ -66,7 +66,7 @@ export class LeaseKeeper {
 
   /** Checks for lost leases after another process has written: it may have cancelled runs that are executed here. */
   async #interruptLost(): Promise<void> {
-    const leases = [...this.#kept.values()].map(({ claim }) => claim.lease);
+    const leases = [...this.#kept.values()].map(({ lease }) => lease);
     for (const { runId, generation } of await this.#deps.store.getLostLeases(leases)) {
       const execution = this.#kept.get(runId);
       if (execution?.claim.lease.generation === generation) execution.state.noteLostLease();
@@ -165,7 +165,7 @@ export class LeaseKeeper {
   async #renewSome(executions: readonly Execution[]): Promise<void> {
     const sentAt = this.#deps.host.monotonic();
     const renewals = executions.map((execution): Renewal => ({
-      lease: execution.claim.lease,
+      lease: execution.lease,
       reports: execution.reports.send(),
     }));
     const ends = await this.#deps.store.renew(renewals, this.#timing.staleThreshold);

@@ -84,7 +84,7 @@ export class Worker {
     const execution = this.#executions.get(runId);
     if (execution === undefined) return null;
     return {
-      generation: execution.claim.lease.generation,
+      lease: execution.lease,
       steps: [...execution.executing.values()].map((step) => step()),
       reports: execution.reports.send(),
     };
@@ -237,7 +237,7 @@ export class Worker {
       workerId: this.id,
       claimId: this.#deps.host.newId(),
       jobs: this.#jobs.known,
-      holding: holding.map(({ claim }) => claim.lease),
+      holding: holding.map(({ lease }) => lease),
       limit,
       // A claim without a free slot would use up the offer of this interval.
       offersHeld: limit > 0 && this.#isOfferDue(),
@@ -306,7 +306,7 @@ export class Worker {
   async #releaseInterrupted(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
     const { store } = this.#deps;
     await this.#untilStopped(bodyEnded);
-    const release = () => store.release(execution.claim.lease, execution.reports.send());
+    const release = () => store.release(execution.lease, execution.reports.send());
     await retryStoreCall(release, this.#deps, this.#givenUp.signal).catch((error) =>
       this.#deps.hub.publishError(error)
     );

@@ -19,7 +19,7 @@ export function claimOfHistory(history: ExportedHistory): Claim {
   const steps = records.filter((record) => record.kind === "step");
   return {
     run: { id: runId, jobName, labels: {} },
-    lease: { runId, generation: 1, concurrencyKey: null },
+    lease: { runId, generation: 1, claimId: "", recorded: 0, concurrencyKey: null },
     leaseExpiresAt: Number.MAX_SAFE_INTEGER,
     input: textOf(history.input),
     execution: 2, // the first one has made the history

@@ -108,8 +108,8 @@ export interface Renewal {
 
 /** An execution that a cancel ends. */
 export interface CancelledExecution {
-  /** The generation of its lease: if that is lost, nothing of the execution is stored. */
-  generation: number;
+  /** Its lease: if that is lost, nothing of the execution is stored. */
+  lease: Lease;
   /** The steps that are being executed. */
   steps: readonly ExecutingStep[];
   /** Its reports since the last acknowledged write. */

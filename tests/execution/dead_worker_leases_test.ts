@@ -31,7 +31,8 @@ class Leases extends MemoryStore {
 
 function aLease(overrides: Partial<SeenLease> = {}): SeenLease {
   const expiresAt = FAKE_START + LEASE_MS;
-  return { runId: "run", generation: 1, concurrencyKey: null, expiresAt, leaseMs: LEASE_MS, ...overrides };
+  const lease = { runId: "run", generation: 1, claimId: "claim", recorded: 0, concurrencyKey: null };
+  return { ...lease, expiresAt, leaseMs: LEASE_MS, ...overrides };
 }
 
 function aWatch() {

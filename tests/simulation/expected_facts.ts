@@ -129,10 +129,10 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
   cancel: (facts, [runId, , execution]: [string, string, CancelledExecution | null], cancelled: Run | null) => {
     const run = facts.run(runId);
     if (cancelled === null || run.isCancelled) return [];
-    const isHeld = execution !== null && run.heldUnder === execution.generation;
+    const isHeld = execution !== null && run.heldUnder === execution.lease.generation;
     const steps = (isHeld ? execution.steps : []).filter(({ name }) => run.steps.get(name)?.isOver !== true);
     return [
-      ...(isHeld ? reportFacts(run, execution.generation, execution.reports) : []),
+      ...(isHeld ? reportFacts(run, execution.lease.generation, execution.reports) : []),
       ...steps.map(({ name, index }) => made(runId, ["step_cancelled", name, index])),
       made(runId, ["cancelled"]),
     ];

@@ -367,7 +367,7 @@ export class Script {
     const retried = this.#retried.get(runId);
     if (retried !== undefined) steps.push({ ...retried, index: 91, startedAgoMs: 0 });
     const execution = lease !== undefined && this.#chance.happens(0.5)
-      ? { generation: lease.generation, steps, reports: this.#reports(lease) }
+      ? { lease, steps, reports: this.#reports(lease) }
       : null;
     return operation("cancel", [runId, requestId, execution], (store) => store.cancel(runId, requestId, execution));
   }
@@ -510,7 +510,9 @@ export class Script {
   }
 
   #lease(): Lease {
-    if (this.#leases.length === 0) return { runId: "none", generation: 1, concurrencyKey: null };
+    if (this.#leases.length === 0) {
+      return { runId: "none", generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
+    }
     return this.#chance.pick(this.#chance.happens(0.8) ? this.#leases.slice(-5) : this.#leases);
   }
 

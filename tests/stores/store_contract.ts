@@ -11,6 +11,7 @@ import { deleteCases } from "./contract/delete.ts";
 import { enqueueCases } from "./contract/enqueue.ts";
 import { factCases } from "./contract/facts.ts";
 import { fairnessCases } from "./contract/fairness.ts";
+import { fenceCases } from "./contract/fence.ts";
 import { finishCases } from "./contract/finish.ts";
 import { jobPauseCases } from "./contract/job_pauses.ts";
 import { historyCases } from "./contract/histories.ts";
@@ -70,6 +71,7 @@ const CASES = [
   ...versionCases,
   ...jobPauseCases,
   ...leaseCases,
+  ...fenceCases,
   ...workerCases,
   ...stepCases,
   ...pauseCases,

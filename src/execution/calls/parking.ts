@@ -1,5 +1,4 @@
 import type { NewPause, PauseResult } from "../../store/pause_request.ts";
-import type { Report } from "../../execution_report.ts";
 import { type JsonText, parseValue } from "../../json.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { PauseRecord } from "../../wait.ts";
@@ -191,9 +190,14 @@ export class Parking {
   }
 
   async #save(pauses: readonly NewPause[], retryAt: number | null, park: boolean): Promise<PauseResult> {
-    const { claim, deps } = this.#execution;
-    const send = (reports: readonly Report[]) => deps.store.pause(claim.lease, { pauses, retryAt, park, reports });
-    const result = await this.#execution.write(send);
+    const execution = this.#execution;
+    const request = { pauses, retryAt, park };
+    const result = await execution.write((reports) =>
+      execution.deps.store.pause(execution.lease, { ...request, reports })
+    );
+    for (const { preparedNo, resolution } of result.pauses) {
+      execution.noteRecorded(Math.max(preparedNo ?? 0, resolution?.recordedNo ?? 0));
+    }
     this.#publishChildren(pauses, result);
     return result;
   }

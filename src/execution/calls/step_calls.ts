@@ -172,7 +172,7 @@ export class StepCalls {
    */
   async #attempt(step: Attempted, attempt: number): Promise<Ended> {
     const execution = this.#execution;
-    const { claim, deps } = execution;
+    const { deps } = execution;
     const { name, index } = step;
     const since = deps.host.monotonic();
     const current = () => ({
@@ -188,8 +188,11 @@ export class StepCalls {
       const performed = await this.#perform(step, attempt);
       const { startedAgoMs: duration } = current();
       const result = toResult(performed);
-      const save = execution.write((reports) => deps.store.saveStep(claim.lease, { ...current(), result }, reports));
+      const save = execution.write((reports) =>
+        deps.store.saveStep(execution.lease, { ...current(), result }, reports)
+      );
       const { recordedNo, retry } = await execution.order.expect(save);
+      execution.noteRecorded(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       if (retry === null) await this.#parking.untilTurn(recordedNo);
       if (performed.status === "completed") return performed;

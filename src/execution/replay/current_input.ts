@@ -31,7 +31,7 @@ export async function upgradeInput(execution: Execution): Promise<CurrentInput> 
   const state = await call(() => deps.store.getRunState(claim.run.id));
   const upgraded = await upgrade(execution, decode(state?.payload ?? null));
   if ("refusal" in upgraded) return upgraded;
-  return { input: await execution.write(() => deps.store.saveInput(claim.lease, print, upgraded.input)) };
+  return { input: await execution.write(() => deps.store.saveInput(execution.lease, print, upgraded.input)) };
 }
 
 async function upgrade(execution: Execution, payload: Json | undefined): Promise<CurrentInput> {

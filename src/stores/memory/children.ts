@@ -1,7 +1,7 @@
 import { isoTime } from "../../iso_time.ts";
 import { isTerminal } from "../../run.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import type { CreatedChild, NewChildren } from "../../store/pause_request.ts";
+import type { CreatedChild, NewChildren, NewPause } from "../../store/pause_request.ts";
 import type { Part } from "../../store/run_query.ts";
 import type { ChildResult } from "../../wait.ts";
 import { PartBuilder } from "../part_builder.ts";
@@ -18,6 +18,14 @@ export interface ChildDeps {
   cancel(orphan: KeptRun): void;
   /** Adds a child. */
   add(request: NewRun, parent: KeptRun["parent"]): KeptRun;
+}
+
+/** Whether a pause lacks children that were added before those of a request: see `Store.pause()`. */
+export function lacksChildren(run: KeptRun, { kind, name, children }: NewPause): boolean {
+  if (kind !== "children") return false;
+  const added = run.pauses.find((pause) => pause.kind === kind && pause.name === name)?.children;
+  const known = children === null ? added?.total ?? Infinity : children.from;
+  return (added?.members.length ?? 0) < known;
 }
 
 /** Adds the children that a pause does not have yet, and resolves it if all its children have ended. */

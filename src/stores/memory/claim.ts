@@ -44,7 +44,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   const last = workers.get(workerId);
   if (last?.claimId === claimId) {
     const claims = last.runIds.flatMap((runId) => runs.get(runId) ?? [])
-      .filter(({ lease }) => lease?.owner === workerId && lease.claimId === claimId)
+      .filter((run) => run.claimId === claimId && run.lease?.owner === workerId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };

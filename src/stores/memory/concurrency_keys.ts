@@ -9,7 +9,9 @@ export interface KeyHolder {
 }
 
 /** A run that was cancelled under a lease: until that lease would have expired, its worker may still execute it. */
-export interface Ghost extends Lease {
+export interface Ghost extends Pick<Lease, "runId" | "generation" | "concurrencyKey"> {
+  /** The claim that gave the lease. */
+  claimId: string;
   /** The name of its job. */
   jobName: string;
   /** When its lease would have expired. */
@@ -56,7 +58,7 @@ export class MemoryKeys {
   }
 
   /** Finds a run that was cancelled under this lease, and that a worker may still execute. */
-  findGhost({ runId, generation }: Lease): Ghost | undefined {
+  findGhost({ runId, generation }: Pick<Lease, "runId" | "generation">): Ghost | undefined {
     const ghost = this.#ghosts.get(runId);
     return ghost?.generation === generation ? ghost : undefined;
   }

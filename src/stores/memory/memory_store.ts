@@ -9,7 +9,7 @@ import {
   type WaitText,
 } from "../../wait.ts";
 import { isoTime } from "../../iso_time.ts";
-import { ConflictError, NotFoundError } from "../../error.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
@@ -40,7 +40,7 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
-import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
+import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
@@ -191,13 +191,14 @@ export class MemoryStore implements Store {
   /** Releases a lease before its end. */
   release(lease: Lease, reports: readonly Report[]): Promise<void> {
     return this.#perform((now) => {
-      const run = this.#runs.findUnder(lease);
+      // Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
+      const run = this.#runs.findUnder({ ...lease, recorded: 0 });
       if (run !== undefined) {
         this.#runs.noteReports(run, reports);
         this.#runs.interrupt(run, now);
       } else {
         const ghost = this.#runs.keys.findGhost(lease);
-        if (ghost !== undefined) this.#runs.releaseGhost(ghost);
+        if (ghost?.claimId === lease.claimId) this.#runs.releaseGhost(ghost);
       }
     });
   }
@@ -207,7 +208,7 @@ export class MemoryStore implements Store {
     return this.#perform((now) => {
       const held = this.#runs.get(lease.runId);
       // Only this same call can have held the run: another claim would have raised the generation again.
-      if (held !== undefined && held.hold !== null && held.generation === lease.generation + 1) return;
+      if (held !== undefined && held.hold !== null && hadLease(held, lease, 1)) return;
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, reports);
       this.#runs.hold(run, hold, now);
@@ -277,14 +278,15 @@ export class MemoryStore implements Store {
   getLeases(): Promise<SeenLease[]> {
     return this.#perform(() => {
       const leases: SeenLease[] = [];
-      for (const { id, generation, concurrencyKey, lease } of this.#runs.open) {
-        if (lease === null) continue;
+      for (const { id, generation, claimId, lastRecordedNo, concurrencyKey, lease } of this.#runs.open) {
+        if (lease === null || claimId === null) continue;
         const leaseMs = this.#workers.get(lease.owner)?.leaseMs ?? null;
-        leases.push({ runId: id, generation, concurrencyKey, expiresAt: lease.expiresAt, leaseMs });
+        const seen = { runId: id, generation, claimId, recorded: lastRecordedNo, concurrencyKey };
+        leases.push({ ...seen, expiresAt: lease.expiresAt, leaseMs });
       }
-      for (const { runId, generation, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
+      for (const { runId, generation, claimId, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
         if (concurrencyKey === null) continue;
-        leases.push({ runId, generation, concurrencyKey, expiresAt, leaseMs: null });
+        leases.push({ runId, generation, claimId, recorded: 0, concurrencyKey, expiresAt, leaseMs: null });
       }
       return leases;
     });
@@ -299,7 +301,7 @@ export class MemoryStore implements Store {
   revoke(leases: readonly SeenLease[]): Promise<void> {
     return this.#perform((now) => {
       for (const lease of leases) {
-        const run = this.#runs.findUnder(lease);
+        const run = this.#runs.findLeased(lease);
         const ghost = this.#runs.keys.findGhost(lease);
         if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
         else if (ghost?.expiresAt === lease.expiresAt) this.#runs.releaseGhost(ghost);
@@ -399,6 +401,7 @@ export class MemoryStore implements Store {
       if (repeated !== null) return this.#toPauseResult(request, true, repeated, now);
 
       const run = this.#runs.getUnder(lease);
+      if (request.pauses.some((pause) => lacksChildren(run, pause))) throw new LeaseLostError(lease);
       this.#runs.noteReports(run, request.reports);
       const cancelled: RunIdentity[] = [];
       const pauses = request.pauses.map((pause) => this.#prepare(run, pause, cancelled, now));
@@ -419,7 +422,7 @@ export class MemoryStore implements Store {
   /** The pauses of an earlier call with the same request that has parked the run, or `null`. */
   #findParked(lease: Lease, request: PauseRequest): KeptPause[] | null {
     const run = this.#runs.get(lease.runId);
-    if (!request.park || run?.status !== "waiting" || run.generation !== lease.generation) return null;
+    if (!request.park || run?.status !== "waiting" || !hadLease(run, lease)) return null;
     const pauses = request.pauses.map((pause) => findPause(run, pause));
     return pauses.every((pause) => pause !== undefined) ? pauses : null;
   }
@@ -458,7 +461,7 @@ export class MemoryStore implements Store {
     return this.#perform((now) => {
       const ended = this.#runs.get(lease.runId);
       // Only this same call can have ended the run with this status under this lease.
-      if (ended?.status === ending.status && ended.generation === lease.generation) return;
+      if (ended?.status === ending.status && hadLease(ended, lease)) return;
       const run = this.#runs.getUnder(lease);
       this.#runs.noteReports(run, reports);
       this.#runs.end(run, ending, now);
@@ -494,8 +497,7 @@ export class MemoryStore implements Store {
       if (run === undefined) return null;
       if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
       run.cancelledBy = requestId;
-      const isUnderLease = run.lease !== null && run.generation === execution?.generation;
-      const current = isUnderLease ? execution : null;
+      const current = execution !== null && this.#runs.findUnder(execution.lease) === run ? execution : null;
       this.#runs.noteReports(run, current?.reports ?? []);
       cancelSteps(run, current?.steps ?? [], this.#runs.journal, now);
       this.#runs.end(run, { status: "cancelled" }, now);
@@ -745,6 +747,15 @@ export class MemoryStore implements Store {
       }
     });
   }
+}
+
+/**
+ * Whether a lease was the last one of a run.
+ *
+ * @param later How often the generation was raised since.
+ */
+function hadLease(run: KeptRun, { generation, claimId }: Lease, later = 0): boolean {
+  return run.generation === generation + later && run.claimId === claimId;
 }
 
 /** Whether there is the first half of a surrogate pair at an index. */

@@ -35,9 +35,11 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
    * The lease, with the number of the last report under it, and whether the run was held before; set exactly while the
    * run is running.
    */
-  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
+  lease: { owner: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
   /** The number of the newest lease. */
   generation: number;
+  /** The claim that gave the newest lease; `null`: none has. */
+  claimId: string | null;
   /** What it waits for; set exactly while the run is waiting. */
   parking: Parking | null;
   /** Its position in the order of the triggers. */
@@ -164,6 +166,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     failedStepName: null,
     progress: null,
     lease: null,
+    claimId: null,
     generation: 0,
     parking: null,
     seq,
@@ -316,7 +319,13 @@ export function toClaim(run: KeptRun, now: number): Claim {
   const finishAt = finishBy(run);
   return {
     run: toIdentity(run),
-    lease: { runId: run.id, generation: run.generation, concurrencyKey: run.concurrencyKey },
+    lease: {
+      runId: run.id,
+      generation: run.generation,
+      claimId: run.claimId!, // that claim
+      recorded: run.lastRecordedNo,
+      concurrencyKey: run.concurrencyKey,
+    },
     leaseExpiresAt: run.lease!.expiresAt, // a claim has given the run its lease
     input: run.input,
     execution: run.interruptions + 1,

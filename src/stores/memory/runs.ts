@@ -89,8 +89,14 @@ export class MemoryRuns {
 
   /** Finds the run that a lease is current on. */
   findUnder(lease: Lease): KeptRun | undefined {
-    const run = this.#open.get(lease.runId);
-    return run?.status === "running" && run.generation === lease.generation ? run : undefined;
+    const run = this.findLeased(lease);
+    return run?.claimId === lease.claimId && run.lastRecordedNo >= lease.recorded ? run : undefined;
+  }
+
+  /** Finds the run whose lease has this number. */
+  findLeased({ runId, generation }: Pick<Lease, "runId" | "generation">): KeptRun | undefined {
+    const run = this.#open.get(runId);
+    return run?.status === "running" && run.generation === generation ? run : undefined;
   }
 
   /**
@@ -143,7 +149,8 @@ export class MemoryRuns {
     run.parking = null;
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
-    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
+    run.claimId = claimId;
+    run.lease = { owner, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
@@ -305,9 +312,9 @@ export class MemoryRuns {
   }
 
   /** A worker may still execute a cancelled run: what it holds stays held until that worker must have noticed. */
-  #becomeGhost({ id: runId, jobName, generation, concurrencyKey, lease }: KeptRun, now: number): boolean {
-    if (lease === null || lease.expiresAt <= now) return false;
-    this.keys.keep({ runId, jobName, generation, concurrencyKey, expiresAt: lease.expiresAt });
+  #becomeGhost({ id: runId, jobName, generation, claimId, concurrencyKey, lease }: KeptRun, now: number): boolean {
+    if (lease === null || claimId === null || lease.expiresAt <= now) return false;
+    this.keys.keep({ runId, jobName, generation, claimId, concurrencyKey, expiresAt: lease.expiresAt });
     return true;
   }
 }

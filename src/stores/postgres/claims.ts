@@ -18,6 +18,8 @@ export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore"
 interface ClaimedRow extends IdentityRow {
   concurrency_key: string | null;
   lease_generation: number;
+  lease_claim: string;
+  recorded: number;
   lease_expires_at: number;
   interruptions: number;
   started_at: number;
@@ -52,7 +54,13 @@ export function toClaimResult({ claims, failed, cancelled, nextTimerAt, hasMore,
 function toClaim(row: ClaimedRow, now: number): Claim {
   return {
     run: toRunIdentity(row),
-    lease: { runId: row.id, generation: row.lease_generation, concurrencyKey: row.concurrency_key },
+    lease: {
+      runId: row.id,
+      generation: row.lease_generation,
+      claimId: row.lease_claim,
+      recorded: row.recorded,
+      concurrencyKey: row.concurrency_key,
+    },
     leaseExpiresAt: row.lease_expires_at,
     input: toInput(row),
     execution: row.interruptions + 1,

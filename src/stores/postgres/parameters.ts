@@ -13,8 +13,8 @@ import { queueName } from "../queue_name.ts";
 import { fromInput } from "../rows.ts";
 
 /** The lease of a write. */
-export function toLeaseParameter({ runId, generation }: Lease): object {
-  return { runId, generation };
+export function toLeaseParameter({ runId, generation, claimId, recorded }: Lease): object {
+  return { runId, generation, claimId, recorded };
 }
 
 /** The reports of a write: each with its fact, but for the bracket and the run at its begin. */
@@ -64,8 +64,8 @@ export function toEndingParameter(ending: Ending): object {
 }
 
 /** The execution that a cancel ends. */
-export function toExecutionParameter({ generation, steps, reports }: CancelledExecution): object {
-  return { generation, steps: steps.map(toExecutingStep), reports: toReportParameters(reports) };
+export function toExecutionParameter({ lease, steps, reports }: CancelledExecution): object {
+  return { ...toLeaseParameter(lease), steps: steps.map(toExecutingStep), reports: toReportParameters(reports) };
 }
 
 function toExecutingStep({ name, index, attempts, startedAgoMs }: ExecutingStep): object {

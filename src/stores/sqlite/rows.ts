@@ -23,6 +23,8 @@ export interface RunRow extends IdentityRow {
   lease_owner: string | null;
   lease_expires_at: number | null;
   lease_generation: number;
+  lease_claim: string | null;
+  recorded: number;
   last_report_no: number;
   interruptions: number;
   ended_by: string | null;
@@ -53,7 +55,7 @@ export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" |
 export type ScheduleColumn = "schedule_name" | "slot_at";
 
 /** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
-type Unread = "seq" | "last_report_no" | "interruptions" | "ended_by" | "flow";
+type Unread = "seq" | "lease_claim" | "recorded" | "last_report_no" | "interruptions" | "ended_by" | "flow";
 
 /**
  * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRun} reads. Only a pending
@@ -136,6 +138,7 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
 /** What the lease cache keeps of a row of `holdfast_runs`. */
 export interface HeldRow {
   lease_generation: number;
+  lease_claim: string | null;
   seq: number;
   job: string;
   recorded: number;
@@ -146,6 +149,7 @@ export interface HeldRow {
 export function toHeldRun(row: HeldRow): HeldRun {
   return {
     generation: row.lease_generation,
+    claimId: row.lease_claim,
     seq: row.seq,
     job: row.job,
     recorded: row.recorded,

@@ -197,11 +197,19 @@ CREATE TABLE holdfast_scheduled_runs (
 CREATE INDEX holdfast_scheduled_runs_by_name ON holdfast_scheduled_runs (schedule_name, run_seq);
 `;
 
+// `lease_claim` is the id of the claim that gave the lease. It stays after the end of the lease, so that a repeated call
+// is known.
+const LEASE_CLAIMS = `
+ALTER TABLE holdfast_runs ADD COLUMN lease_claim TEXT;
+ALTER TABLE holdfast_ghosts ADD COLUMN lease_claim TEXT;
+`;
+
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
 export const MIGRATIONS: readonly string[] = [
   FIRST_VERSION,
   FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES,
   EVOLUTION_TABLES,
+  LEASE_CLAIMS,
 ];
 
 /**

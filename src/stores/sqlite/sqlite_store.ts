@@ -237,10 +237,10 @@ export class SqliteStore implements Store {
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.
-    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, () => this.#host.now()));
-    for (const lease of rows.map(toLease)) {
+    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, request.claimId, () => this.#host.now()));
+    for (const row of rows) {
       // The caller does not learn of a run that is left out, and could not release its key.
-      if (!claims.some(({ run }) => run.id === lease.runId)) await this.release(lease, []);
+      if (!claims.some(({ run }) => run.id === row.id)) await this.release(toLease(row, request.claimId), []);
     }
     return { ...result, claims };
   }

@@ -168,8 +168,15 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
       replace(MemoryRuns.prototype, "park", (park) =>
         function (run, awaited, retryAt, now) {
           park.call(this, run, awaited, retryAt, now);
-          const { id: runId, jobName, generation } = run;
-          this.keys.keep({ runId, jobName, generation, concurrencyKey: null, expiresAt: now + 1_000 });
+          const { id: runId, jobName, generation, claimId } = run;
+          this.keys.keep({
+            runId,
+            jobName,
+            generation,
+            claimId: claimId!,
+            concurrencyKey: null,
+            expiresAt: now + 1_000,
+          });
         }),
   },
   {

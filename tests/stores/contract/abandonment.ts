@@ -16,10 +16,10 @@ test("claim() takes a lease away at the instant at which it expires", async ({ s
   const before = await store.claim(aClaimRequest());
   host.advance(1);
 
-  const after = await store.claim(aClaimRequest({ workerId: "worker-b" }));
+  const after = await store.claim(aClaimRequest({ workerId: "worker-b", claimId: "claim-2" }));
 
   assert.deepEqual(before.claims, []);
-  assert.deepEqual(after.claims.map(({ lease }) => lease), [{ ...stale.lease, generation: 3 }]);
+  assert.deepEqual(after.claims.map(({ lease }) => lease), [{ ...stale.lease, generation: 3, claimId: "claim-2" }]);
 });
 
 test("claim() counts an interruption, and keeps when the run was first started", async ({ store, host }) => {

@@ -109,7 +109,7 @@ test("cancel() answers null if there is no such run or it had ended", async ({ s
   for (const runId of [uuidV7(FAKE_START), completed.id, failed.run.id, cancelled.run.id]) {
     const before = await look(store, runId);
 
-    const answer = await store.cancel(runId, "c2", { generation: 1, steps: [aStep()], reports: [] });
+    const answer = await store.cancel(runId, "c2", { lease: failed.lease, steps: [aStep()], reports: [] });
 
     assert.equal(answer, null);
     assert.deepEqual(await look(store, runId), before);
@@ -131,7 +131,7 @@ test("cancel() records the steps that are being executed as cancelled", async ({
   host.advance(60);
 
   await store.cancel(lease.runId, "c1", {
-    generation: lease.generation,
+    lease,
     steps: [{ name: "write", index: 3, attempts: 1, startedAgoMs: 40 }],
     reports: [],
   });
@@ -155,12 +155,12 @@ test("cancel() keeps the progress that comes along", async ({ store }) => {
   const { lease } = await startRun(store);
 
   const cancelled = await store.cancel(lease.runId, "c1", {
-    generation: lease.generation,
+    lease,
     steps: [],
     reports: [aProgress({ current: 1 })],
   });
   await store.cancel(lease.runId, "c1", {
-    generation: lease.generation,
+    lease,
     steps: [],
     reports: [aProgress({ current: 2 })],
   });
@@ -177,7 +177,7 @@ test("cancel() leaves steps that have ended", async ({ store }) => {
   const before = await store.getSteps(lease.runId);
 
   await store.cancel(lease.runId, "c1", {
-    generation: lease.generation,
+    lease,
     steps: [
       { name: "read", index: 0, attempts: 1, startedAgoMs: 0 },
       { name: "check", index: 1, attempts: 2, startedAgoMs: 0 },
@@ -195,7 +195,7 @@ test("cancel() records steps between two attempts as cancelled, executing or not
   host.advance(60);
 
   await store.cancel(lease.runId, "c1", {
-    generation: lease.generation,
+    lease,
     steps: [{ name: "post", index: 1, attempts: 2, startedAgoMs: 10 }],
     reports: [],
   });

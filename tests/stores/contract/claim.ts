@@ -15,12 +15,12 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
   const request = aRun({ labels: { org: "acme" }, concurrencyKey: "cust-1" });
   await store.enqueue([request]);
 
-  const result = await store.claim(aClaimRequest({ leaseMs: 5_000 }));
+  const result = await store.claim(aClaimRequest({ claimId: "claim-1", leaseMs: 5_000 }));
 
   assert.deepEqual(result, {
     claims: [{
       run: { id: request.id, jobName: A_JOB, labels: { org: "acme" } },
-      lease: { runId: request.id, generation: 1, concurrencyKey: "cust-1" },
+      lease: { runId: request.id, generation: 1, claimId: "claim-1", recorded: 0, concurrencyKey: "cust-1" },
       leaseExpiresAt: host.now() + 5_000,
       input: request.input,
       execution: 1,

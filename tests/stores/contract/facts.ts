@@ -336,7 +336,7 @@ test("cancel() notes the steps that it records as cancelled, and itself, once", 
   await store.saveStep(lease, aRetry(100, { name: "again", index: 1 }), []);
   await store.saveStep(lease, aRetry(100, { name: "idle", index: 2 }), []);
   const steps = ["done", "again", "new"].map((name, index) => ({ name, index, attempts: 2, startedAgoMs: 0 }));
-  const execution = { generation: lease.generation, steps, reports: [aProgress({ current: 1 })] };
+  const execution = { lease, steps, reports: [aProgress({ current: 1 })] };
 
   const facts = await factsOf(store, async () => {
     await store.cancel(run.id, "c1", execution);
@@ -361,7 +361,7 @@ test("cancel() leaves out what was said and executed under a lease that is lost"
 
   const facts = await factsOf(
     store,
-    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports }),
+    () => store.cancel(run.id, "c1", { lease, steps, reports }),
   );
 
   assert.deepEqual(facts, [[run.id, "cancelled"]]);
@@ -378,7 +378,7 @@ test("cancel() of a run that has parked leaves out what its last execution had u
 
   const facts = await factsOf(
     store,
-    () => store.cancel(run.id, "c1", { generation: lease.generation, steps, reports: [aProgress({ current: 1 })] }),
+    () => store.cancel(run.id, "c1", { lease, steps, reports: [aProgress({ current: 1 })] }),
   );
 
   assert.deepEqual(facts, [[run.id, "cancelled"]]);

@@ -183,7 +183,7 @@ test("finish() refuses a run that was cancelled, failed as abandoned, waits, or 
   await store.cancel(cancelled.run.id, "c1", null);
   const waiting = await startRun(store);
   await park(store, waiting.lease, aPause());
-  const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+  const unknown = { runId: uuidV7(FAKE_START), generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
 
   for (const lease of [abandoned.lease, cancelled.lease, waiting.lease, unknown]) {
     const before = await look(store, lease.runId);

@@ -108,7 +108,7 @@ test("getHistory() leaves out steps that were cancelled", async ({ store }) => {
   await store.saveStep(lease, aStep(), []);
   await store.saveStep(lease, aRetry(100, { name: "fetch", index: 1 }), []);
   const executing = { name: "write", index: 2, attempts: 1, startedAgoMs: 0 };
-  await store.cancel(lease.runId, "request-1", { generation: 1, steps: [executing], reports: [] });
+  await store.cancel(lease.runId, "request-1", { lease, steps: [executing], reports: [] });
 
   const history = await store.getHistory(lease.runId);
 
@@ -164,7 +164,7 @@ test("a retry has as unfinished what was cancelled with the old run", async ({ s
   const { lease } = await startRun(store);
   await prepare(store, lease, aPause({ name: "open" }));
   const executing = { name: "charge", index: 0, attempts: 1, startedAgoMs: 0 };
-  await store.cancel(lease.runId, "request-1", { generation: 1, steps: [executing], reports: [] });
+  await store.cancel(lease.runId, "request-1", { lease, steps: [executing], reports: [] });
   await store.release(lease, []);
 
   const retry = await startRetry(store, lease.runId);

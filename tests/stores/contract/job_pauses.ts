@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { isoTime } from "../../../src/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aPause } from "../../support/fixtures.ts";
-import { add, addIds, claimedIds, complete, park, startRun } from "./arrange.ts";
+import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "./arrange.ts";
 import { newCases } from "./case.ts";
 
 const { cases, test } = newCases();
@@ -179,11 +179,12 @@ test("pauseJob() lets the runs of other jobs pass the paused ones of their key",
   await store.pauseJob(A_JOB, NOBODY);
 
   assert.deepEqual(held, []);
-  assert.deepEqual(await claimedIds(store, { jobNames: ["export"] }), [other]);
+  const { lease } = await claimOne(store, { jobNames: ["export"] });
+  assert.equal(lease.runId, other);
   await store.resumeJob(A_JOB);
   assert.deepEqual(await claimedIds(store, { jobNames }), []);
   await store.cancel(other!, "c1", null);
-  await store.release({ runId: other!, generation: 1, concurrencyKey: "cust-1" }, []);
+  await store.release(lease, []);
   assert.deepEqual(await claimedIds(store, { jobNames }), [paused]);
 });
 

@@ -76,7 +76,7 @@ test("getLostLeases() answers the leases that are no longer current", async ({ s
   await complete(store, ended);
   await store.cancel(cancelled.runId, "c1", null);
   await park(store, parked, aPause());
-  const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+  const unknown = { runId: uuidV7(FAKE_START), generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
   const before = { ...current, generation: 0 };
   host.advance(5_000);
 
@@ -98,7 +98,7 @@ test("renew() answers in the order of the renewals, null for those that are lost
   await store.cancel(cancelled.run.id, "c1", null);
   await park(store, parked.lease, aPause());
   await store.release(given.lease, []);
-  const stranger = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+  const stranger = { runId: uuidV7(FAKE_START), generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
 
   const ends = await store.renew(
     [given.lease, kept.lease, ended.lease, cancelled.lease, parked.lease, stranger]
@@ -213,7 +213,7 @@ test("revoke() takes a lease away before it expires", async ({ store }) => {
   await store.revoke(await store.getLeases());
 
   const again = await claimOne(store, { workerId: "worker-b" });
-  assert.deepEqual(again.lease, { ...lease, generation: 3 });
+  assert.deepEqual(again.lease, { ...lease, generation: 3, claimId: again.lease.claimId });
   assert.equal(again.execution, 2);
   await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
 });

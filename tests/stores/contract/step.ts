@@ -222,7 +222,7 @@ test("saveStep() refuses to write to a run that waits, has ended, was cancelled,
   await complete(store, ended.lease);
   const cancelled = await startRun(store);
   await store.cancel(cancelled.run.id, "c1", null);
-  const unknown = { runId: uuidV7(FAKE_START), generation: 1, concurrencyKey: null };
+  const unknown = { runId: uuidV7(FAKE_START), generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
 
   for (const lease of [waiting.lease, ended.lease, cancelled.lease, unknown]) {
     const before = await look(store, lease.runId);

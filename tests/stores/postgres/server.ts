@@ -27,16 +27,15 @@ const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgr
 export function startServer({ fsync = false, isOwn = false } = {}): Server | null {
   const given = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
   if (given !== undefined) return serverAt(given);
-  const programs = FOLDERS.find((folder) => exists(`${folder}/initdb`));
-  if (programs === undefined) {
+  const programs = findPrograms();
+  if (programs === null) {
     const reason = "there is no server in /usr/lib/postgresql";
     if (Deno.env.get("HOLDFAST_POSTGRES") === "required") throw new Error(`HOLDFAST_POSTGRES=required, but ${reason}`);
     console.warn(`The tests of PostgresStore are skipped: ${reason}`);
     return null;
   }
-  const folder = Deno.makeTempDirSync({ prefix: "holdfast_postgres_" });
+  const folder = makeServerFolder();
   const data = `${folder}/data`;
-  if (isRoot()) run(["chown", "postgres", folder]);
   runAsServer([`${programs}/initdb`, "-N", "-A", "trust", "-U", "holdfast", "--locale=C", "-E", "UTF8", "-D", data]);
   const port = freePort();
   const settings = [`-p ${port}`, `-k ${folder}`, "-c listen_addresses=127.0.0.1", "-c max_connections=300"];
@@ -49,8 +48,13 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
   const restart = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-m", "immediate", "restart"];
   return {
     ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
-    restart: () => runAsync(asServer(restart)),
+    restart: () => runAsServerAsync(restart),
   };
+}
+
+/** The folder of the programs of a server; `null` where there are none. */
+export function findPrograms(): string | null {
+  return FOLDERS.find((folder) => exists(`${folder}/initdb`)) ?? null;
 }
 
 function serverAt(url: string): Server {
@@ -68,7 +72,15 @@ function isRoot(): boolean {
   return Deno.uid() === 0;
 }
 
-function runAsServer(command: string[]): void {
+/** Makes a temporary folder for the user of the server. */
+export function makeServerFolder(): string {
+  const folder = Deno.makeTempDirSync({ prefix: "holdfast_postgres_" });
+  if (isRoot()) run(["chown", "postgres", folder]);
+  return folder;
+}
+
+/** Runs a program as the user of the server, and waits for it. */
+export function runAsServer(command: string[]): void {
   run(asServer(command));
 }
 
@@ -83,6 +95,11 @@ const IN_TMP = { cwd: "/tmp", stdin: "null" } as const;
 function run(command: string[]): void {
   const [program, ...args] = command;
   check(command, new Deno.Command(program!, { args, ...IN_TMP }).outputSync());
+}
+
+/** The same without blocking the event loop, for a program that keeps its pipes open. */
+export async function runAsServerAsync(command: string[]): Promise<void> {
+  await runAsync(asServer(command));
 }
 
 async function runAsync(command: string[]): Promise<void> {
@@ -100,7 +117,8 @@ function check(command: string[], { success, stdout, stderr }: Deno.CommandOutpu
   throw new Error(`${command.join(" ")}: ${output}`);
 }
 
-function freePort(): number {
+/** A port on which nobody listens. */
+export function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return (listener.addr as Deno.NetAddr).port; // it listens on TCP
 }

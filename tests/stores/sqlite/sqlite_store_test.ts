@@ -254,7 +254,7 @@ Deno.test("SqliteStore refuses one write of a batch without touching the others"
   await using store = await SqliteStore.open(":memory:");
   await store.migrate();
   const runs = [aRun(), aRun()];
-  const gone = { runId: "none", generation: 1, concurrencyKey: null };
+  const gone = { runId: "none", generation: 1, claimId: "none", recorded: 0, concurrencyKey: null };
 
   const answers = await Promise.allSettled([
     store.enqueue([runs[0]!]),

@@ -1,6 +1,7 @@
 import { abandonedFailure } from "../../abandoned_failure.ts";
 import { deadlineFailure } from "../../../deadline_failure.ts";
 import { type Failure, failureText } from "../../../failure.ts";
+import { hadLease, underLease } from "./under_lease.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
 
 // A number that stands for another one in the text of a failure.
@@ -31,15 +32,15 @@ create or replace function fn.finish(p jsonb, p_now bigint) returns jsonb langua
 declare r {schema}.runs; n record; v_status text := p ->> 'status';
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId' for no key update;
-  if not found or r.lease_generation <> (p ->> 'generation')::int or r.status <> 'running' then
+  if (${underLease("r", "p")}) is not true then
     -- A call that is repeated after it ended the run: only this same call ends it with this status under this lease.
-    if r.lease_generation = (p ->> 'generation')::int and r.status = v_status then return null; end if;
+    if ${hadLease("r", "p")} and r.status = v_status then return null; end if;
     return '{"refused": "lease_lost"}';
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
   update {schema}.runs set status = v_status, output = p ->> 'output', error = p ->> 'error', failure = p ->> 'failure',
     failed_step = p ->> 'failedStep', progress = coalesce(n.progress, progress), last_report_no = n.last_no,
-    lease_owner = null, lease_claim = null, lease_expires_at = null, updated_at = p_now, completed_at = p_now
+    lease_owner = null, lease_expires_at = null, updated_at = p_now, completed_at = p_now
     where seq = r.seq;
   perform fn.move_run(r.job, 'running', v_status);
   perform fn.note_all(r.seq, n.facts || (p ->> 'fact'), p_now);
@@ -66,7 +67,7 @@ end $$;
 create or replace function fn.cancel_run(r {schema}.runs, p_request_id text, p_execution jsonb, p_now bigint)
 returns void language plpgsql as $$
 declare n record; s jsonb; v_recorded boolean; v_live boolean := r.lease_expires_at > p_now;
-  v_own boolean := r.status = 'running' and (p_execution ->> 'generation')::int = r.lease_generation;
+  v_own boolean := ${underLease("r", "p_execution")};
 begin
   n := fn.new_reports(case when v_own then p_execution -> 'reports' end, r.last_report_no);
   update {schema}.runs set status = 'cancelled', queue_state = null, timer_at = null, due_at = null, deadline_at = null,

@@ -1,3 +1,5 @@
+import { hadLease, underLease } from "./under_lease.ts";
+
 /** How leases are extended and released. */
 export const LEASES = `
 -- Extends leases. See Store.renew().
@@ -6,7 +8,7 @@ declare x jsonb; r record; n record; v_ends jsonb := '[]'; v_end bigint;
 begin
   for x in select e from jsonb_array_elements(p -> 'renewals') e loop
     select q.seq, q.last_report_no into r from {schema}.runs q where q.id = x ->> 'runId'
-      and q.lease_generation = (x ->> 'generation')::int and q.status = 'running' for no key update;
+      and ${underLease("q", "x")} for no key update;
     if not found then v_ends := v_ends || 'null'::jsonb; continue; end if;
     n := fn.new_reports(x -> 'reports', r.last_report_no);
     update {schema}.runs set updated_at = p_now, progress = coalesce(n.progress, progress), last_report_no = n.last_no,
@@ -22,10 +24,11 @@ end $$;
 create or replace function fn.release(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare r {schema}.runs; n record;
 begin
+  -- Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId'
-    and q.lease_generation = (p ->> 'generation')::int and q.status = 'running' for no key update;
+    and ${hadLease("q", "p")} and q.status || '' = 'running' for no key update;
   if not found then
-    perform fn.release_ghost(p ->> 'runId', (p ->> 'generation')::int, null, p_now);
+    perform fn.release_ghost(p ->> 'runId', (p ->> 'generation')::int, p ->> 'claimId', null, p_now);
     return null;
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
@@ -46,11 +49,11 @@ create or replace function fn.revoke(p jsonb, p_now bigint) returns jsonb langua
 declare x jsonb; r {schema}.runs;
 begin
   for x in select e from jsonb_array_elements(p -> 'leases') e loop
-    select q.* into r from {schema}.runs q where q.id = x ->> 'runId' and q.status = 'running'
+    select q.* into r from {schema}.runs q where q.id = x ->> 'runId' and q.status || '' = 'running'
       and q.lease_generation = (x ->> 'generation')::int and q.lease_expires_at = (x ->> 'expiresAt')::bigint
       for no key update;
     if found then perform fn.revoke_lease(r, null, p_now);
-    else perform fn.release_ghost(x ->> 'runId', (x ->> 'generation')::int, (x ->> 'expiresAt')::bigint, p_now);
+    else perform fn.release_ghost(x ->> 'runId', (x ->> 'generation')::int, null, (x ->> 'expiresAt')::bigint, p_now);
     end if;
   end loop;
   return null;

@@ -1,3 +1,5 @@
+import { hadLease, underLease } from "./under_lease.ts";
+
 /** How runs pause and are signalled. */
 export const PAUSES = `
 -- Prepares pauses and, if requested and none of them is over, parks the run. See Store.pause().
@@ -6,9 +8,8 @@ declare
   r {schema}.runs; n record; x jsonb; w {schema}.pauses; v_cancelled jsonb := '[]'; v_answer jsonb; v_places bigint[];
   v_retry_at bigint := (p ->> 'retryAt')::bigint; v_timer bigint; v_over boolean; v_seqs bigint[] := '{}';
 begin
-  select q.* into r from {schema}.runs q where q.id = p ->> 'runId'
-    and q.lease_generation = (p ->> 'generation')::int for no key update;
-  if not found or r.status <> 'running' then
+  select q.* into r from {schema}.runs q where q.id = p ->> 'runId' and ${hadLease("q", "p")} for no key update;
+  if (${underLease("r", "p")}) is not true then
     -- The answer for a call that is repeated after it has parked the run.
     if r.status is distinct from 'waiting' or not (p ->> 'park')::boolean then return '{"refused": "lease_lost"}'; end if;
     v_answer := fn.asked_pauses(r.seq, p -> 'pauses', p_now);
@@ -17,6 +18,7 @@ begin
     end if;
     return v_answer || '{"parked": true, "cancelled": []}';
   end if;
+  if fn.lacks_children(r.seq, p -> 'pauses') then return '{"refused": "lease_lost"}'; end if;
   select coalesce(sum(jsonb_array_length(e -> 'children' -> 'runs')), 0) into v_timer
     from jsonb_array_elements(p -> 'pauses') e where e ->> 'children' is not null;
   if v_timer > 0 then v_places := fn.draw_places(v_timer::int); end if;
@@ -48,7 +50,7 @@ begin
     return v_answer || '{"parked": false}';
   end if;
   update {schema}.runs set status = 'waiting', timer_at = least(v_timer, v_retry_at), deadline_at = finish_by,
-    lease_owner = null, lease_claim = null, lease_expires_at = null, abandonments = 0 where seq = r.seq;
+    lease_owner = null, lease_expires_at = null, abandonments = 0 where seq = r.seq;
   perform fn.move_run(r.job, 'running', 'waiting');
   insert into {schema}.journal (at, facts)
     select p_now, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
@@ -67,6 +69,16 @@ begin
     perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
   end if;
   return v_answer || '{"parked": true}';
+end $$;
+
+-- Whether a pause lacks children that were added before those of the request. See Store.pause().
+create or replace function fn.lacks_children(p_seq bigint, p_asked jsonb) returns boolean language plpgsql stable as $$
+begin
+  return (select exists (select from jsonb_array_elements(p_asked) x
+    left join lateral (select q.* from {schema}.pauses q
+      where q.run_seq = p_seq and q.kind = x ->> 'kind' and q.name = x ->> 'name' offset 0) w on true
+    where x ->> 'kind' = 'children'
+      and coalesce(w.added < coalesce((x -> 'children' ->> 'from')::int, w.total), (x -> 'children' ->> 'from')::int is distinct from 0)));
 end $$;
 
 -- The pauses of a request as they are stored, and which of the requested children they have.

@@ -1,3 +1,5 @@
+import { underLease } from "./under_lease.ts";
+
 /** What a run records: steps, pauses and their ends, and the reports of its executions. */
 export const RECORDS = `
 -- The reports that no earlier write under the lease has stored: their facts, the latest progress among them, and the
@@ -91,7 +93,7 @@ declare
   v_started_at bigint := p_now - (p ->> 'agoMs')::bigint; v_whole boolean; v_fact text;
 begin
   select q.seq, q.last_report_no into r from {schema}.runs q where q.id = p ->> 'runId'
-    and q.lease_generation = (p ->> 'generation')::int and q.status = 'running' for no key update;
+    and ${underLease("q", "p")} for no key update;
   if not found then return '{"refused": "lease_lost"}'; end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
   if v_status = 'retrying' then v_retry_at := p_now + ceil((p ->> 'delayMs')::numeric)::bigint; end if;

@@ -10,10 +10,14 @@ import { FACTS_PER_ROW } from "./names.ts";
 // lease.
 const RUNS_UNDER_LEASE = `
     select r.* from (
-      select r.seq, r.id, r.status, r.lease_generation, r.recorded, r.last_report_no,
+      select r.seq, r.id, r.status, r.lease_generation, r.lease_claim, r.recorded, r.last_report_no,
         r.concurrency_key is null and not r.has_pauses and r.parent_seq is null as is_plain
       from {schema}.runs r where r.id = any(array(select i.id from i)) offset 0) r
     where r.status = 'running'`;
+
+// Whether b is the run of the write i, under its lease: as `underLease()` has it.
+const HOLDS_LEASE =
+  "b.id = i.id and b.lease_generation = i.generation and b.lease_claim = i.claim and b.recorded >= i.known";
 
 /** Writes of a group that are performed together. */
 export const SETS = `
@@ -37,16 +41,17 @@ create or replace function fn.save_steps(p_writes jsonb, p_now bigint) returns t
 declare v_answers text[];
 begin
   with i as materialized (
-    select x.no, x.id, x.generation, x.name, x.index, x.status, x.output, x.failure, x.attempts, x.ago, x.message,
+    select x.no, x.id, x.generation, x.claim, x.known, x.name, x.index, x.status, x.output, x.failure, x.attempts, x.ago, x.message,
       p_now + ceil(x.delay)::bigint as retry_at, coalesce((x.reports -> 0 ->> 'no')::bigint, 0) as report_no
-    from rows from (jsonb_to_recordset(p_writes) as ("runId" text, generation int, name text, index int, status text,
+    from rows from (jsonb_to_recordset(p_writes) as ("runId" text, generation int, "claimId" text, recorded int,
+      name text, index int, status text,
       output text, failure text, attempts int, "agoMs" bigint, message text, "delayMs" numeric, reports jsonb))
-      with ordinality x (id, generation, name, index, status, output, failure, attempts, ago, message, delay, reports, no)),
+      with ordinality x (id, generation, claim, known, name, index, status, output, failure, attempts, ago, message, delay, reports, no)),
   b as materialized (${RUNS_UNDER_LEASE}),
   n as materialized (
     select i.*, b.seq, b.recorded + row_number() over (partition by b.seq order by i.no) as recorded_no,
       i.report_no > b.last_report_no as is_new
-    from i join b on b.id = i.id and b.lease_generation = i.generation
+    from i join b on ${HOLDS_LEASE}
     -- Not "exists": that could be planned as a join which reads all steps.
     where (select 1 from {schema}.steps s where s.run_seq = b.seq and s.name = i.name) is null),
   w as (
@@ -72,7 +77,7 @@ begin
       when n.no is not null then '{"recordedNo":' || n.recorded_no || ',"retryAt":' || coalesce(n.retry_at::text, 'null')
         || ',"now":' || p_now || '}' end order by i.no)
     into v_answers
-    from i left join b on b.id = i.id and b.lease_generation = i.generation left join n on n.no = i.no;
+    from i left join b on ${HOLDS_LEASE} left join n on n.no = i.no;
   return v_answers;
 end $$;
 
@@ -81,15 +86,16 @@ create or replace function fn.finish_runs(p_writes jsonb, p_now bigint) returns 
 declare v_answers text[];
 begin
   with i as materialized (
-    select x.* from rows from (jsonb_to_recordset(p_writes) as ("runId" text, generation int, status text, output text,
+    select x.* from rows from (jsonb_to_recordset(p_writes) as ("runId" text, generation int, "claimId" text, recorded int,
+      status text, output text,
       error text, failure text, "failedStep" text, fact text))
-      with ordinality x (id, generation, status, output, error, failure, failed_step, fact, no)),
+      with ordinality x (id, generation, claim, known, status, output, error, failure, failed_step, fact, no)),
   b as materialized (${RUNS_UNDER_LEASE}),
   n as materialized (
-    select i.*, b.seq from i join b on b.id = i.id and b.lease_generation = i.generation where b.is_plain),
+    select i.*, b.seq from i join b on ${HOLDS_LEASE} where b.is_plain),
   u as (
     update {schema}.runs r set status = n.status, output = n.output, error = n.error, failure = n.failure,
-      failed_step = n.failed_step, lease_owner = null, lease_claim = null, lease_expires_at = null, updated_at = p_now,
+      failed_step = n.failed_step, lease_owner = null, lease_expires_at = null, updated_at = p_now,
       completed_at = p_now
     from n where r.seq = any(array(select n.seq from n)) and r.seq = n.seq
     returning n.no, r.seq, r.job, r.status, n.fact),

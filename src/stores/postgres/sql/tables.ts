@@ -8,6 +8,8 @@ import { FACTS_PER_ROW } from "./names.ts";
 // `position` is the place in the order of claims (`positionOf()`). A run that kept its key over a retry delay comes
 // 2^52 before its position.
 // `queue_state` is R (it has passed its key and can be claimed), B (blocked by its key) or NULL (it is not due).
+// `lease_claim` is the claim that gave the newest lease. It stays when a run parks, ends or is held, so that a repeated
+// call is known.
 // `timer_at` is when a waiting run becomes due without a signal, `due_at` when a delayed one does. `deadline_at` is the
 // deadline that applies: `start_by` until the run has begun, then `finish_by`; NULL under a lease and after the end.
 //
@@ -146,6 +148,7 @@ create table {schema}.holders (
 create table {schema}.ghosts (
   run_id text collate "C" primary key,
   generation int not null,
+  lease_claim text collate "C",
   job text collate "C" not null,
   concurrency_key text collate "C",
   expires_at bigint not null

@@ -1,15 +1,17 @@
 import { ENTRY } from "./basics.ts";
+import { underLease } from "./under_lease.ts";
 
 /** Workers, their leases, and the jobs that are paused. */
 export const WORKERS = `
 -- All leases, including those of cancelled runs that still hold a key. See Store.getLeases().
 create or replace function fn.get_leases(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
   select coalesce(jsonb_agg(to_jsonb(l)), '[]') from (
-    select r.id as "runId", r.lease_generation as generation, r.concurrency_key as "concurrencyKey",
+    select r.id as "runId", r.lease_generation as generation, r.lease_claim as "claimId", r.recorded,
+      r.concurrency_key as "concurrencyKey",
       r.lease_expires_at as "expiresAt", w.lease_ms as "leaseMs"
     from {schema}.runs r left join {schema}.workers w on w.id = r.lease_owner where r.status = 'running'
     union all
-    select g.run_id, g.generation, g.concurrency_key, g.expires_at, null
+    select g.run_id, g.generation, g.lease_claim, 0, g.concurrency_key, g.expires_at, null
     from {schema}.ghosts g where g.concurrency_key is not null) l
 $$;
 
@@ -18,7 +20,7 @@ create or replace function fn.get_lost_leases(p jsonb, p_now bigint) returns jso
 begin
   return (select coalesce(jsonb_agg(t.no - 1 order by t.no), '[]') from jsonb_array_elements(p) with ordinality t (x, no)
   where not exists (select 1 from {schema}.runs r where r.id = t.x ->> 'runId'
-    and r.lease_generation = (t.x ->> 'generation')::int and r.status = 'running'));
+    and ${underLease("r", "t.x")}));
 end $$;
 
 -- See Store.forgetWorker().

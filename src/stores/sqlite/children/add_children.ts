@@ -3,7 +3,7 @@ import type { JsonText } from "../../../json.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
-import type { CreatedChild, NewChildren } from "../../../store/pause_request.ts";
+import type { CreatedChild, NewChildren, NewPause } from "../../../store/pause_request.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -18,6 +18,19 @@ interface PauseOnChildren {
   status: string;
   added: number | null;
   unfinished: number | null;
+}
+
+/** Whether a pause lacks children that were added before those of a request. See `Store.pause()`. */
+export function lacksChildren(db: SqliteDatabase, runId: string, { kind, name, children }: NewPause): boolean {
+  if (kind !== "children") return false;
+  const known = db.get<{ total: number | null; added: number | null }>(
+    `SELECT total, added FROM holdfast_pauses
+     WHERE run_seq = (SELECT seq FROM holdfast_runs WHERE id = ?) AND kind = ? AND name = ?`,
+    runId,
+    kind,
+    name,
+  );
+  return (known?.added ?? 0) < (children === null ? known?.total ?? Infinity : children.from);
 }
 
 /**

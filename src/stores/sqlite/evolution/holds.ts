@@ -11,6 +11,7 @@ import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
+import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 import { withdrawOffer } from "./offers.ts";
 import { queuesOf } from "./queues.ts";
 
@@ -28,18 +29,18 @@ export function holdRun(
   const run = db.get<{ seq: number; job: string; flow: number | null; recorded: number }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow, recorded`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job, flow, recorded`,
     now,
     added.progress,
     added.lastNo,
-    runId,
-    generation,
+    ...leaseParameters(lease),
   );
   if (run === undefined) {
     const repeated = db.get(
       `SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
-       WHERE r.id = ? AND r.status = 'pending' AND h.generation = ? AND h.since IS NOT NULL`,
+       WHERE r.id = ? AND r.status = 'pending' AND r.lease_claim = ? AND h.generation = ? AND h.since IS NOT NULL`,
       runId,
+      lease.claimId,
       generation,
     );
     if (repeated === undefined) throw new LeaseLostError(lease);

@@ -2,6 +2,7 @@ import { LeaseLostError } from "../../../error.ts";
 import type { JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 
 /** The input of a run as parsed by another schema. See `Store.getInput()`. */
 export function readInput(db: SqliteDatabase, runId: string, schemaPrint: string): { input: JsonText | null } | null {
@@ -23,9 +24,8 @@ export function writeInput(
   now: number,
 ): JsonText | null {
   const run = db.get<{ seq: number }>(
-    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
-    lease.runId,
-    lease.generation,
+    `SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}`,
+    ...leaseParameters(lease),
   );
   if (run === undefined) throw new LeaseLostError(lease);
   const added = db.run(

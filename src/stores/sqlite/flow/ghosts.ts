@@ -9,6 +9,7 @@ import { releaseKey } from "./concurrency_keys.ts";
 export interface Ghost {
   run_id: string;
   generation: number;
+  lease_claim: string | null;
   job: string;
   concurrency_key: string | null;
   expires_at: number;
@@ -17,10 +18,11 @@ export interface Ghost {
 /** Keeps what a run holds that is cancelled under a lease. */
 export function keepGhost(db: SqliteDatabase, ghost: Ghost): void {
   db.run(
-    `INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, job, concurrency_key, expires_at)
-     VALUES (?, ?, ?, ?, ?)`,
+    `INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, lease_claim, job, concurrency_key, expires_at)
+     VALUES (?, ?, ?, ?, ?, ?)`,
     ghost.run_id,
     ghost.generation,
+    ghost.lease_claim,
     ghost.job,
     ghost.concurrency_key,
     ghost.expires_at,
@@ -30,19 +32,22 @@ export function keepGhost(db: SqliteDatabase, ghost: Ghost): void {
 /**
  * Releases what a run holds that was cancelled under a lease. For any other lease nothing happens.
  *
- * @param expiresAt If not `null`: only if the lease still ended then when the run was cancelled.
+ * @param only.claimId Only if this claim has given the lease.
+ * @param only.expiresAt Only if the lease still ended then when the run was cancelled.
  */
 export function releaseGhost(
   db: SqliteDatabase,
   { runId, generation }: Pick<Lease, "runId" | "generation">,
-  expiresAt: number | null,
+  { claimId = null, expiresAt = null }: { claimId?: string | null; expiresAt?: number | null },
   now: number,
 ): void {
   const ghost = db.get<Pick<Ghost, "concurrency_key">>(
-    `DELETE FROM holdfast_ghosts WHERE run_id = ? AND generation = ? AND expires_at = coalesce(?, expires_at)
+    `DELETE FROM holdfast_ghosts WHERE run_id = ? AND generation = ?
+       AND lease_claim IS coalesce(?, lease_claim) AND expires_at = coalesce(?, expires_at)
      RETURNING concurrency_key`,
     runId,
     generation,
+    claimId,
     expiresAt,
   );
   if (ghost === undefined || ghost.concurrency_key === null) return;
@@ -55,5 +60,5 @@ export function releaseExpiredGhosts(db: SqliteDatabase, limit: number, now: num
     `SELECT * FROM holdfast_ghosts WHERE expires_at <= ? ORDER BY expires_at LIMIT ${limit}`,
     now,
   );
-  for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, null, now);
+  for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, {}, now);
 }

@@ -21,6 +21,7 @@ const SLICE = 2_000;
 export function* readClaims(
   db: SqliteDatabase,
   rows: readonly ClaimedRow[],
+  claimId: string,
   clock: () => number,
 ): Generator<void, Claim[]> {
   const claims: Claim[] = [];
@@ -43,7 +44,7 @@ export function* readClaims(
       ? []
       : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(db, row, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
+    claims.push(toClaim(db, row, claimId, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
   }
   return claims.filter((_, at) => {
     const row = rows[at]!; // there is one claim for each row
@@ -70,11 +71,13 @@ function isHeld(db: SqliteDatabase, { seq, lease_generation: generation }: Claim
   return held !== undefined;
 }
 
-/** The lease of a claimed run. */
-export function toLease(row: ClaimedRow): Lease {
+/** The lease that a claim has given. */
+export function toLease(row: ClaimedRow, claimId: string): Lease {
   return {
     runId: row.id,
     generation: row.lease_generation,
+    claimId,
+    recorded: row.recorded,
     concurrencyKey: row.concurrency_key,
   };
 }
@@ -82,13 +85,14 @@ export function toLease(row: ClaimedRow): Lease {
 function toClaim(
   db: SqliteDatabase,
   row: ClaimedRow,
+  claimId: string,
   steps: readonly ReplayedStepRow[],
   pauses: PauseRecord[],
   now: number,
 ): Claim {
   return {
     run: toRunIdentity(row),
-    lease: toLease(row),
+    lease: toLease(row, claimId),
     leaseExpiresAt: row.lease_expires_at,
     input: toInput(row),
     execution: row.interruptions + 1,

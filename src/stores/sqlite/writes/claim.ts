@@ -32,13 +32,15 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 // How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
 // transactions.
 const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
-const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
+const CLAIMED =
+  `seq, id, job, labels, concurrency_key, lease_generation, lease_claim, lease_expires_at, interruptions, recorded,
   last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
@@ -193,12 +195,11 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
 
 /** Extends the expired leases that the claiming worker still holds. */
 function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
-  for (const { runId, generation } of holding) {
+  for (const lease of holding) {
     db.run(
-      "UPDATE holdfast_runs SET lease_expires_at = ? WHERE id = ? AND lease_generation = ? AND lease_expires_at <= ?",
+      `UPDATE holdfast_runs SET lease_expires_at = ? WHERE ${UNDER_LEASE} AND lease_expires_at <= ?`,
       now + leaseMs,
-      runId,
-      generation,
+      ...leaseParameters(lease),
       now,
     );
   }
@@ -346,10 +347,11 @@ function claimRows(
   const order = new Map(candidates.map(({ seq }, at) => [seq, at]));
   const rows = db.all<ClaimedRow>(
     `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
-       lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
+       lease_claim = ?, lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
        started_at = coalesce(started_at, ?), updated_at = ?
      WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
     request.workerId,
+    request.claimId,
     now + request.leaseMs,
     now,
     now,
@@ -358,7 +360,11 @@ function claimRows(
   for (const row of rows) {
     const key = row.concurrency_key;
     if (key !== null && !request.areKeysTaken) takeKey(db, key, row.id, row.lease_generation, now);
-    if (row.has_pauses === 1) commitDeadlines(db, row.seq, now);
+    if (row.has_pauses === 1) {
+      commitDeadlines(db, row.seq, now);
+      const { recorded } = db.one<{ recorded: number }>("SELECT recorded FROM holdfast_runs WHERE seq = ?", row.seq);
+      row.recorded = recorded;
+    }
     const candidate = candidates[order.get(row.seq)!]!; // its candidate
     moveRun(db, row.job, candidate.status, "running");
     if (isOfPrint(candidate.job)) {

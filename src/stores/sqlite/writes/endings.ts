@@ -20,6 +20,7 @@ import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } fro
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { type FlowColumn, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** Ends a run. See `Store.finish()`. */
 export function finishRun(
@@ -51,17 +52,17 @@ export function finishRun(
         lease.generation,
       ) > 0;
   const run = isEnded ? { ...held, has_pauses: 0 } : db.get<{ seq: number; job: string; has_pauses: number }>(
-    `${FINISH} WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, has_pauses`,
+    `${FINISH} WHERE ${UNDER_LEASE} RETURNING seq, job, has_pauses`,
     ...columns,
-    lease.runId,
-    lease.generation,
+    ...leaseParameters(lease),
   );
   if (run === undefined) {
     // A call that is repeated after it ended the run: only this same call ends it with this status under this lease.
     const ended = db.get(
-      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = ?",
+      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = ?",
       lease.runId,
       lease.generation,
+      lease.claimId,
       ending.status,
     );
     if (ended === undefined) throw new LeaseLostError(lease);
@@ -92,7 +93,8 @@ export function cancelRun(
   const { seq: runSeq, status, lease_generation: generation } = before;
   if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
 
-  const isUnderLease = isLeased(status) && execution?.generation === generation;
+  const isUnderLease = execution !== null &&
+    db.get(`SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(execution.lease)) !== undefined;
   const { reports, progress } = isUnderLease ? newReports(execution.reports, before.last_report_no) : NO_REPORTS;
   const row = db.one<Omit<RunRow, "payload" | FlowColumn | ScheduleColumn>>(
     `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
@@ -118,7 +120,8 @@ export function cancelRun(
   const { id: run_id, concurrency_key, lease_expires_at: expires_at } = before;
   // A worker may still execute the run.
   if (isLeased(status) && expires_at !== null && expires_at > now) {
-    keepGhost(db, { run_id, generation, job: jobNameOf(before.job), concurrency_key, expires_at });
+    const { lease_claim } = before;
+    keepGhost(db, { run_id, generation, lease_claim, job: jobNameOf(before.job), concurrency_key, expires_at });
   } else {
     if (before.flow !== null) leaveQueue(db, before, now);
     if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);

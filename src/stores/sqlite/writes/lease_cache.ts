@@ -4,6 +4,8 @@ import type { Lease } from "../../../lease.ts";
 export interface HeldRun {
   /** The generation of the lease. */
   generation: number;
+  /** The claim that gave it; `null`: an older version of this package has. */
+  claimId: string | null;
   /** The number of the row of the run. */
   seq: number;
   /** Its job. */
@@ -27,9 +29,9 @@ export class LeaseCache {
   }
 
   /** Finds the entry of a run under this lease. */
-  find({ runId, generation }: Lease): HeldRun | undefined {
+  find({ runId, generation, claimId, recorded }: Lease): HeldRun | undefined {
     const run = this.#runs.get(runId);
-    return run?.generation === generation ? run : undefined;
+    return run?.generation === generation && run.claimId === claimId && run.recorded >= recorded ? run : undefined;
   }
 
   /** Clears the cache: entries of a transaction that is rolled back are wrong. */

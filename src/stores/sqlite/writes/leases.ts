@@ -7,6 +7,7 @@ import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(
@@ -19,13 +20,12 @@ export function renewLeases(
     const added = findNewReports(db, lease, reports);
     const row = db.get<{ seq: number; lease_expires_at: number }>(
       `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
-       WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, lease_expires_at`,
+       WHERE ${UNDER_LEASE} RETURNING seq, lease_expires_at`,
       now + leaseMs,
       now,
       added.progress,
       added.lastNo,
-      lease.runId,
-      lease.generation,
+      ...leaseParameters(lease),
     );
     if (row === undefined) return null;
     noteReports(db, lease, row.seq, added);
@@ -37,16 +37,17 @@ export function renewLeases(
 export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly Report[], now: number): void {
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
-  const added = findNewReports(db, lease, reports);
+  // Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
+  const released = { ...lease, recorded: 0 };
+  const added = findNewReports(db, released, reports);
   const row = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job, flow`,
     now,
     added.progress,
     added.lastNo,
-    runId,
-    generation,
+    ...leaseParameters(released),
   );
   if (row !== undefined) {
     noteReports(db, lease, row.seq, added);
@@ -54,21 +55,24 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
     enterQueue(db, { ...row, concurrency_key: key }, now);
     if (key !== null) releaseKey(db, key, runId, generation, now);
   } else {
-    releaseGhost(db, lease, null, now);
+    releaseGhost(db, lease, { claimId: lease.claimId }, now);
   }
 }
 
 /** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase): SeenLease[] {
   const rows = db.all<HeldLeaseRow>(
-    `SELECT r.id, r.lease_generation AS generation, r.concurrency_key, r.lease_expires_at AS expires_at, w.lease_ms
+    `SELECT r.id, r.lease_generation AS generation, r.lease_claim, r.recorded, r.concurrency_key,
+       r.lease_expires_at AS expires_at, w.lease_ms
      FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
-     UNION ALL SELECT run_id, generation, concurrency_key, expires_at, NULL
+     UNION ALL SELECT run_id, generation, lease_claim, 0, concurrency_key, expires_at, NULL
      FROM holdfast_ghosts INDEXED BY holdfast_ghosts_with_key WHERE concurrency_key IS NOT NULL`,
   );
   return rows.map((row) => ({
     runId: row.id,
     generation: row.generation,
+    claimId: row.lease_claim ?? "",
+    recorded: row.recorded,
     concurrencyKey: row.concurrency_key,
     expiresAt: row.expires_at,
     leaseMs: row.lease_ms,
@@ -78,6 +82,9 @@ export function readLeases(db: SqliteDatabase): SeenLease[] {
 interface HeldLeaseRow {
   id: string;
   generation: number;
+  /** NULL: an older version of this package gave the lease. */
+  lease_claim: string | null;
+  recorded: number;
   concurrency_key: string | null;
   expires_at: number;
   lease_ms: number | null;
@@ -85,13 +92,8 @@ interface HeldLeaseRow {
 
 /** Which leases are no longer current. See `Store.getLostLeases()`. */
 export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Lease[] {
-  return leases.filter(({ runId, generation }) =>
-    db.get(
-      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
-      runId,
-      generation,
-    ) === undefined
-  );
+  const sql = `SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`;
+  return leases.filter((lease) => db.get(sql, ...leaseParameters(lease)) === undefined);
 }
 
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
@@ -104,6 +106,6 @@ export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], n
       lease.expiresAt,
     );
     if (row !== undefined) revokeLease(db, row, Infinity, now);
-    else releaseGhost(db, lease, lease.expiresAt, now);
+    else releaseGhost(db, lease, { expiresAt: lease.expiresAt }, now);
   }
 }

@@ -3,6 +3,7 @@ import type { JsonText } from "../../../json.ts";
 import type { Lease } from "../../../lease.ts";
 import { latestProgress, type Report } from "../../../execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** The reports ({@linkcode Report}) in a write that no earlier write under the same lease has stored. */
 export interface NewReports {
@@ -36,14 +37,13 @@ export function newReports(reports: readonly Report[], knownNo: number): NewRepo
 /** The reports that no earlier write under the lease has stored; none if the lease is lost. */
 export function findNewReports(
   db: SqliteDatabase,
-  { runId, generation }: Lease,
+  lease: Lease,
   reports: readonly Report[],
 ): NewReports {
   if (reports.length === 0) return NO_REPORTS;
   const run = db.get<{ last_report_no: number }>(
-    "SELECT last_report_no FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'running'",
-    runId,
-    generation,
+    `SELECT last_report_no FROM holdfast_runs WHERE ${UNDER_LEASE}`,
+    ...leaseParameters(lease),
   );
   return run === undefined ? NO_REPORTS : newReports(reports, run.last_report_no);
 }

@@ -8,11 +8,12 @@ import type { AwaitedPause } from "../../../store/run_state.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { addChildren, findCreated } from "../children/add_children.ts";
+import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import { releaseKey } from "../flow/concurrency_keys.ts";
 import { commitDeadlines, nextRecordedNo, wake } from "./pause_resolution.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
 import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
 
@@ -24,15 +25,15 @@ export function pauseRun(
   host: Pick<Host, "newId">,
   now: number,
 ): PauseResult {
+  if (request.pauses.some((pause) => lacksChildren(db, lease.runId, pause))) throw new LeaseLostError(lease);
   const reports = findNewReports(db, lease, request.reports);
   const run = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running' RETURNING seq, job, flow`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job, flow`,
     now,
     reports.progress,
     reports.lastNo,
-    lease.runId,
-    lease.generation,
+    ...leaseParameters(lease),
   );
   if (run === undefined) return answerAgain(db, lease, request, now);
 
@@ -93,9 +94,10 @@ export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<nu
 /** The answer for a call that is repeated after it has parked the run. */
 function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
   const run = db.get<{ seq: number }>(
-    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND status = 'waiting'",
+    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = 'waiting'",
     lease.runId,
     lease.generation,
+    lease.claimId,
   );
   if (run === undefined || !request.park) throw new LeaseLostError(lease);
   const rows = request.pauses.map((pause) => {

@@ -7,6 +7,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
+import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
@@ -120,13 +121,12 @@ function countRecord(
   const added = findNewReports(db, lease, reports);
   const run = db.get<HeldRow>(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
-     WHERE id = ? AND lease_generation = ? AND status = 'running'
-     RETURNING seq, job, lease_generation, recorded, last_report_no`,
+     WHERE ${UNDER_LEASE}
+     RETURNING seq, job, lease_generation, lease_claim, recorded, last_report_no`,
     now,
     added.progress,
     added.lastNo,
-    lease.runId,
-    lease.generation,
+    ...leaseParameters(lease),
   );
   if (run === undefined) {
     db.held.forget(lease.runId);

@@ -4,7 +4,8 @@ export const CLAIMED_RUNS = `
 create or replace function fn.claimed(p_seqs bigint[]) returns json language plpgsql stable as $$
 begin
   return (select coalesce(json_agg(json_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
-    'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation, 'lease_expires_at', r.lease_expires_at,
+    'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation,
+    'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
     'interruptions', r.interruptions, 'started_at', r.started_at, 'priority', r.priority, 'fairness_key', r.fairness_key,
     'depth', r.depth, 'slot_at', r.slot_at, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
     'payload', i.payload, 'input', i.input, 'schema_print', i.schema_print,

@@ -1,3 +1,4 @@
+import { underLease } from "../under_lease.ts";
 import { MAX_TIMERS } from "./max_timers.ts";
 
 // How many children of ended runs a claim passes over in the queues: the next claims cancel them.
@@ -22,7 +23,7 @@ declare
 begin
   seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := false;
   update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint
-    from jsonb_array_elements(p -> 'holding') x where q.id = x ->> 'runId' and q.lease_generation = (x ->> 'generation')::int and q.status = 'running'
+    from jsonb_array_elements(p -> 'holding') x where q.id = x ->> 'runId' and ${underLease("q", "x")}
       and q.lease_expires_at <= p_now;
   f := fn.claim_facts(p -> 'jobs');
   if f.has_orphans then cancelled := fn.cancel_orphans(${MAX_TIMERS}, p_now); end if;

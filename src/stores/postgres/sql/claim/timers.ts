@@ -15,7 +15,7 @@ begin
   end loop;
   for g in select q.run_id, q.generation from {schema}.ghosts q where q.expires_at <= p_now
       order by q.expires_at limit ${MAX_TIMERS} loop
-    perform fn.release_ghost(g.run_id, g.generation, null, p_now);
+    perform fn.release_ghost(g.run_id, g.generation, null, null, p_now);
   end loop;
   for r in select o.* from (select q.* from {schema}.runs q where q.deadline_at <= p_now
       order by q.deadline_at, q.seq limit ${MAX_TIMERS}) o order by o.seq loop

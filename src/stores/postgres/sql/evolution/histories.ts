@@ -1,5 +1,6 @@
 import { isTerminal, RUN_STATUSES } from "../../../../run.ts";
 import { ENTRY } from "../basics.ts";
+import { underLease } from "../under_lease.ts";
 
 const OPEN = `array[${RUN_STATUSES.filter((status) => !isTerminal(status)).map((status) => `'${status}'`).join(", ")}]`;
 
@@ -18,7 +19,7 @@ create or replace function fn.save_input(p jsonb, p_now bigint) returns jsonb la
 declare v_run bigint;
 begin
   select q.seq into v_run from {schema}.runs q where q.id = p ->> 'runId'
-    and q.lease_generation = (p ->> 'generation')::int and q.status = 'running' for no key update;
+    and ${underLease("q", "p")} for no key update;
   if not found then return '{"refused": "lease_lost"}'; end if;
   insert into {schema}.other_inputs (run_seq, schema_print, input) values (v_run, p ->> 'schemaPrint', p ->> 'input')
     on conflict do nothing;

@@ -1,4 +1,5 @@
 import { ENTRY } from "../basics.ts";
+import { underLease } from "../under_lease.ts";
 
 // How many held runs one claim offers, so that a claim is always short.
 const MAX_OFFERS = 20;
@@ -14,13 +15,13 @@ create or replace function fn.hold(p jsonb, p_now bigint) returns jsonb language
 declare r {schema}.runs; n record; v_generation int := (p ->> 'generation')::int; v_prints jsonb;
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId' for no key update;
-  if not found or r.status <> 'running' or r.lease_generation <> v_generation then
+  if (${underLease("r", "p")}) is not true then
     -- The answer for a call that is repeated.
     perform from {schema}.holds h where h.run_seq = r.seq and h.generation = v_generation and h.since is not null;
-    return case when not (found and r.status = 'pending') then '{"refused": "lease_lost"}'::jsonb end;
+    return case when not (found and r.status = 'pending' and r.lease_claim = p ->> 'claimId') then '{"refused": "lease_lost"}'::jsonb end;
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
-  update {schema}.runs set status = 'pending', lease_owner = null, lease_claim = null, lease_expires_at = null,
+  update {schema}.runs set status = 'pending', lease_owner = null, lease_expires_at = null,
     lease_generation = lease_generation + 1, updated_at = p_now, progress = coalesce(n.progress, progress),
     last_report_no = n.last_no, is_held = true, deadline_at = finish_by where seq = r.seq;
   perform fn.note_all(r.seq, n.facts, p_now);

@@ -165,20 +165,20 @@ end $$;
 -- still execute it.
 create or replace function fn.keep_ghost(r {schema}.runs) returns void language plpgsql volatile as $$
 begin
-  insert into {schema}.ghosts as g (run_id, generation, job, concurrency_key, expires_at)
-  values (r.id, r.lease_generation, fn.job_name_of(r.job), r.concurrency_key, r.lease_expires_at)
-  on conflict (run_id) do update set generation = excluded.generation, job = excluded.job,
-    concurrency_key = excluded.concurrency_key, expires_at = excluded.expires_at;
+  insert into {schema}.ghosts as g (run_id, generation, lease_claim, job, concurrency_key, expires_at)
+  values (r.id, r.lease_generation, r.lease_claim, fn.job_name_of(r.job), r.concurrency_key, r.lease_expires_at)
+  on conflict (run_id) do update set generation = excluded.generation, lease_claim = excluded.lease_claim,
+    job = excluded.job, concurrency_key = excluded.concurrency_key, expires_at = excluded.expires_at;
 end $$;
 
--- Releases what a run holds that was cancelled under a lease; for any other lease nothing happens. p_expires_at: only if
--- the lease still ended then when the run was cancelled; NULL: in any case.
-create or replace function fn.release_ghost(p_run_id text, p_generation int, p_expires_at bigint, p_now bigint)
-returns void language plpgsql as $$
+-- Releases what a run holds that was cancelled under a lease; for any other lease nothing happens. p_claim: only if this
+-- claim gave the lease; p_expires_at: only if the lease still ended then when the run was cancelled; NULL: in any case.
+create or replace function fn.release_ghost(p_run_id text, p_generation int, p_claim text, p_expires_at bigint,
+  p_now bigint) returns void language plpgsql as $$
 declare v_key text;
 begin
   delete from {schema}.ghosts where run_id = p_run_id and generation = p_generation
-    and expires_at = coalesce(p_expires_at, expires_at) returning concurrency_key into v_key;
+    and (p_claim is null or lease_claim = p_claim) and expires_at = coalesce(p_expires_at, expires_at) returning concurrency_key into v_key;
   if found and v_key is not null then perform fn.release_key(v_key, p_run_id, p_generation, p_now); end if;
 end $$;
 `;
