@@ -4,7 +4,7 @@ import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 export const ENQUEUE = `
 -- Adds runs, or finds the existing ones that the requests lead to. See Store.enqueue().
 create or replace function fn.enqueue(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
-declare n jsonb; v_answers jsonb := '[]'; v_places bigint[]; v_at int := 0;
+declare n jsonb; v_answers jsonb[] := '{}'; v_places bigint[]; v_at int := 0;
 begin
   for n in select x from jsonb_array_elements(p -> 'runs') x loop
     perform 1 from {schema}.deleted d where d.id = n ->> 'id';
@@ -22,9 +22,9 @@ begin
   v_places := fn.draw_places(jsonb_array_length(p -> 'runs'));
   for n in select x from jsonb_array_elements(p -> 'runs') x loop
     v_at := v_at + 1;
-    v_answers := v_answers || fn.enqueue_run(n, v_places[v_at], p_now);
+    v_answers[v_at] := fn.enqueue_run(n, v_places[v_at], p_now);
   end loop;
-  return v_answers;
+  return to_jsonb(v_answers);
 end $$;
 
 -- Draws positions of the journal for facts that come before all others of a call.
