@@ -13,6 +13,7 @@ import { longRun } from "./workloads/long_run.ts";
 import { memory } from "./workloads/memory.ts";
 import { notice } from "./workloads/notice.ts";
 import { postgres } from "./workloads/postgres.ts";
+import { postgresFlat } from "./workloads/postgres_flat.ts";
 import { replay } from "./workloads/replay.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
@@ -36,4 +37,5 @@ export const workloads: readonly Workload[] = [
   blocking,
   bulk,
   postgres,
+  postgresFlat,
 ];

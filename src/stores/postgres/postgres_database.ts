@@ -3,6 +3,7 @@ import { type Connection, isTransient, sqlState, storeError } from "./client.ts"
 import { newerTablesError } from "./newer_tables.ts";
 import { readAnswer, writeParameter } from "./portable_text.ts";
 import { toSql, VERSION } from "./sql/names.ts";
+import type { WriteList } from "./write_group.ts";
 
 // How often a statement is tried that the server refuses because of others that run beside it.
 const MAX_TRIES = 5;
@@ -33,9 +34,9 @@ export class PostgresDatabase {
     return this.#call<T>(name, writeParameter(parameters), { writes: true });
   }
 
-  /** Performs writes in one transaction. Each is JSON that {@linkcode writeParameter} has written. */
-  apply(writes: readonly string[]): Promise<unknown[]> {
-    return this.#call<unknown[]>("apply", `[${writes.join(",")}]`, { writes: true });
+  /** Performs a group of writes in one transaction. Returns the answers of each list. */
+  apply(group: string): Promise<Record<WriteList, unknown[]>> {
+    return this.#call("apply", group, { writes: true });
   }
 
   /** Executes statements without parameters, as one transaction. */

@@ -56,6 +56,7 @@ import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
 import { VersionWatch } from "./version_watch.ts";
 import { WriteBatch } from "./write_batch.ts";
+import type { WriteParameter } from "./write_group.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {
@@ -446,7 +447,7 @@ export class PostgresStore implements Store {
     return answer;
   }
 
-  async #perform<T>(write: object, { urgent = false } = {}): Promise<T | Refusal> {
+  async #perform<T>(write: WriteParameter, { urgent = false } = {}): Promise<T | Refusal> {
     return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
   }
 }

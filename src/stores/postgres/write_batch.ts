@@ -1,12 +1,10 @@
 import { StoreError } from "../../error.ts";
 import { isServerError } from "./client.ts";
-import { writeParameter } from "./portable_text.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
+import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";
 
 /** A write that waits for its answer. */
-interface Write {
-  /** The write as JSON. */
-  text: string;
+interface Write extends GroupedWrite {
   resolve(answer: unknown): void;
   reject(error: unknown): void;
 }
@@ -14,18 +12,23 @@ interface Write {
 // The maximum number of writes, and of characters of JSON, in one group. A write that is longer goes alone.
 const MAX_WRITES = 200;
 const MAX_LENGTH = 1_000_000;
+// So many groups are under way at most. The second one begins only with so many writes: a smaller one costs the server
+// more than it saves.
+const MAX_GROUPS = 2;
+const MIN_BESIDE = 16;
 
 /**
  * Performs writes in groups: those that arrive while a group is under way go together in the next one. A group is one
  * statement, and so one transaction and one flush of the server's disk.
+ *
+ * Two groups can be under way, if they cannot depend on each other: steps and endings of different runs.
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
   #urgent: Write[] = [];
   #queue: Write[] = [];
-  #isRunning = false;
-  /** Whether a group is under way: nothing can join it any more. */
-  #isSent = false;
+  readonly #sent = new Set<readonly Write[]>();
+  #isStarting = false;
   #pending = new Set<Promise<unknown>>();
 
   constructor(database: PostgresDatabase) {
@@ -37,12 +40,12 @@ export class WriteBatch {
    *
    * @param options.urgent It precedes the others, and waits for no group that is under way.
    */
-  submit(write: object, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
+  submit(write: WriteParameter, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
-      const waiting = { text: writeParameter(write), resolve, reject };
-      if (urgent && this.#isSent) return void this.#send([waiting]);
+      const waiting = { ...toGroupedWrite(write), resolve, reject };
+      if (urgent && this.#sent.size > 0) return void this.#send([waiting]);
       (urgent ? this.#urgent : this.#queue).push(waiting);
-      if (!this.#isRunning) void this.#run();
+      this.#startSoon();
     });
     this.#pending.add(answer);
     const forget = () => this.#pending.delete(answer);
@@ -55,33 +58,62 @@ export class WriteBatch {
     await Promise.allSettled(this.#pending);
   }
 
-  async #run(): Promise<void> {
-    this.#isRunning = true;
-    await null; // what is written at the same moment goes together
-    while (this.#urgent.length + this.#queue.length > 0) {
-      const group = this.#take();
-      this.#isSent = true;
-      await this.#send(group);
-      this.#isSent = false;
-    }
-    this.#isRunning = false;
+  /** Sends a group of what is written at the same moment. */
+  #startSoon(): void {
+    if (this.#isStarting || this.#sent.size >= MAX_GROUPS) return;
+    this.#isStarting = true;
+    queueMicrotask(() => {
+      this.#isStarting = false;
+      this.#start();
+    });
   }
 
+  #start(): void {
+    while (this.#sent.size < MAX_GROUPS) {
+      const group = this.#take();
+      if (group.length === 0) return;
+      this.#sent.add(group);
+      this.#send(group).finally(() => {
+        this.#sent.delete(group);
+        this.#start();
+      });
+    }
+  }
+
+  /** Takes the next writes out of the queue: beside another group, those that cannot depend on it. */
   #take(): Write[] {
+    const others = [...this.#sent].flat();
+    const isAlone = others.length === 0;
+    if (!isAlone && this.#queue.length < MIN_BESIDE) return [];
+    const busy = new Set(others.flatMap(({ runIds }) => runIds));
     const waiting = [...this.#urgent, ...this.#queue];
+    const group: Write[] = [];
     let length = 0;
-    const tooMuch = waiting.findIndex(({ text }, at) => (length += text.length) > MAX_LENGTH && at > 0);
-    const group = waiting.slice(0, Math.min(MAX_WRITES, tooMuch === -1 ? waiting.length : tooMuch));
-    const left = Math.max(0, group.length - this.#urgent.length);
-    this.#urgent = this.#urgent.slice(group.length);
-    this.#queue = this.#queue.slice(left);
+    for (const write of waiting) {
+      length += write.text.length;
+      if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
+      if (!isAlone) {
+        // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
+        if (write.list !== "steps" && write.list !== "endings") break;
+        const isBusy = write.runIds.some((id) => busy.has(id));
+        if (isBusy) continue;
+      }
+      group.push(write);
+    }
+    if (!isAlone && group.length < MIN_BESIDE) return [];
+    const taken = new Set(group);
+    this.#urgent = this.#urgent.filter((write) => !taken.has(write));
+    this.#queue = this.#queue.filter((write) => !taken.has(write));
     return group;
   }
 
   async #send(group: readonly Write[]): Promise<void> {
     try {
-      const answers = await this.#database.apply(group.map(({ text }) => text));
-      for (const [at, { resolve }] of group.entries()) resolve(answers[at]);
+      const { text, lists } = toWriteGroup(group);
+      const answers = await this.#database.apply(text);
+      for (const [list, indexes] of Object.entries(lists)) {
+        for (const [no, at] of indexes.entries()) group[at]!.resolve(answers[list as WriteList][no]); // of this group
+      }
     } catch (error) {
       if (group.length > 1 && error instanceof StoreError && isServerError(error.cause)) {
         // The server has refused the statement because of one of the writes: the others are not to suffer for it.

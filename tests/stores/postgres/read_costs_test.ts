@@ -94,7 +94,7 @@ async function fill(client: pg.Client): Promise<void> {
       select seq, 'read', 0, 'completed', 1, 1, 1, '{}' from ${SCHEMA}.runs;
     insert into ${SCHEMA}.logs (id, run_seq, no, level, message, written_at)
       select 'line-' || seq, seq, 1, 'info', 'hello', 1 from ${SCHEMA}.runs;
-    insert into ${SCHEMA}.journal (at, run_seq, facts) select 1, seq, '[' || seq || ',"triggered"]' from ${SCHEMA}.runs`);
+    insert into ${SCHEMA}.journal (at, facts) select 1, '[' || seq || ',"triggered"]' from ${SCHEMA}.runs`);
 }
 
 /** The shortest of three times, in milliseconds. */

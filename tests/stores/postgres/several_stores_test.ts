@@ -79,14 +79,16 @@ class Storm {
   /** Compares what was read meanwhile with all that there is. */
   async readFacts(): Promise<{ facts: number; missing: number[] }> {
     const all: number[] = [];
+    let facts = 0;
     for (let after = 0;;) {
       const { rows } = (await this.#stores[1]!.readJournal(after, 100_000))!;
       if (rows.length === 0) break;
       all.push(...rows.map(({ position }) => position));
+      facts += rows.reduce((count, row) => count + row.facts.length, 0);
       after = all.at(-1)!;
     }
     const seen = new Set(this.#seen);
-    return { facts: all.length, missing: all.filter((position) => !seen.has(position)) };
+    return { facts, missing: all.filter((position) => !seen.has(position)) };
   }
 
   async #trigger(store: PostgresStore): Promise<void> {

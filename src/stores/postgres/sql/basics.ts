@@ -25,23 +25,26 @@ create or replace function fn.lock_journal() returns void language sql volatile 
 $$;
 
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
-create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language sql volatile as $$
-  insert into {schema}.journal (at, run_seq, facts) values (p_now, p_run, '[' || p_run || ',' || p_fact)
-$$;
+create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language plpgsql volatile as $$
+begin
+  insert into {schema}.journal (at, facts) values (p_now, '[' || p_run || ',' || p_fact);
+end $$;
 
 -- Adds several facts of a run.
 create or replace function fn.note_all(p_run bigint, p_facts text[], p_now bigint) returns void
-language sql volatile as $$
-  insert into {schema}.journal (at, run_seq, facts)
-  select p_now, p_run, string_agg('[' || p_run || ',' || f.fact, ',' order by f.no)
-  from unnest(p_facts) with ordinality f (fact, no) group by (f.no - 1) / ${FACTS_PER_ROW} order by (f.no - 1) / ${FACTS_PER_ROW}
-$$;
+language plpgsql volatile as $$
+begin
+  insert into {schema}.journal (at, facts)
+  select p_now, string_agg('[' || p_run || ',' || f.fact, ',' order by f.no)
+  from unnest(p_facts) with ordinality f (fact, no) group by (f.no - 1) / ${FACTS_PER_ROW} order by (f.no - 1) / ${FACTS_PER_ROW};
+end $$;
 
 -- Counts a run's change from one status to another; NULL: it is new, or deleted.
-create or replace function fn.move_run(p_job text, p_from text, p_to text) returns void language sql volatile as $$
+create or replace function fn.move_run(p_job text, p_from text, p_to text) returns void language plpgsql volatile as $$
+begin
   insert into {schema}.counts (status, job, runs)
-  select c.status, p_job, c.runs from (values (p_from, -1), (p_to, 1)) c (status, runs) where c.status is not null
-$$;
+  select c.status, p_job, c.runs from (values (p_from, -1), (p_to, 1)) c (status, runs) where c.status is not null;
+end $$;
 
 -- The name of the job of a queue.
 create or replace function fn.job_name_of(p_queue text) returns text language sql immutable as $$
@@ -62,36 +65,41 @@ begin
 end $$;
 
 -- Of several strings, as JSON.
-create or replace function fn.texts(p jsonb) returns text[] language sql immutable as $$
-  select coalesce(array_agg(t.x order by t.no), '{}') from jsonb_array_elements_text(p) with ordinality t (x, no)
-$$;
+create or replace function fn.texts(p jsonb) returns text[] language plpgsql immutable as $$
+begin
+  return (select coalesce(array_agg(t.x order by t.no), '{}') from jsonb_array_elements_text(p) with ordinality t (x, no));
+end $$;
 
 -- A run with its payload and its hold: see RunRow.
-create or replace function fn.run_json(r {schema}.runs) returns jsonb language sql stable as $$
-  select to_jsonb(r) || jsonb_build_object(
+create or replace function fn.run_json(r {schema}.runs) returns jsonb language plpgsql stable as $$
+begin
+  return (select to_jsonb(r) || jsonb_build_object(
     'payload', (select i.payload from {schema}.inputs i where i.run_seq = r.seq),
     'held', case when r.is_held then (
       select jsonb_build_object('code', h.code, 'message', h.message, 'since', h.since)
-      from {schema}.holds h where h.run_seq = r.seq and h.since is not null) end)
-$$;
+      from {schema}.holds h where h.run_seq = r.seq and h.since is not null) end));
+end $$;
 
 -- A child that has ended, or what is kept of a deleted one; NULL: it has not ended, or its result is lost. See ChildRow.
-create or replace function fn.child_json(m {schema}.children) returns jsonb language sql stable as $$
-  select coalesce(m.result::jsonb, (
+create or replace function fn.child_json(m {schema}.children) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(m.result::jsonb, (
     select jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'status', r.status, 'output', r.output,
       'failure', r.failure, 'failed_step', r.failed_step)
-    from {schema}.runs r where r.seq = m.run_seq and r.completed_at is not null))
-$$;
+    from {schema}.runs r where r.seq = m.run_seq and r.completed_at is not null)));
+end $$;
 
 -- A pause, with the result of its only child: see PauseRow.
-create or replace function fn.pause_json(p {schema}.pauses) returns jsonb language sql stable as $$
-  select to_jsonb(p) || jsonb_build_object('child', case when p.total = 1 and p.outcome = 'children' then (
-    select fn.child_json(m) from {schema}.children m where m.pause_seq = p.seq and m.no = 0) end)
-$$;
+create or replace function fn.pause_json(p {schema}.pauses) returns jsonb language plpgsql stable as $$
+begin
+  return (select to_jsonb(p) || jsonb_build_object('child', case when p.total = 1 and p.outcome = 'children' then (
+    select fn.child_json(m) from {schema}.children m where m.pause_seq = p.seq and m.no = 0) end));
+end $$;
 
 -- Live workers are those that claimed within the length of their leases: the queues from which they claim.
-create or replace function fn.live_queues(p_except text, p_now bigint) returns text[] language sql stable as $$
-  select coalesce(array_agg(distinct q), '{}') from {schema}.workers w, unnest(w.queues) q
-  where w.id <> p_except and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
-$$;
+create or replace function fn.live_queues(p_except text, p_now bigint) returns text[] language plpgsql stable as $$
+begin
+  return (select coalesce(array_agg(distinct q), '{}') from {schema}.workers w, unnest(w.queues) q
+  where w.id <> p_except and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now);
+end $$;
 `;

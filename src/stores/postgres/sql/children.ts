@@ -90,16 +90,17 @@ language sql stable as $$
 $$;
 
 -- Which of the requested children a pause has: those that this call, or the same call before, has created.
-create or replace function fn.find_created(p_pause bigint, p_children jsonb) returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'start_at', r.start_at,
+create or replace function fn.find_created(p_pause bigint, p_children jsonb) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'start_at', r.start_at,
       'retry_of', (select jsonb_build_object('id', o.id, 'job', o.job, 'labels', o.labels)
         from {schema}.runs o where o.id = r.retrigger_of)) order by t.no), '[]')
   from jsonb_array_elements(p_children -> 'runs') with ordinality t (x, no)
     cross join lateral (select q.run_seq from {schema}.children q
       where q.pause_seq = p_pause and q.no = (p_children ->> 'from')::int + t.no - 1 offset 0) m
     cross join lateral (select q.* from {schema}.runs q where q.seq = m.run_seq offset 0) r
-  where r.id = t.x ->> 'id'
-$$;
+  where r.id = t.x ->> 'id');
+end $$;
 
 -- Cancels children of runs that have ended, the oldest ones of the first parents. Parents without further children are
 -- forgotten.

@@ -109,10 +109,11 @@ begin
 end $$;
 
 -- Notes that a run is held no more: it is claimed, or it ends. p_generation is that of the lease which the claim gives.
-create or replace function fn.end_hold(p_seq bigint, p_generation int) returns void language sql volatile as $$
+create or replace function fn.end_hold(p_seq bigint, p_generation int) returns void language plpgsql volatile as $$
+begin
   update {schema}.holds set since = null, offered_in = '', generation = coalesce(p_generation, generation)
-  where run_seq = p_seq and since is not null
-$$;
+  where run_seq = p_seq and since is not null;
+end $$;
 
 -- Fails a run that is not under a lease and has missed a deadline. Returns what a claim says of it.
 create or replace function fn.fail_late_run(r {schema}.runs, p_now bigint) returns jsonb language plpgsql as $$

@@ -4,7 +4,7 @@ import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 export const ENQUEUE = `
 -- Adds runs, or finds the existing ones that the requests lead to. See Store.enqueue().
 create or replace function fn.enqueue(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
-declare n jsonb; v_answers jsonb := '[]'; v_places bigint[]; v_at int := 0;
+declare n jsonb; v_answers jsonb[] := '{}'; v_places bigint[]; v_at int := 0;
 begin
   for n in select x from jsonb_array_elements(p -> 'runs') x loop
     perform 1 from {schema}.deleted d where d.id = n ->> 'id';
@@ -22,17 +22,18 @@ begin
   v_places := fn.draw_places(jsonb_array_length(p -> 'runs'));
   for n in select x from jsonb_array_elements(p -> 'runs') x loop
     v_at := v_at + 1;
-    v_answers := v_answers || fn.enqueue_run(n, v_places[v_at], p_now);
+    v_answers[v_at] := fn.enqueue_run(n, v_places[v_at], p_now);
   end loop;
-  return v_answers;
+  return to_jsonb(v_answers);
 end $$;
 
 -- Draws positions of the journal for facts that come before all others of a call.
-create or replace function fn.draw_places(p_count int) returns bigint[] language sql volatile as $$
-  select fn.lock_journal();
-  select coalesce(array_agg(nextval('{schema}.journal_position_seq'::regclass) order by n), '{}')
-  from generate_series(1, p_count) n
-$$;
+create or replace function fn.draw_places(p_count int) returns bigint[] language plpgsql volatile as $$
+begin
+  perform fn.lock_journal();
+  return (select coalesce(array_agg(nextval('{schema}.journal_position_seq'::regclass) order by n), '{}')
+  from generate_series(1, p_count) n);
+end $$;
 
 create or replace function fn.enqueue_run(n jsonb, p_place bigint, p_now bigint) returns jsonb language plpgsql as $$
 declare r {schema}.runs; v_how text; v_queues text[]; v_searches boolean;
@@ -142,8 +143,8 @@ begin
     v_fact := v_fact || ',' || coalesce(r.start_at::text, 'null') || ',' || to_json(r.parent_id)::text;
   elsif r.start_at is not null then v_fact := v_fact || ',' || r.start_at;
   end if;
-  insert into {schema}.journal (position, at, run_seq, facts) overriding system value
-    values (p_place, p_now, r.seq, v_fact || ']');
+  insert into {schema}.journal (position, at, facts) overriding system value
+    values (p_place, p_now, v_fact || ']');
   if r.queue_state = 'R' then perform fn.touch_group(r.queue, r.fairness_key); end if;
   if r.retrigger_of is not null then
     perform fn.link_retry(r, n ->> 'retriggerFrom', p_now);
@@ -163,10 +164,11 @@ begin
 end $$;
 
 -- Whether all children of a pause have completed, and no result is lost.
-create or replace function fn.have_completed(p_pause bigint) returns boolean language sql stable as $$
-  select not exists (select 1 from {schema}.children m where m.pause_seq = p_pause
-    and coalesce(fn.child_json(m) ->> 'status', '') <> 'completed')
-$$;
+create or replace function fn.have_completed(p_pause bigint) returns boolean language plpgsql stable as $$
+begin
+  return (select not exists (select 1 from {schema}.children m where m.pause_seq = p_pause
+    and coalesce(fn.child_json(m) ->> 'status', '') <> 'completed'));
+end $$;
 
 -- Copies completed steps, finished sleeps, patches and resolved waits, with their record numbers.
 create or replace function fn.copy_history(p_seq bigint, o {schema}.runs, p_now bigint) returns void

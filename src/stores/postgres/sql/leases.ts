@@ -26,7 +26,7 @@ declare r {schema}.runs; n record;
 begin
   -- Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId'
-    and ${hadLease("q", "p")} and q.status = 'running' for no key update;
+    and ${hadLease("q", "p")} and q.status || '' = 'running' for no key update;
   if not found then
     perform fn.release_ghost(p ->> 'runId', (p ->> 'generation')::int, p ->> 'claimId', null, p_now);
     return null;
@@ -49,7 +49,7 @@ create or replace function fn.revoke(p jsonb, p_now bigint) returns jsonb langua
 declare x jsonb; r {schema}.runs;
 begin
   for x in select e from jsonb_array_elements(p -> 'leases') e loop
-    select q.* into r from {schema}.runs q where q.id = x ->> 'runId' and q.status = 'running'
+    select q.* into r from {schema}.runs q where q.id = x ->> 'runId' and q.status || '' = 'running'
       and q.lease_generation = (x ->> 'generation')::int and q.lease_expires_at = (x ->> 'expiresAt')::bigint
       for no key update;
     if found then perform fn.revoke_lease(r, null, p_now);

@@ -52,8 +52,8 @@ begin
   update {schema}.runs set status = 'waiting', timer_at = least(v_timer, v_retry_at), deadline_at = finish_by,
     lease_owner = null, lease_expires_at = null, abandonments = 0 where seq = r.seq;
   perform fn.move_run(r.job, 'running', 'waiting');
-  insert into {schema}.journal (at, run_seq, facts)
-    select p_now, r.seq, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
+  insert into {schema}.journal (at, facts)
+    select p_now, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
       select 0 as kind, e.no, case when e.x ->> 'kind' = 'wait' then to_json(e.x ->> 'id')::text else 'null' end || ','
           || to_json(e.x ->> 'name')::text || ',' || coalesce(e.x ->> 'deadline_at', 'null') as rest
         from jsonb_array_elements(v_answer -> 'pauses') with ordinality e (x, no) where e.x ->> 'kind' <> 'patch'
@@ -72,13 +72,14 @@ begin
 end $$;
 
 -- Whether a pause lacks children that were added before those of the request. See Store.pause().
-create or replace function fn.lacks_children(p_seq bigint, p_asked jsonb) returns boolean language sql stable as $$
-  select exists (select from jsonb_array_elements(p_asked) x
+create or replace function fn.lacks_children(p_seq bigint, p_asked jsonb) returns boolean language plpgsql stable as $$
+begin
+  return (select exists (select from jsonb_array_elements(p_asked) x
     left join lateral (select q.* from {schema}.pauses q
       where q.run_seq = p_seq and q.kind = x ->> 'kind' and q.name = x ->> 'name' offset 0) w on true
     where x ->> 'kind' = 'children'
-      and coalesce(w.added < coalesce((x -> 'children' ->> 'from')::int, w.total), (x -> 'children' ->> 'from')::int is distinct from 0))
-$$;
+      and coalesce(w.added < coalesce((x -> 'children' ->> 'from')::int, w.total), (x -> 'children' ->> 'from')::int is distinct from 0)));
+end $$;
 
 -- The pauses of a request as they are stored, and which of the requested children they have.
 create or replace function fn.asked_pauses(p_seq bigint, p_asked jsonb, p_now bigint) returns jsonb

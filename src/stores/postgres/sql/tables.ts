@@ -13,15 +13,16 @@ import { FACTS_PER_ROW } from "./names.ts";
 // `timer_at` is when a waiting run becomes due without a signal, `due_at` when a delayed one does. `deadline_at` is the
 // deadline that applies: `start_by` until the run has begun, then `finish_by`; NULL under a lease and after the end.
 //
-// Nothing that a step or a renewal changes is in an index: `recorded`, `updated_at`, `progress`, `lease_expires_at`. Runs
-// under a lease are few, and have an index of their own. Values are `text`: `jsonb` keeps neither their text nor all
+// Nothing that a step changes is in an index: `recorded`, `updated_at`, `progress`. A renewal changes `lease_expires_at`,
+// which is: so a claim finds the next lease to expire without a look at all runs under a lease, and most runs end before
+// their first renewal. Values are `text`: `jsonb` keeps neither their text nor all
 // characters. Names are compared byte by byte, so that no index breaks when a collation changes.
 //
 // `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
 // fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
 // All rows of the journal up to `trimmed_to` were removed.
 
-// A row of the journal has facts of one call about one run: JSON, with commas and without the brackets around them.
+// A row of the journal has facts of one transaction: JSON, with commas and without the brackets around them.
 
 /** The first version of the tables. */
 export const TABLES = `
@@ -78,7 +79,7 @@ create table {schema}.runs (
   updated_at bigint not null,
   started_at bigint,
   completed_at bigint
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0);
 create unique index runs_id on {schema}.runs (id);
 create unique index runs_idempotency on {schema}.runs (job, idempotency_key) where idempotency_key is not null;
@@ -97,7 +98,7 @@ create index runs_keyed_pending on {schema}.runs (concurrency_key, job, seq)
   where concurrency_key is not null and status = 'pending';
 create index runs_keyed_waiting on {schema}.runs (concurrency_key, job, seq)
   where concurrency_key is not null and status = 'waiting';
-create index runs_running on {schema}.runs (job) where status = 'running';
+create index runs_leases on {schema}.runs (lease_expires_at) where status = 'running';
 create index runs_timers on {schema}.runs (timer_at) where timer_at is not null;
 create index runs_delayed on {schema}.runs (due_at) where due_at is not null;
 create index runs_deadlines on {schema}.runs (deadline_at) where deadline_at is not null;
@@ -318,7 +319,6 @@ create index deleted_by_time on {schema}.deleted (deleted_at);
 create table {schema}.journal (
   position bigint generated always as identity (start with ${FACTS_PER_ROW} increment by ${FACTS_PER_ROW}) primary key,
   at bigint not null,
-  run_seq bigint not null,
   facts text not null
 );
 create table {schema}.journal_start (

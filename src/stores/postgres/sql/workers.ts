@@ -16,11 +16,12 @@ create or replace function fn.get_leases(p jsonb, p_now bigint) returns jsonb la
 $$;
 
 -- The indexes of the leases that are no longer current. See Store.getLostLeases().
-create or replace function fn.get_lost_leases(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
-  select coalesce(jsonb_agg(t.no - 1 order by t.no), '[]') from jsonb_array_elements(p) with ordinality t (x, no)
+create or replace function fn.get_lost_leases(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select coalesce(jsonb_agg(t.no - 1 order by t.no), '[]') from jsonb_array_elements(p) with ordinality t (x, no)
   where not exists (select 1 from {schema}.runs r where r.id = t.x ->> 'runId'
-    and ${underLease("r", "t.x")})
-$$;
+    and ${underLease("r", "t.x")}));
+end $$;
 
 -- See Store.forgetWorker().
 create or replace function fn.forget_worker(p jsonb, p_now bigint) returns jsonb language sql volatile as $$

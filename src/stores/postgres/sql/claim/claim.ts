@@ -1,5 +1,5 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
-import { ENTRY } from "../basics.ts";
+import { ENTRY, JOINS_LISTS } from "../basics.ts";
 
 // So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
 const MAX_CHANGES = 1_000;
@@ -8,12 +8,12 @@ const FOLD_EACH = 0.1;
 /** How runs are claimed. */
 export const CLAIM = `
 -- Claims due runs. See Store.claim().
-create or replace function fn.claim(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
+create or replace function fn.claim(p jsonb, p_now bigint) returns json language plpgsql ${ENTRY} as $$
 declare
   v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
   v_limit int := (p ->> 'limit')::int; v_lease_ms bigint := ceil((p ->> 'leaseMs')::numeric); w {schema}.workers;
   f record; g record; v_own text[] := fn.queues_of_worker(p); v_open text[]; v_begun text[];
-  v_page {schema}.runs[] := '{}'; t record;
+  v_page bigint[] := '{}'; t record;
 begin
   -- A call that is repeated while its first try is still under way waits for it.
   perform fn.lock_worker(v_worker);
@@ -33,15 +33,15 @@ begin
     g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
     v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
     v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
+    v_page := fn.find_simple(p, g.rooms, g.limits, v_open, v_limit);
     -- There is nothing to do, and others have seen not long ago that the worker is alive.
-    if coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
+    if cardinality(v_page) = 0 and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'offersHeld')::boolean and v_limit > 0
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, v_own, v_worker, v_now), false, v_now);
     end if;
-    v_page := fn.find_simple(p, g.rooms, g.limits, v_open, v_limit);
   end if;
 
   if cardinality(v_page) > 0 then
@@ -72,75 +72,83 @@ begin
 end $$;
 
 create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
-  p_more boolean, p_now bigint) returns jsonb language sql stable as $$
-  select jsonb_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
-    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now)
-$$;
+  p_more boolean, p_now bigint) returns json language plpgsql stable as $$
+begin
+  return (select json_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
+    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now));
+end $$;
 
 -- The queues from which a worker claims.
-create or replace function fn.queues_of_worker(p jsonb) returns text[] language sql immutable as $$
-  select coalesce(array_agg(distinct x), '{}')
-  from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x
-$$;
+create or replace function fn.queues_of_worker(p jsonb) returns text[] language plpgsql immutable as $$
+begin
+  return (select coalesce(array_agg(distinct x), '{}')
+  from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x);
+end $$;
 
 -- The next runs for a worker without limits, one more than it takes, if they have no key: nobody else has to wait while
 -- they are claimed. Empty if there are none, or if one of them needs a closer look.
 create or replace function fn.find_simple(p jsonb, p_rooms bigint[], p_limits bigint[], p_open text[], p_limit int)
-returns {schema}.runs[] language plpgsql stable as $$
-declare v_page {schema}.runs[];
+returns bigint[] language plpgsql stable as $$
+declare v_page bigint[]; v_special boolean;
 begin
   if p_limit = 0 or exists (select 1 from {schema}.heads)
       or exists (select 1 from unnest(p_rooms, p_limits) x (room, rate) where x.room is not null or x.rate is not null)
       or ((p ->> 'offersHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
     return '{}';
   end if;
-  v_page := fn.ready_page(p_open, '{}', -9223372036854775808, 0, p_limit + 1);
-  if exists (select 1 from unnest(v_page) y where y.concurrency_key is not null or y.is_held) then return '{}'; end if;
-  return v_page;
+  select array_agg(o.seq order by o.position, o.seq), bool_or(o.is_special) into v_page, v_special from (
+    select r.* from unnest(p_open) q cross join lateral (
+      select r.seq, r.position, r.concurrency_key is not null or r.is_held as is_special from {schema}.runs r
+      where r.queue = q and r.queue_state = 'R' and r.fairness_key is null order by r.position, r.seq limit p_limit + 1) r
+    order by r.position, r.seq limit p_limit + 1) o;
+  return case when v_special then '{}' else coalesce(v_page, '{}') end;
 end $$;
 
 -- Takes runs that stand in no line, but for those that somebody else is taking.
-create or replace function fn.take_simple(p_page {schema}.runs[], p_limit int, out seqs bigint[], out before text[],
+create or replace function fn.take_simple(p_page bigint[], p_limit int, out seqs bigint[], out before text[],
   out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
 begin
   select coalesce(array_agg(t.seq order by t.position, t.seq), '{}'),
       coalesce(array_agg(t.status order by t.position, t.seq), '{}') into seqs, before from (
-    select q.seq, q.position, q.status from {schema}.runs q
-    where q.seq = any(array(select y.seq from unnest(p_page) y order by y.position, y.seq limit p_limit))
-      and q.queue_state = 'R' order by q.position, q.seq for no key update skip locked) t;
+    -- Found by their numbers alone, not by an index of a queue.
+    select q.seq, q.position, q.status, q.queue_state from {schema}.runs q where q.seq = any(p_page[:p_limit])
+      order by q.position, q.seq offset 0 for no key update skip locked) t where t.queue_state = 'R';
   resumed := '{}'; failed := '[]'; cancelled := '[]';
   more := cardinality(p_page) > cardinality(seqs);
 end $$;
 
 -- Gives a lease to each run that was taken. p_before are their statuses before, p_resumed those that were held.
 create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)
-returns void language plpgsql as $$
-declare v_worker text := p ->> 'workerId'; h record;
+returns void language plpgsql ${JOINS_LISTS} as $$
+declare v_worker text := p ->> 'workerId'; v_paused bigint[]; h record;
 begin
   if cardinality(p_seqs) = 0 then return; end if;
-  update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
-    position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
-    lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
-    lease_generation = q.lease_generation + 1, last_report_no = 0, started_at = coalesce(q.started_at, p_now), updated_at = p_now,
-    finish_by = coalesce(q.finish_by, p_now + q.finish_within) where q.seq = any(p_seqs);
-  insert into {schema}.counts (status, job, runs)
-    select m.status, m.job, sum(m.runs) from (
-      select x.before as status, q.job, -1 as runs from unnest(p_seqs, p_before) x (seq, before)
-        cross join lateral (select r.job from {schema}.runs r where r.seq = x.seq offset 0) q
-      union all select 'running', q.job, 1 from {schema}.runs q where q.seq = any(p_seqs)) m
-    group by m.status, m.job;
-  insert into {schema}.journal (at, run_seq, facts)
-    select p_now, x.seq, '[' || x.seq || e.fact from unnest(p_seqs) with ordinality x (seq, no)
-      cross join lateral (select r.* from {schema}.runs r where r.seq = x.seq offset 0) q
-      cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",' || q.lease_generation || ','
-        || to_json(v_worker)::text || ',' || q.lease_expires_at || ',' || q.interruptions + 1 || ']')) e (kind, fact)
-      where e.kind = 1 or x.seq = any(p_resumed) order by x.no, e.kind;
+  with x as materialized (select x.* from unnest(p_seqs, p_before) with ordinality x (seq, before, no)),
+  u as (
+    update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
+      position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
+      lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
+      lease_generation = q.lease_generation + 1, last_report_no = 0, started_at = coalesce(q.started_at, p_now),
+      updated_at = p_now, finish_by = coalesce(q.finish_by, p_now + q.finish_within)
+    from x where q.seq = any(p_seqs) and q.seq = x.seq
+    returning x.no, x.before, q.seq, q.job, q.lease_generation, q.lease_expires_at, q.interruptions, q.has_pauses),
+  c as (
+    insert into {schema}.counts (status, job, runs)
+      select m.status, m.job, sum(m.runs) from (select u.before as status, u.job, -1 as runs from u
+        union all select 'running', u.job, 1 from u) m group by m.status, m.job),
+  f as (
+    insert into {schema}.journal (at, facts) select p_now, k.facts from fn.pack_facts(array(
+      select '[' || u.seq || e.fact from u cross join lateral (values (0, ',"resumed"]'), (1, ',"claimed",'
+        || u.lease_generation || ',' || to_json(v_worker)::text || ',' || u.lease_expires_at || ','
+        || u.interruptions + 1 || ']')) e (kind, fact)
+      where e.kind = 1 or u.seq = any(p_resumed) order by u.no, e.kind)) k)
+  select array_agg(u.seq) into v_paused from u where u.has_pauses;
   if cardinality(p_resumed) > 0 then
     perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(p_resumed);
   end if;
+  if v_paused is null then return; end if;
   for h in select x.seq, x.before from unnest(p_seqs, p_before) with ordinality x (seq, before, no)
-      where exists (select 1 from {schema}.runs r where r.seq = any(p_seqs) and r.seq = x.seq and r.has_pauses)
-      order by x.no loop
+      where x.seq = any(v_paused) order by x.no loop
     perform fn.commit_deadlines(h.seq, p_now);
     if h.before = 'waiting' then
       -- When it first resumed after the pauses that it waited on were over.
@@ -159,11 +167,11 @@ begin
   perform fn.forget_turns();
 end $$;
 
--- Makes one row of the changes of each number of runs, if there are many. Another call that does it at the same moment
--- finds them gone.
+-- Makes one row of the changes of each number of runs, if there are many. It does nothing while another call does it.
 create or replace function fn.fold_counts() returns void language plpgsql as $$
 begin
   if (select count(*) from (select from {schema}.counts limit ${MAX_CHANGES}) c) < ${MAX_CHANGES} then return; end if;
+  if not pg_try_advisory_xact_lock(hashtextextended('holdfast/fold/' || {literal}, 0)) then return; end if;
   with gone as (delete from {schema}.counts returning status, job, runs)
   insert into {schema}.counts (status, job, runs)
     select g.status, g.job, sum(g.runs) from gone g group by g.status, g.job having sum(g.runs) <> 0;

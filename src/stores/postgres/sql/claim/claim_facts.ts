@@ -9,10 +9,10 @@ create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out
 language plpgsql stable as $$
 declare v_ghost bigint;
 begin
-  -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index, but for the few runs under a lease.
+  -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
   timer_at := least(
     (select r.timer_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1),
-    (select min(r.lease_expires_at) from {schema}.runs r where r.status = 'running'),
+    (select r.lease_expires_at from {schema}.runs r where r.status = 'running' order by r.lease_expires_at limit 1),
     (select min(g.expires_at) from {schema}.ghosts g where g.concurrency_key is not null),
     (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
     (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1));
@@ -65,22 +65,24 @@ end $$;
 
 -- The queues whose jobs have room; p_begun: those of which only runs that have begun before may be claimed.
 create or replace function fn.gates_where(p_queues text[], p_rooms bigint[], p_starts bigint[], p_begun boolean)
-returns text[] language sql immutable as $$
-  select coalesce(array_agg(x.queue), '{}') from unnest(p_queues, p_rooms, p_starts) x (queue, room, starts)
-  where coalesce(x.room > 0, true) and coalesce(x.starts <= 0, false) = p_begun
-$$;
+returns text[] language plpgsql immutable as $$
+begin
+  return (select coalesce(array_agg(x.queue), '{}') from unnest(p_queues, p_rooms, p_starts) x (queue, room, starts)
+  where coalesce(x.room > 0, true) and coalesce(x.starts <= 0, false) = p_begun);
+end $$;
 
 -- Whether a run is ready in one of the queues; p_begun are those whose rate is used up.
-create or replace function fn.has_ready(p_open text[], p_begun text[]) returns boolean language sql stable as $$
-  select exists (select 1 from unnest(p_open) q where exists (
+create or replace function fn.has_ready(p_open text[], p_begun text[]) returns boolean language plpgsql stable as $$
+begin
+  return (select exists (select 1 from unnest(p_open) q where exists (
       select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null)
     or exists (select 1 from {schema}.heads h where h.queue = q))
   or exists (select 1 from unnest(p_begun) q where exists (
       select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
         and r.started_at is not null)
     or exists (select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is not null
-        and r.started_at is not null))
-$$;
+        and r.started_at is not null)));
+end $$;
 
 -- When the next timer expires, or the next rate opens that holds up a run.
 create or replace function fn.next_instant(p_timer_at bigint, p_opening_at bigint, p_queues text[], p_names text[],

@@ -1,8 +1,9 @@
 /** Claimed runs with their histories. */
 export const CLAIMED_RUNS = `
 -- Claimed runs with their histories, in the order of p_seqs.
-create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
+create or replace function fn.claimed(p_seqs bigint[]) returns json language plpgsql stable as $$
+begin
+  return (select coalesce(json_agg(json_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
     'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation,
     'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
     'interruptions', r.interruptions, 'started_at', r.started_at, 'priority', r.priority, 'fairness_key', r.fairness_key,
@@ -16,19 +17,21 @@ create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sq
     'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
   from unnest(p_seqs) with ordinality x (seq, no)
     cross join lateral (select q.* from {schema}.runs q where q.seq = x.seq offset 0) r
-    cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i
-$$;
+    cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i);
+end $$;
 
 -- The recorded steps of a run as a replay needs them: see ReplayedStepRow.
-create or replace function fn.steps_json(p_seq bigint) returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'position', s.position, 'status', s.status,
+create or replace function fn.steps_json(p_seq bigint) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'position', s.position, 'status', s.status,
     'output', s.output, 'failure', s.failure, 'attempts', s.attempts, 'retry_at', s.retry_at, 'recorded_no', s.recorded_no)
     order by s.recorded_no), '[]')
-  from {schema}.steps s where s.run_seq = p_seq and s.status <> 'cancelled'
-$$;
+  from {schema}.steps s where s.run_seq = p_seq and s.status <> 'cancelled');
+end $$;
 
 -- All pauses of a run: see PauseRow.
-create or replace function fn.pauses_json(p_seq bigint) returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(fn.pause_json(w) order by w.seq), '[]') from {schema}.pauses w where w.run_seq = p_seq
-$$;
+create or replace function fn.pauses_json(p_seq bigint) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_agg(fn.pause_json(w) order by w.seq), '[]') from {schema}.pauses w where w.run_seq = p_seq);
+end $$;
 `;

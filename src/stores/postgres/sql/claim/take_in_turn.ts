@@ -194,8 +194,9 @@ end $$;
 
 -- The ready runs without a fairness key after a position, by position.
 create or replace function fn.ready_page(p_open text[], p_begun text[], p_position bigint, p_seq bigint, p_size int)
-returns {schema}.runs[] language sql stable as $$
-  select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
+returns {schema}.runs[] language plpgsql stable as $$
+begin
+  return (select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
     select u.run from (
       select c.run from unnest(p_open) q cross join lateral (
         select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
@@ -205,8 +206,8 @@ returns {schema}.runs[] language sql stable as $$
         select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
           and r.started_at is not null and (r.position, r.seq) > (p_position, p_seq)
         order by r.position, r.seq limit p_size) c) u
-    order by (u.run).position, (u.run).seq limit p_size) o
-$$;
+    order by (u.run).position, (u.run).seq limit p_size) o);
+end $$;
 
 -- The first heads of queues, by turn. Of queues whose rate is used up, for each group the first run that has begun.
 create or replace function fn.first_heads(p_open text[], p_begun text[], p_limit int)
@@ -224,7 +225,8 @@ returns table (turn bigint, "position" bigint, run_seq bigint) language sql stab
 $$;
 
 -- Whether the run that waited for a run has ended: it is not claimed any more.
-create or replace function fn.is_orphan(p_parent bigint) returns boolean language sql stable as $$
-  select exists (select 1 from {schema}.orphans o where o.parent_seq = p_parent)
-$$;
+create or replace function fn.is_orphan(p_parent bigint) returns boolean language plpgsql stable as $$
+begin
+  return (select exists (select 1 from {schema}.orphans o where o.parent_seq = p_parent));
+end $$;
 `;

@@ -90,9 +90,10 @@ begin
 end $$;
 
 -- Whether there are held runs that can be offered to a worker.
-create or replace function fn.has_offer(p_jobs jsonb, p_live text[]) returns boolean language sql stable as $$
-  select exists (select from fn.offers_for(p_jobs, p_live, 1))
-$$;
+create or replace function fn.has_offer(p_jobs jsonb, p_live text[]) returns boolean language plpgsql stable as $$
+begin
+  return (select exists (select from fn.offers_for(p_jobs, p_live, 1)));
+end $$;
 
 -- Makes held runs due for a worker.
 create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now bigint) returns void

@@ -42,9 +42,10 @@ begin
 end $$;
 
 -- Removes the opening of a queue whose first run has left it.
-create or replace function fn.forget_opening(p_key text, p_queue text) returns void language sql volatile as $$
-  delete from {schema}.openings where concurrency_key = p_key and queue = p_queue
-$$;
+create or replace function fn.forget_opening(p_key text, p_queue text) returns void language plpgsql volatile as $$
+begin
+  delete from {schema}.openings where concurrency_key = p_key and queue = p_queue;
+end $$;
 
 -- Releases a key, if the run holds it under this lease. Every release of a key goes through this function.
 create or replace function fn.release_key(p_key text, p_run_id text, p_generation int, p_now bigint) returns void
@@ -162,12 +163,13 @@ end $$;
 
 -- Keeps what a run holds that is cancelled under a lease: until that is released or would have expired, its worker may
 -- still execute it.
-create or replace function fn.keep_ghost(r {schema}.runs) returns void language sql volatile as $$
+create or replace function fn.keep_ghost(r {schema}.runs) returns void language plpgsql volatile as $$
+begin
   insert into {schema}.ghosts as g (run_id, generation, lease_claim, job, concurrency_key, expires_at)
   values (r.id, r.lease_generation, r.lease_claim, fn.job_name_of(r.job), r.concurrency_key, r.lease_expires_at)
   on conflict (run_id) do update set generation = excluded.generation, lease_claim = excluded.lease_claim,
-    job = excluded.job, concurrency_key = excluded.concurrency_key, expires_at = excluded.expires_at
-$$;
+    job = excluded.job, concurrency_key = excluded.concurrency_key, expires_at = excluded.expires_at;
+end $$;
 
 -- Releases what a run holds that was cancelled under a lease; for any other lease nothing happens. p_claim: only if this
 -- claim gave the lease; p_expires_at: only if the lease still ended then when the run was cancelled; NULL: in any case.

@@ -10,13 +10,14 @@ const MAX_FORGOTTEN = 100;
 export const RATES = `
 -- When a rate allows the next start; -1: nothing holds it up.
 create or replace function fn.rate_opens_at(p_scope text, p_limit bigint, p_period bigint, p_now bigint) returns bigint
-language sql stable as $$
-  select coalesce((
+language plpgsql stable as $$
+begin
+  return (select coalesce((
     select least(s.at, p_now) + p_period from {schema}.starts s
     where s.scope = p_scope
       and s.no = (select l.no from {schema}.starts l where l.scope = p_scope order by l.no desc limit 1) - p_limit + 1
-  ), -1)
-$$;
+  ), -1));
+end $$;
 
 -- How many starts a rate allows now, as far as more than p_most do not matter.
 create or replace function fn.count_allowed(p_scope text, p_limit bigint, p_period bigint, p_most bigint, p_now bigint)

@@ -58,9 +58,10 @@ begin
 end $$;
 
 -- Notes that a run without a fairness key was served in its turn.
-create or replace function fn.serve_keyless(p_turn bigint) returns void language sql volatile as $$
-  update {schema}.serving set turn = greatest(turn, p_turn), keyless = p_turn + 1
-$$;
+create or replace function fn.serve_keyless(p_turn bigint) returns void language plpgsql volatile as $$
+begin
+  update {schema}.serving set turn = greatest(turn, p_turn), keyless = p_turn + 1;
+end $$;
 
 -- Removes some of the fairness keys whose next turn says nothing any more.
 create or replace function fn.forget_turns() returns void language sql volatile as $$

@@ -17,13 +17,14 @@ const MAX_LOOKS = 3;
  */
 export const JOURNAL_READS = `
 -- The transactions of others that may have drawn positions and have not ended.
-create or replace function fn.open_notes() returns text[] language sql volatile as $$
-  select array(select k.virtualtransaction from pg_catalog.pg_locks k
+create or replace function fn.open_notes() returns text[] language plpgsql volatile as $$
+begin
+  return (select array(select k.virtualtransaction from pg_catalog.pg_locks k
     where k.locktype = 'advisory' and k.objsubid = 2 and k.granted and k.pid <> pg_backend_pid()
       and k.classid = (hashtext('holdfast/journal')::bigint & 4294967295)::oid
       and k.objid = (hashtext({literal})::bigint & 4294967295)::oid
-      and k.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database()))
-$$;
+      and k.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())));
+end $$;
 
 -- Waits until all transactions have ended that may have drawn a position before this call. Returns whether they have.
 create or replace function fn.await_notes(p_ms int) returns boolean language plpgsql volatile as $$
@@ -88,10 +89,11 @@ begin
 end $$;
 
 -- The newest row of the journal.
-create or replace function fn.journal_end() returns jsonb language sql stable as $$
-  select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
-    from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}')
-$$;
+create or replace function fn.journal_end() returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce((select jsonb_build_object('position', j.position, 'at', j.at)
+    from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}'));
+end $$;
 
 -- Says that a read would have to wait for too long; the caller tries again.
 create or replace function fn.refuse_wait() returns void language plpgsql as $$

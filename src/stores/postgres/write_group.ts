@@ -1,0 +1,98 @@
+import { writeParameter } from "./portable_text.ts";
+import type { WriteKind } from "./sql/apply.ts";
+
+/** The parameter of a write: its kind, and what the function of this kind takes. */
+export interface WriteParameter {
+  kind: WriteKind;
+  /** The run that it changes. */
+  runId?: string;
+  /** The runs whose leases it extends. */
+  renewals?: readonly { runId: string }[];
+  /** Of a step: its name, and whether the last of its reports is that it began. */
+  name?: string;
+  startsLast?: boolean;
+  /** What the execution has reported before it. */
+  reports?: readonly unknown[];
+  /** The runs that it adds. */
+  runs?: readonly object[];
+}
+
+/**
+ * How a write is performed: `steps`, `endings` and `triggers` are written by a few statements for all of a group, the
+ * `others` one after another.
+ */
+export type WriteList = "steps" | "endings" | "triggers" | "others";
+
+/** A write of a group. */
+export interface GroupedWrite {
+  kind: WriteKind;
+  /** Its parameter as JSON. */
+  text: string;
+  list: WriteList;
+  /** The runs that it changes. */
+  runIds: readonly string[];
+  /** Of a step its name, which no other step of the same run in the same list has. */
+  name: string;
+}
+
+/** A group as it is sent, and the indexes of its writes in each list. */
+export interface WriteGroup {
+  text: string;
+  lists: Record<WriteList, number[]>;
+}
+
+/** Prepares a write for a group. */
+export function toGroupedWrite(write: WriteParameter): GroupedWrite {
+  const { kind, runId, renewals = [], name = "" } = write;
+  const runIds = runId === undefined ? renewals.map((renewal) => renewal.runId) : [runId];
+  return { kind, text: writeParameter(write), list: listOf(write), runIds, name };
+}
+
+function listOf({ kind, reports = [], startsLast = false, runs = [] }: WriteParameter): WriteList {
+  if (kind === "save_step") return reports.length === 0 || (reports.length === 1 && startsLast) ? "steps" : "others";
+  if (kind === "finish") return reports.length === 0 ? "endings" : "others";
+  return kind === "enqueue" && runs.every(isPlain) ? "triggers" : "others";
+}
+
+// What a run has that is not added together with others.
+const SPECIAL = ["flow", "concurrencyKey", "idempotencyKey", "retriggerOf", "scheduleName"];
+
+/** Whether a run uses nothing but labels. */
+function isPlain(run: object): boolean {
+  return Object.entries(run).every(([name, value]) => value === null || !SPECIAL.includes(name));
+}
+
+/**
+ * Writes a group as the parameter of `fn.apply()`. What is in several lists of a run, or twice in one, is performed in its
+ * order, one after another. So are triggers, unless all of them are plain.
+ */
+export function toWriteGroup(writes: readonly GroupedWrite[]): WriteGroup {
+  const mixed = findMixed(writes);
+  const arePlain = writes.every(({ kind, list }) => kind !== "enqueue" || list === "triggers");
+  const lists: Record<WriteList, number[]> = { steps: [], endings: [], triggers: [], others: [] };
+  for (const [at, { list, runIds }] of writes.entries()) {
+    const isOther = (list === "triggers" && !arePlain) || runIds.some((id) => mixed.has(id));
+    lists[isOther ? "others" : list].push(at);
+  }
+  const parts = Object.entries(lists).map(([name, list]) =>
+    `"${name}":[${list.map((at) => writes[at]!.text).join(",")}]` // an index of this group
+  );
+  const runIds = new Set(writes.flatMap((write) => write.runIds));
+  return { text: `{"runIds":${writeParameter([...runIds])},${parts.join(",")}}`, lists };
+}
+
+/** The runs whose writes have to be performed in their order. */
+function findMixed(writes: readonly GroupedWrite[]): Set<string> {
+  const mixed = new Set<string>();
+  const listOfRun = new Map<string, WriteList>();
+  const steps = new Set<string>();
+  for (const { list, runIds, name } of writes) {
+    for (const id of runIds) {
+      const key = `${id} ${name}`;
+      if ((listOfRun.get(id) ?? list) !== list || (list !== "others" && steps.has(key))) mixed.add(id);
+      listOfRun.set(id, list);
+      steps.add(key);
+    }
+  }
+  return mixed;
+}
