@@ -40,7 +40,7 @@ export interface SchedulerDeps {
 // How soon an engine notices what others have changed. It only reads.
 const LOOK_EVERY_MS = 1_000;
 // While the store reports changes: a report can be missing, and the clock of the store can be set forward.
-const LOOK_EVERY_WHEN_LIVE_MS = 5_000;
+const LOOK_EVERY_WHEN_LIVE_MS = 10_000;
 // How long a schedule with an error is left alone.
 const RETRY_MS = 60_000;
 // With `none`, a slot that is found later is skipped. Clocks that differ by less are not considered to be set back.
@@ -54,7 +54,7 @@ const SLICE = 50;
  * Fires the slots of schedules. Every engine does: the store lets one of them fire each slot.
  *
  * It reads the schedules when the next slot is due, and every second. While the store reports changes, it reads them
- * instead after a change, at most once a second, and every five seconds. It writes only to fire or to skip a slot, to
+ * instead after a change, at most once a second, and every ten seconds. It writes only to fire or to skip a slot, to
  * show an error, and when the clock was set back.
  */
 export class Scheduler {

@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { type Connection, isTransient, storeError } from "./client.ts";
+import { type Connection, isTransient, type Lane, storeError } from "./client.ts";
 import { readAnswer, writeParameter } from "./portable_text.ts";
 import { toSql } from "./sql/names.ts";
 
@@ -21,25 +21,31 @@ export class PostgresDatabase {
   }
 
   /** Calls a function that reads. */
-  read<T>(name: string, parameters: unknown = {}): Promise<T> {
-    return this.#call<T>(name, writeParameter(parameters), { writes: false });
+  read<T>(name: string, parameters: unknown = {}, lane: Lane = "reads"): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: false, lane });
   }
 
   /** Calls a function that writes. */
-  write<T>(name: string, parameters: unknown): Promise<T> {
-    return this.#call<T>(name, writeParameter(parameters), { writes: true });
+  write<T>(name: string, parameters: unknown, lane: Lane = "writes"): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: true, lane });
   }
 
   /** Performs writes in one transaction. Each is JSON that {@linkcode writeParameter} has written. */
-  apply(writes: readonly string[]): Promise<unknown[]> {
-    return this.#call<unknown[]>("apply", `[${writes.join(",")}]`, { writes: true });
+  apply(writes: readonly string[], lane: Lane = "writes"): Promise<unknown[]> {
+    return this.#call<unknown[]>("apply", `[${writes.join(",")}]`, { writes: true, lane });
+  }
+
+  /** Sends a notification, in a transaction of its own. */
+  async notify(channel: string): Promise<void> {
+    this.#check();
+    await this.#connection.query("leases", "select pg_notify($1, '')::text as r", [channel]);
   }
 
   /** Executes statements without parameters, as one transaction. */
   async execute(sql: string): Promise<void> {
     this.#check();
     try {
-      await this.#connection.query(toSql(sql, this.#schema));
+      await this.#connection.query("writes", toSql(sql, this.#schema));
     } catch (error) {
       throw storeError(error, { writes: true });
     }
@@ -52,14 +58,14 @@ export class PostgresDatabase {
     await this.#connection.close();
   }
 
-  async #call<T>(name: string, parameters: string, { writes }: { writes: boolean }): Promise<T> {
+  async #call<T>(name: string, parameters: string, { writes, lane }: { writes: boolean; lane: Lane }): Promise<T> {
     const sql = toSql(`select fn.${name}($1::text::jsonb, $2::text::bigint)::text as r`, this.#schema);
     const now = this.#clock();
     const values = [parameters, now === null ? null : String(now)];
     for (let tries = 1;; tries++) {
       this.#check();
       try {
-        const [row] = await this.#connection.query(sql, values);
+        const [row] = await this.#connection.query(lane, sql, values);
         // The functions return JSON, and NULL for `null`; their type is known to the caller.
         return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
       } catch (error) {

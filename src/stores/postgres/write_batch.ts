@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { isServerError } from "./client.ts";
+import { isServerError, type Lane } from "./client.ts";
 import { writeParameter } from "./portable_text.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 
@@ -21,11 +21,8 @@ const MAX_LENGTH = 1_000_000;
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
-  #urgent: Write[] = [];
   #queue: Write[] = [];
   #isRunning = false;
-  /** Whether a group is under way: nothing can join it any more. */
-  #isSent = false;
   #pending = new Set<Promise<unknown>>();
 
   constructor(database: PostgresDatabase) {
@@ -35,13 +32,13 @@ export class WriteBatch {
   /**
    * Performs a write, and returns its answer, which can be a refusal.
    *
-   * @param options.urgent It precedes the others, and waits for no group that is under way.
+   * @param options.urgent It waits for no group: it is sent at once, on the connections for leases.
    */
   submit(write: object, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { text: writeParameter(write), resolve, reject };
-      if (urgent && this.#isSent) return void this.#send([waiting]);
-      (urgent ? this.#urgent : this.#queue).push(waiting);
+      if (urgent) return void this.#send([waiting], "leases");
+      this.#queue.push(waiting);
       if (!this.#isRunning) void this.#run();
     });
     this.#pending.add(answer);
@@ -58,34 +55,24 @@ export class WriteBatch {
   async #run(): Promise<void> {
     this.#isRunning = true;
     await null; // what is written at the same moment goes together
-    while (this.#urgent.length + this.#queue.length > 0) {
-      const group = this.#take();
-      this.#isSent = true;
-      await this.#send(group);
-      this.#isSent = false;
-    }
+    while (this.#queue.length > 0) await this.#send(this.#take(), "writes");
     this.#isRunning = false;
   }
 
   #take(): Write[] {
-    const waiting = [...this.#urgent, ...this.#queue];
     let length = 0;
-    const tooMuch = waiting.findIndex(({ text }, at) => (length += text.length) > MAX_LENGTH && at > 0);
-    const group = waiting.slice(0, Math.min(MAX_WRITES, tooMuch === -1 ? waiting.length : tooMuch));
-    const left = Math.max(0, group.length - this.#urgent.length);
-    this.#urgent = this.#urgent.slice(group.length);
-    this.#queue = this.#queue.slice(left);
-    return group;
+    const tooMuch = this.#queue.findIndex(({ text }, at) => (length += text.length) > MAX_LENGTH && at > 0);
+    return this.#queue.splice(0, Math.min(MAX_WRITES, tooMuch === -1 ? this.#queue.length : tooMuch));
   }
 
-  async #send(group: readonly Write[]): Promise<void> {
+  async #send(group: readonly Write[], lane: Lane): Promise<void> {
     try {
-      const answers = await this.#database.apply(group.map(({ text }) => text));
+      const answers = await this.#database.apply(group.map(({ text }) => text), lane);
       for (const [at, { resolve }] of group.entries()) resolve(answers[at]);
     } catch (error) {
       if (group.length > 1 && error instanceof StoreError && isServerError(error.cause)) {
         // The server has refused the statement because of one of the writes: the others are not to suffer for it.
-        for (const write of group) await this.#send([write]);
+        for (const write of group) await this.#send([write], lane);
         return;
       }
       for (const { reject } of group) reject(error);

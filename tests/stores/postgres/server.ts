@@ -59,7 +59,7 @@ function serverAt(url: string): Server {
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
     open: (host) => {
       const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
-      return PostgresStore.open(url, { schema, durability: "relaxed", host });
+      return PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host });
     },
   };
 }
