@@ -14,14 +14,18 @@ export type Lane = "leases" | "writes" | "reads";
  * It rejects with a {@linkcode NotSentError} if the statement was not sent, and otherwise with the driver's own error.
  */
 export type PostgresQuery = (
-  lane: Lane,
   sql: string,
   parameters?: readonly (string | null)[],
+  lane?: Lane,
 ) => Promise<{ r: string | null }[]>;
 
 /** A connection, or a pool of connections, of `pg`, `postgres`, PGlite or a driver of the same shape. */
 export type PostgresClient =
-  | { query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> }
+  | {
+    query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }>;
+    /** PGlite takes several statements here alone. */
+    exec?(sql: string): Promise<{ rows: unknown[] }[]>;
+  }
   | { unsafe(sql: string, parameters?: (string | null)[]): PromiseLike<unknown> }
   | { queryObject(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> };
 
@@ -69,7 +73,7 @@ export async function openPool(url: string): Promise<Connection> {
   };
   const pools = { leases: open("leases"), writes: open("writes"), reads: open("reads") };
   const pending = new Set<Promise<unknown>>();
-  const query: PostgresQuery = async (lane, sql, parameters) => {
+  const query: PostgresQuery = async (sql, parameters, lane = "writes") => {
     const client = await pools[lane].connect().catch((error: unknown) => {
       throw new NotSentError(error);
     });
@@ -87,8 +91,8 @@ export async function openPool(url: string): Promise<Connection> {
     }
   };
   return {
-    query: (lane, sql, parameters) => {
-      const answer = query(lane, sql, parameters);
+    query: (...statement) => {
+      const answer = query(...statement);
       pending.add(answer);
       const end = () => pending.delete(answer);
       answer.then(end, end);
@@ -112,12 +116,17 @@ function queryOf(client: PostgresClient): PostgresQuery {
   type Rows = { r: string | null }[];
   const list = (parameters?: readonly (string | null)[]) => parameters === undefined ? undefined : [...parameters];
   if ("unsafe" in client) {
-    return async (_lane, sql, parameters) => [...await client.unsafe(sql, list(parameters)) as Rows];
+    return async (sql, parameters) => [...await client.unsafe(sql, list(parameters)) as Rows];
   }
   if ("queryObject" in client) {
-    return async (_lane, sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
+    return async (sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
   }
-  return async (_lane, sql, parameters) => (await client.query(sql, list(parameters))).rows as Rows;
+  return async (sql, parameters) => {
+    const result = parameters === undefined && "exec" in client
+      ? (await client.exec!(sql)).at(-1)
+      : await client.query(sql, list(parameters));
+    return (result?.rows ?? []) as Rows;
+  };
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */

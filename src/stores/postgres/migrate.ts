@@ -1,5 +1,6 @@
 import { StoreError } from "../../error.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
+import { checkServer } from "./check_server.ts";
 import { FUNCTIONS } from "./sql/functions.ts";
 import { VERSION } from "./sql/names.ts";
 import { TABLES } from "./sql/tables.ts";
@@ -20,10 +21,11 @@ export type Durability = "full" | "relaxed";
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
  * made: a process that has waited for the lock asks a table for the version, since its view of the catalog may be old.
  *
- * @throws {StoreError} The tables were made by a newer version than this one, or the server does not keep what it
- * acknowledges and `durability` is `full`.
+ * @throws {StoreError} The tables were made by a newer version than this one, the server does not keep what it
+ * acknowledges and `durability` is `full`, or it is another engine that speaks the protocol of PostgreSQL.
  */
 export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
+  checkServer(await database.version());
   try {
     await database.execute(durability === "full" ? CHECK_DURABILITY + MIGRATE : MIGRATE);
   } catch (error) {

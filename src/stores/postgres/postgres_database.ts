@@ -38,16 +38,27 @@ export class PostgresDatabase {
   /** Sends a notification, in a transaction of its own. */
   async notify(channel: string): Promise<void> {
     this.#check();
-    await this.#connection.query("leases", "select pg_notify($1, '')::text as r", [channel]);
+    await this.#connection.query("select pg_notify($1, '')::text as r", [channel], "leases");
   }
 
   /** Executes statements without parameters, as one transaction. */
   async execute(sql: string): Promise<void> {
     this.#check();
     try {
-      await this.#connection.query("writes", toSql(sql, this.#schema));
+      await this.#connection.query(toSql(sql, this.#schema));
     } catch (error) {
       throw storeError(error, { writes: true });
+    }
+  }
+
+  /** What the server says of itself. */
+  async version(): Promise<string> {
+    this.#check();
+    try {
+      const [row] = await this.#connection.query("select version() as r", []);
+      return row?.r ?? "";
+    } catch (error) {
+      throw storeError(error, { writes: false });
     }
   }
 
@@ -65,7 +76,7 @@ export class PostgresDatabase {
     for (let tries = 1;; tries++) {
       this.#check();
       try {
-        const [row] = await this.#connection.query(lane, sql, values);
+        const [row] = await this.#connection.query(sql, values, lane);
         // The functions return JSON, and NULL for `null`; their type is known to the caller.
         return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
       } catch (error) {
