@@ -64,7 +64,8 @@ function serverAt(url: string): Server {
   };
 }
 
-function isRoot(): boolean {
+/** Whether this is the superuser: then the programs of the server are run as another user. */
+export function isRoot(): boolean {
   return Deno.uid() === 0;
 }
 
@@ -100,7 +101,8 @@ function check(command: string[], { success, stdout, stderr }: Deno.CommandOutpu
   throw new Error(`${command.join(" ")}: ${output}`);
 }
 
-function freePort(): number {
+/** A port that nobody listens on. */
+export function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return (listener.addr as Deno.NetAddr).port; // it listens on TCP
 }
