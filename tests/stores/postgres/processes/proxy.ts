@@ -41,14 +41,11 @@ export class Proxy implements AsyncDisposable {
     return link !== undefined;
   }
 
-  /** How many connections there are. */
-  get size(): number {
-    return this.#links.size;
-  }
-
-  /** Lets all connections fail. */
-  failAll(fault: Fault): void {
-    for (const link of [...this.#links]) link.fail(fault);
+  /** Lets all connections fail, or those that come from some of its ports, as the server sees it. */
+  failAll(fault: Fault, ports?: readonly number[]): void {
+    for (const link of [...this.#links]) {
+      if (ports === undefined || ports.includes(link.port)) link.fail(fault);
+    }
   }
 
   /** Cuts all connections, and accepts no more. */
@@ -90,6 +87,11 @@ class Link {
     this.#server = server;
     this.#freezeMs = freezeMs;
     this.ended = Promise.all([this.#pass(client, server, false), this.#pass(server, client, true)]).then(() => {});
+  }
+
+  /** The port from which it comes, as the server sees it. */
+  get port(): number {
+    return (this.#server.localAddr as Deno.NetAddr).port; // it is a TCP connection
   }
 
   fail(fault: Fault): void {
