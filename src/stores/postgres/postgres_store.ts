@@ -23,7 +23,7 @@ import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
-import { type ClaimAnswer, toClaimResult } from "./claims.ts";
+import { type BoundedClaimAnswer, type ClaimAnswer, toClaimResult } from "./claims.ts";
 import {
   type HistoryAnswer,
   type HoldRow,
@@ -174,10 +174,17 @@ export class PostgresStore implements Store {
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const answer = await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request), "leases");
-    // Idle processes would otherwise wake each other over and over.
-    if (answer.claims.length + answer.failed.length + answer.cancelled.length > 0) this.#announcer.announce();
-    return toClaimResult(answer);
+    const parameter = toClaimParameter(request);
+    const { claims, ...answer } = await this.#database.write<BoundedClaimAnswer>("bounded_claim", parameter, "leases");
+    const { failed, cancelled } = answer;
+    // A claim that finds nothing changes nothing: idle processes would wake each other over and over.
+    if (claims === null || claims.length + failed.length + cancelled.length > 0) this.#announcer.announce();
+    if (claims !== null) return toClaimResult({ ...answer, claims });
+    return toClaimResult({
+      ...await this.#database.write<ClaimAnswer>("claim", parameter, "reads"),
+      failed,
+      cancelled,
+    });
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
