@@ -173,6 +173,7 @@ export type * from "./src/store/pause_request.ts";
 export type * from "./src/store/run_query.ts";
 export type * from "./src/store/run_state.ts";
 export type * from "./src/store/schedule_record.ts";
+export type * from "./src/store/store_watch.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";

@@ -14,6 +14,7 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/r
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./store/schedule_record.ts";
+import type { ChangeListener, StoreWatch } from "./store/store_watch.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.ts";
 
 /**
@@ -569,4 +570,14 @@ export interface Store extends AsyncDisposable {
    * change at other times, too. Only versions that the same object returned are compared.
    */
   getVersion(): Promise<number>;
+
+  /**
+   * Reports changes soon after any `Store` object, this one included, has committed them, until the watch is stopped.
+   * Optional: without it, and while the watch is not live, the engine asks for the version every 20 ms.
+   *
+   * A report is a hint. It may come without a change, and a few may be missing while the watch is live. When the store
+   * notices that it misses them, the watch is no longer live. A commit that makes nothing due, has no facts and changes
+   * no schedule, such as a renewal or a claim that finds nothing, needs no report.
+   */
+  watch?(listener: ChangeListener): StoreWatch;
 }

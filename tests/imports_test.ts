@@ -96,6 +96,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
     ["src/stores/postgres/client.ts", "pg"],
+    ["src/stores/postgres/notify/listen.ts", "pg"],
   ]);
 });
 

@@ -34,6 +34,7 @@ import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
 import { derivedRunId } from "../execution/calls/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
+import { ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { HeldRuns } from "./held_runs.ts";
@@ -122,8 +123,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       warn: warnOnce(logger),
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
+    const watch = new ChangeWatch(options.store, this.#deps);
     const scheduler = new Scheduler({
       ...this.#deps,
+      watch,
       findJob: (name) => jobs.find(name)?.job,
       declared: new Set(declared.map(({ name }) => name)),
       requestRun: (job, input, options) => triggers.request(job, input, options),
@@ -144,6 +147,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const lifecycle = new Lifecycle({
       jobs,
       settings,
+      watch,
       retention: options.retention ?? {},
       declareSchedules: () => schedules.declare(),
       scheduler,

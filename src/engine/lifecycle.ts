@@ -1,5 +1,6 @@
 import { checkDuration } from "../check_duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
+import type { ChangeWatch } from "../events/change_watch.ts";
 import { JournalReader } from "../events/journal_reader.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Worker } from "../execution/worker.ts";
@@ -26,6 +27,8 @@ export interface LifecycleOptions {
   jobs: JobCatalog;
   /** The settings of the worker. */
   settings: WorkerSettings;
+  /** Reports changes, if the store does. */
+  watch: ChangeWatch;
   /** How long finished runs are kept. */
   retention: Retention;
   /** Writes the schedules that the code declares. */
@@ -59,9 +62,10 @@ export class Lifecycle {
   constructor(options: LifecycleOptions, deps: ExecutionDeps) {
     this.#options = options;
     this.#deps = deps;
-    this.changes = new ChangePoller(deps.store, options.settings.pollingInterval, deps);
+    const { settings, watch } = options;
+    this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch });
     this.#worker = this.#newWorker();
-    this.reader = new JournalReader({ ...deps, migrate: () => this.migrate() });
+    this.reader = new JournalReader({ ...deps, watch, migrate: () => this.migrate() });
   }
 
   /** The current worker: each stop ends one, and another takes its place. */

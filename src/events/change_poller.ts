@@ -1,31 +1,43 @@
 import type { Store } from "../store.ts";
+import type { ChangeWatch } from "./change_watch.ts";
 import type { RetryDeps } from "./retry_store_call.ts";
+import { Throttle } from "./throttle.ts";
 
 // A poll costs a few microseconds. A write of another process is noticed after half of this interval on average.
 const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
 
+/** The dependencies of {@linkcode ChangePoller}. */
+export interface ChangePollerDeps extends RetryDeps {
+  /** Reports changes, if the store does. */
+  watch: ChangeWatch;
+}
+
 /**
- * Polls the store for writes of other processes, which can share it. It polls only while there are listeners.
+ * Notices writes of other processes, which can share the store. While the store does not report them, it polls. It does
+ * both only while there are listeners.
  */
 export class ChangePoller {
   readonly #store: Store;
-  readonly #deps: RetryDeps;
+  readonly #deps: ChangePollerDeps;
   readonly #pollingInterval: number;
   readonly #listeners = new Set<() => void>();
+  /** Those of the listeners that are called without a change, too. */
+  readonly #readers = new Set<() => void>();
   #version: number | null = null;
-  #notifiedAt = 0;
+  #calledAt = 0;
   #cancelTimer: (() => void) | null = null;
   #isLooking = false;
+  #stopWatching: () => void = () => {};
 
   /**
    * Creates a poller; it polls from the first listener on.
    *
-   * @param pollingInterval After this many milliseconds it calls back even without a change: a store may not notice
-   * writes of others that use its connection.
+   * @param pollingInterval After this many milliseconds it calls those who read the store even without a change: a store
+   * may not notice writes of others that use its connection, and reports of changes can be missing.
    */
-  constructor(store: Store, pollingInterval: number, deps: RetryDeps) {
+  constructor(store: Store, pollingInterval: number, deps: ChangePollerDeps) {
     this.#store = store;
     this.#pollingInterval = pollingInterval;
     this.#deps = deps;
@@ -35,39 +47,34 @@ export class ChangePoller {
   on(listener: () => void): () => void {
     const own = () => listener();
     this.#listeners.add(own);
+    if (this.#listeners.size === 1) this.#stopWatching = this.#deps.watch.on(() => this.#noteReport());
     this.#schedule();
     return () => {
-      this.#listeners.delete(own);
-      if (this.#listeners.size > 0) return;
+      if (!this.#listeners.delete(own) || this.#listeners.size > 0) return;
+      this.#stopWatching();
       this.#cancelTimer?.();
       this.#cancelTimer = null;
       this.#version = null;
     };
   }
 
-  /** Like {@linkcode ChangePoller.on}, but calls back at most once every 100 ms: for listeners that read the store. */
+  /**
+   * For listeners that read the store: calls back after each change, but at most once every 100 ms, and after each
+   * polling interval without one.
+   */
   onThrottled(listener: () => void): () => void {
-    const { host } = this.#deps;
-    let restsUntil = -Infinity;
-    let cancelTimer: (() => void) | null = null;
-    const call = () => {
-      cancelTimer = null;
-      restsUntil = host.monotonic() + REST_MS;
-      listener();
-    };
-    const stop = this.on(() => {
-      if (cancelTimer !== null) return;
-      const restMs = restsUntil - host.monotonic();
-      if (restMs <= 0) call();
-      else cancelTimer = host.schedule(restMs, call);
-    });
+    const throttle = new Throttle(this.#deps.host, REST_MS, listener);
+    const read = () => throttle.call();
+    const stop = this.on(read);
+    this.#readers.add(read);
     return () => {
+      this.#readers.delete(read);
       stop();
-      cancelTimer?.();
+      throttle.cancel();
     };
   }
 
-  #schedule(ms = LOOK_EVERY_MS): void {
+  #schedule(ms = this.#deps.watch.isLive ? this.#pollingInterval : LOOK_EVERY_MS): void {
     if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
     this.#cancelTimer = this.#deps.host.schedule(ms, () => {
       this.#cancelTimer = null;
@@ -75,16 +82,30 @@ export class ChangePoller {
     });
   }
 
+  /** The store has reported a change, or that it begins or ceases to report changes. */
+  #noteReport(): void {
+    this.#version = null;
+    this.#call(this.#listeners);
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    this.#schedule();
+  }
+
   async #look(): Promise<void> {
-    const { host, hub } = this.#deps;
+    const { host, hub, watch } = this.#deps;
+    if (watch.isLive) {
+      this.#call(this.#readers);
+      return this.#schedule();
+    }
     this.#isLooking = true;
-    let nextMs = LOOK_EVERY_MS;
+    let nextMs: number | undefined;
     try {
       const version = await this.#store.getVersion();
       // The first poll notifies, too: what the listeners have read may be older.
-      const isDue = this.#version !== version || host.monotonic() - this.#notifiedAt >= this.#pollingInterval;
+      const hasChanged = this.#version !== version;
       this.#version = version;
-      if (isDue) this.#notify();
+      if (hasChanged) this.#call(this.#listeners);
+      else if (host.monotonic() - this.#calledAt >= this.#pollingInterval) this.#call(this.#readers);
     } catch (error) {
       hub.publishError(error);
       nextMs = PAUSE_AFTER_ERROR_MS;
@@ -94,8 +115,8 @@ export class ChangePoller {
     }
   }
 
-  #notify(): void {
-    this.#notifiedAt = this.#deps.host.monotonic();
-    for (const listener of [...this.#listeners]) listener();
+  #call(listeners: Iterable<() => void>): void {
+    this.#calledAt = this.#deps.host.monotonic();
+    for (const listener of [...listeners]) listener();
   }
 }

@@ -3,6 +3,7 @@ import type { Cursor, JournalRow } from "../journal.ts";
 import type { Store } from "../store.ts";
 import { FactEvents } from "./fact_events.ts";
 import type { EventConsumer } from "./event_consumer.ts";
+import type { ChangeWatch } from "./change_watch.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
 /** The dependencies of {@linkcode JournalReader}. */
@@ -11,6 +12,8 @@ export interface JournalReaderDeps extends RetryDeps {
   migrate(): Promise<void>;
   /** The store with the journal. */
   store: Store;
+  /** Reports changes, if the store does. */
+  watch: ChangeWatch;
 }
 
 /** A consumer that is up to date, and its position: earlier rows are not sent to it. */
@@ -21,13 +24,15 @@ interface Attached {
 
 // A poll costs a few microseconds. A write of another process is noticed after half of this interval on average.
 const LOOK_EVERY_MS = 20;
+// While the store reports changes: a report can be missing.
+const LOOK_EVERY_WHEN_LIVE_MS = 1_000;
 // How many characters of facts are read at once.
 const PAGE_LENGTH = 262_144;
 
 /**
  * Reads the journal of the store, once for all consumers. While there are consumers, it reads whenever this engine
- * publishes an event, and every 20 ms for commits of other processes. So all processes send the same events in the same
- * order.
+ * publishes an event. For commits of other processes it reads whenever the store reports a change, or else every 20 ms.
+ * So all processes send the same events in the same order.
  */
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
@@ -187,7 +192,7 @@ class Reading {
   #isDue = false;
   #reads: Promise<void> = Promise.resolve();
   #cancelTimer: () => void = () => {};
-  #stopListening: () => void = () => {};
+  #stopListening: (() => void)[] = [];
 
   constructor(
     place: Cursor,
@@ -202,13 +207,14 @@ class Reading {
   }
 
   start(): void {
-    this.#stopListening = this.#deps.hub.onActivity(() => this.#lookSoon());
+    const { hub, watch } = this.#deps;
+    this.#stopListening = [hub.onActivity(() => this.#lookSoon()), watch.on(() => this.#lookSoon())];
     this.#lookSoon();
   }
 
   stop(): void {
     this.#stopping.abort();
-    this.#stopListening();
+    for (const stop of this.#stopListening) stop();
     this.#cancelTimer();
   }
 
@@ -234,7 +240,10 @@ class Reading {
     } catch (error) {
       if (!signal.aborted) this.#onError(error);
     }
-    if (!signal.aborted) this.#cancelTimer = this.#deps.host.schedule(LOOK_EVERY_MS, () => this.look());
+    if (signal.aborted) return;
+    const { host, watch } = this.#deps;
+    const ms = watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS;
+    this.#cancelTimer = host.schedule(ms, () => this.look());
   }
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Hub } from "../../src/events/hub.ts";
 import { ChangePoller } from "../../src/events/change_poller.ts";
+import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { StoreError } from "../../src/error.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -23,7 +24,12 @@ function aPoller() {
   const host = new FakeHost();
   const store = new Versions({ host });
   const hub = new Hub(host);
-  return { host, store, hub, poller: new ChangePoller(store, 60_000, { host, hub }) };
+  return {
+    host,
+    store,
+    hub,
+    poller: new ChangePoller(store, 60_000, { host, hub, watch: new ChangeWatch(store, { host, hub }) }),
+  };
 }
 
 Deno.test("ChangePoller.on() calls back after each change, and not without one", async () => {
@@ -48,7 +54,8 @@ Deno.test("ChangePoller.on() calls back after each change, and not without one",
 Deno.test("ChangePoller.on() notices a lease that a claim of its own worker has extended", async () => {
   const host = new FakeHost();
   const store = new MemoryStore({ host });
-  const poller = new ChangePoller(store, 60_000, { host, hub: new Hub(host) });
+  const hub = new Hub(host);
+  const poller = new ChangePoller(store, 60_000, { host, hub, watch: new ChangeWatch(store, { host, hub }) });
   await store.enqueue([aRun()]);
   const { claims: [held] } = await store.claim(aClaimRequest({ leaseMs: 1_000 }));
   let calls = 0;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { EventConsumer } from "../../src/events/event_consumer.ts";
 import { Hub } from "../../src/events/hub.ts";
 import { FactEvents } from "../../src/events/fact_events.ts";
+import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { JournalReader } from "../../src/events/journal_reader.ts";
 import type { RunEvent } from "../../src/event.ts";
 import type { Store } from "../../src/store.ts";
@@ -29,7 +30,9 @@ class TestConsumer implements EventConsumer {
 function aReader(calls: (store: MemoryStore) => Partial<Store> = () => ({})) {
   const host = new FakeHost();
   const store = new MemoryStore({ host });
-  const deps = { store: withCalls(store, calls(store)), host, hub: new Hub(host), migrate: () => Promise.resolve() };
+  const hub = new Hub(host);
+  const watch = new ChangeWatch(store, { host, hub });
+  const deps = { store: withCalls(store, calls(store)), host, hub, watch, migrate: () => Promise.resolve() };
   return { host, store, deps, reader: new JournalReader(deps) };
 }
 

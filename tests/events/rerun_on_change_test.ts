@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Hub } from "../../src/events/hub.ts";
 import { RerunOnChange } from "../../src/events/rerun_on_change.ts";
 import { ChangePoller } from "../../src/events/change_poller.ts";
+import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
@@ -14,7 +15,8 @@ async function aRerun(look: () => Promise<void>) {
   const hub = new Hub(host);
   const errors: unknown[] = [];
   hub.on("worker:error", ({ error }) => void errors.push(error));
-  const rerun = new RerunOnChange(look, { poller: new ChangePoller(store, 60_000, { host, hub }), hub });
+  const watch = new ChangeWatch(store, { host, hub });
+  const rerun = new RerunOnChange(look, { poller: new ChangePoller(store, 60_000, { host, hub, watch }), hub });
   rerun.start();
   await pass(host, 500, 10);
   const change = async () => {

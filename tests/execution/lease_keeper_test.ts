@@ -374,7 +374,7 @@ forEachStore("progress that an earlier write has overtaken is kept again soon", 
     get: (target, key: keyof Store) => {
       const value = target[key] as unknown;
       if (typeof value !== "function") return value;
-      if (key !== "saveStep") return value.bind(target);
+      if (key !== "saveStep") return value?.bind(target);
       return async (...parameters: unknown[]) => {
         if (holds) {
           holds = false;

@@ -39,7 +39,7 @@ export interface Way {
 // Asked so often that a simulation would do little else if each took its time.
 const QUICK = new Set(["getVersion"]);
 // What takes part in no promise goes through undisturbed.
-const LOCAL = new Set<PropertyKey>(["close", "backup", "then", Symbol.asyncDispose]);
+const LOCAL = new Set<PropertyKey>(["close", "backup", "watch", "then", Symbol.asyncDispose]);
 const SLOW_MS = 1_500;
 
 /** A store as a process reaches it: calls take their time, overtake each other, fail, or are answered to nobody. */

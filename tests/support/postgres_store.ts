@@ -17,6 +17,8 @@ export function openPostgres(url: string): { host: FakeHost; opening: Promise<St
   const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
   return {
     host,
-    opening: PostgresStore.open(url, { schema, durability: "relaxed", host }).then((store) => calls.watch(store)),
+    opening: PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host }).then((store) =>
+      calls.watch(store)
+    ),
   };
 }

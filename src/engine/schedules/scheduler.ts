@@ -1,5 +1,7 @@
 import type { ScheduleSkip } from "../../event.ts";
+import type { ChangeWatch } from "../../events/change_watch.ts";
 import type { Hub } from "../../events/hub.ts";
+import { Throttle } from "../../events/throttle.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
 import type { Host } from "../../host.ts";
@@ -21,6 +23,8 @@ export interface SchedulerDeps {
   hub: Hub;
   /** Time and timers. */
   host: Host;
+  /** Reports changes, if the store does. */
+  watch: ChangeWatch;
   /** The job of a name or an alias; `undefined`: the engine has none. */
   findJob: (name: string) => Job | undefined;
   /** The names of the schedules that the code declares. */
@@ -35,6 +39,8 @@ export interface SchedulerDeps {
 
 // How soon an engine notices what others have changed. It only reads.
 const LOOK_EVERY_MS = 1_000;
+// While the store reports changes: a report can be missing, and the clock of the store can be set forward.
+const LOOK_EVERY_WHEN_LIVE_MS = 10_000;
 // How long a schedule with an error is left alone.
 const RETRY_MS = 60_000;
 // With `none`, a slot that is found later is skipped. Clocks that differ by less are not considered to be set back.
@@ -47,8 +53,9 @@ const SLICE = 50;
 /**
  * Fires the slots of schedules. Every engine does: the store lets one of them fire each slot.
  *
- * It reads the schedules every second, and when the next slot is due. It writes only to fire or to skip a slot, to show
- * an error, and when the clock was set back.
+ * It reads the schedules when the next slot is due, and every second. While the store reports changes, it reads them
+ * instead after a change, at most once a second, and every ten seconds. It writes only to fire or to skip a slot, to
+ * show an error, and when the clock was set back.
  */
 export class Scheduler {
   readonly #deps: SchedulerDeps;
@@ -69,19 +76,24 @@ export class Scheduler {
 
   /** Fires slots until `abortSignal` fires. */
   async run(abortSignal: AbortSignal): Promise<void> {
+    const { host, hub, watch } = this.#deps;
     const wake = () => this.wake();
     abortSignal.addEventListener("abort", wake);
+    const throttle = new Throttle(host, LOOK_EVERY_MS, wake);
+    const stopWatching = watch.on(() => throttle.call());
     while (!abortSignal.aborted) {
       let idleMs = LOOK_EVERY_MS;
       try {
-        idleMs = await this.#look(abortSignal);
+        idleMs = Math.min(await this.#look(abortSignal), watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS);
       } catch (error) {
-        if (!abortSignal.aborted) this.#deps.hub.publishError(error);
+        if (!abortSignal.aborted) hub.publishError(error);
       }
       if (abortSignal.aborted) break;
       if (idleMs > 0) await this.#idle.sleep(idleMs);
-      else await new Promise<void>((resolve) => this.#deps.host.defer(resolve));
+      else await new Promise<void>((resolve) => host.defer(resolve));
     }
+    stopWatching();
+    throttle.cancel();
     abortSignal.removeEventListener("abort", wake);
   }
 
@@ -90,7 +102,7 @@ export class Scheduler {
     while (!abortSignal.aborted && await this.#look(abortSignal) === 0);
   }
 
-  /** Fires what is due, and returns after how many milliseconds to look again; 0 if something has changed. */
+  /** Fires what is due, and returns after how many milliseconds the next slot is due; 0 if something has changed. */
   async #look(abortSignal: AbortSignal): Promise<number> {
     const { host, store } = this.#deps;
     const { schedules, now } = await store.getSchedules();
@@ -106,7 +118,7 @@ export class Scheduler {
       nextAt = Math.min(nextAt, ...instants);
     }
     if (nextAt <= now) return 0;
-    return Math.min(LOOK_EVERY_MS, Math.max(1, nextAt - now - (host.monotonic() - readAt)));
+    return Math.max(1, nextAt - now - (host.monotonic() - readAt));
   }
 
   /**

@@ -14,6 +14,12 @@ export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore"
   cancelled: IdentityRow[];
 }
 
+/** What `fn.bounded_claim()` returns. */
+export interface BoundedClaimAnswer extends Omit<ClaimAnswer, "claims"> {
+  /** `null`: they are large, and a repeated call of `fn.claim()` returns them. */
+  claims: ClaimedRow[] | null;
+}
+
 /** A claimed run with its history. */
 interface ClaimedRow extends IdentityRow {
   concurrency_key: string | null;

@@ -1,16 +1,31 @@
 import { StoreError } from "../../error.ts";
 
 /**
+ * What a statement is for. Each kind has connections of its own in a pool that the store opens, so that none waits for
+ * another: `leases` for what must not be late (claims, renewals, and finding out that something has changed), `writes`
+ * for all other writes, `reads` for all other reads.
+ */
+export type Lane = "leases" | "writes" | "reads";
+
+/**
  * Asks one statement. Parameters are strings or `null`, and so is each column `r` of the answer, so that no driver has
  * to convert anything. Without parameters the string may hold several statements, which are one transaction.
  *
  * It rejects with a {@linkcode NotSentError} if the statement was not sent, and otherwise with the driver's own error.
  */
-export type PostgresQuery = (sql: string, parameters?: readonly (string | null)[]) => Promise<{ r: string | null }[]>;
+export type PostgresQuery = (
+  sql: string,
+  parameters?: readonly (string | null)[],
+  lane?: Lane,
+) => Promise<{ r: string | null }[]>;
 
 /** A connection, or a pool of connections, of `pg`, `postgres`, PGlite or a driver of the same shape. */
 export type PostgresClient =
-  | { query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> }
+  | {
+    query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }>;
+    /** PGlite takes several statements here alone. */
+    exec?(sql: string): Promise<{ rows: unknown[] }[]>;
+  }
   | { unsafe(sql: string, parameters?: (string | null)[]): PromiseLike<unknown> }
   | { queryObject(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> };
 
@@ -31,31 +46,35 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-// How many connections one store opens at most: one for the writes of a group, one for claims and heartbeats, and some
-// for reads.
-const MAX_CONNECTIONS = 5;
+// How many connections one store opens at most. A renewal does not wait for a claim, nor log lines for a group of writes.
+const MAX_CONNECTIONS: Record<Lane, number> = { leases: 2, writes: 2, reads: 2 };
+// A renewal is to have time for another try on a new connection while its lease lasts.
+const ANSWER_TIMEOUT_MS: Record<Lane, number> = { leases: 5_000, writes: 10_000, reads: 10_000 };
 const CONNECT_TIMEOUT_MS = 5_000;
-const ANSWER_TIMEOUT_MS = 10_000;
 
-/** Opens a pool of connections of `pg`, which it loads. No connection is made before the first statement. */
+/** Opens pools of connections of `pg`, which it loads. No connection is made before the first statement. */
 export async function openPool(url: string): Promise<Connection> {
   const { default: pg } = await import("pg");
-  const pool = new pg.Pool({
-    connectionString: url,
-    max: MAX_CONNECTIONS,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    query_timeout: ANSWER_TIMEOUT_MS,
-    idleTimeoutMillis: 0,
-    keepAlive: true,
-    application_name: "holdfast",
-  });
-  // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it by itself.
-  pool.on("error", () => {});
-  // The same for a connection in use: its statement fails, too.
-  pool.on("connect", (client) => client.on("error", () => {}));
+  const open = (lane: Lane) => {
+    const pool = new pg.Pool({
+      connectionString: url,
+      max: MAX_CONNECTIONS[lane],
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      query_timeout: ANSWER_TIMEOUT_MS[lane],
+      idleTimeoutMillis: 0,
+      keepAlive: true,
+      application_name: "holdfast",
+    });
+    // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it by itself.
+    pool.on("error", () => {});
+    // The same for a connection in use: its statement fails, too.
+    pool.on("connect", (client) => client.on("error", () => {}));
+    return pool;
+  };
+  const pools = { leases: open("leases"), writes: open("writes"), reads: open("reads") };
   const pending = new Set<Promise<unknown>>();
-  const query: PostgresQuery = async (sql, parameters) => {
-    const client = await pool.connect().catch((error: unknown) => {
+  const query: PostgresQuery = async (sql, parameters, lane = "writes") => {
+    const client = await pools[lane].connect().catch((error: unknown) => {
       throw new NotSentError(error);
     });
     let broken = true;
@@ -72,17 +91,17 @@ export async function openPool(url: string): Promise<Connection> {
     }
   };
   return {
-    query: (sql, parameters) => {
-      const answer = query(sql, parameters);
+    query: (...statement) => {
+      const answer = query(...statement);
       pending.add(answer);
       const end = () => pending.delete(answer);
       answer.then(end, end);
       return answer;
     },
     close: async () => {
-      // The pool never settles a call that waits for a connection when it ends.
+      // A pool never settles a call that waits for a connection when it ends.
       while (pending.size > 0) await Promise.allSettled(pending);
-      await pool.end();
+      await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
   };
 }
@@ -96,11 +115,18 @@ function queryOf(client: PostgresClient): PostgresQuery {
   // The rows of a statement have the one column `r`, as a string.
   type Rows = { r: string | null }[];
   const list = (parameters?: readonly (string | null)[]) => parameters === undefined ? undefined : [...parameters];
-  if ("unsafe" in client) return async (sql, parameters) => [...await client.unsafe(sql, list(parameters)) as Rows];
+  if ("unsafe" in client) {
+    return async (sql, parameters) => [...await client.unsafe(sql, list(parameters)) as Rows];
+  }
   if ("queryObject" in client) {
     return async (sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
   }
-  return async (sql, parameters) => (await client.query(sql, list(parameters))).rows as Rows;
+  return async (sql, parameters) => {
+    const result = parameters === undefined && "exec" in client
+      ? (await client.exec!(sql)).at(-1)
+      : await client.query(sql, list(parameters));
+    return (result?.rows ?? []) as Rows;
+  };
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */

@@ -2,6 +2,7 @@ import { StoreError } from "../../error.ts";
 import { sqlState } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
+import { checkServer } from "./check_server.ts";
 import { FUNCTIONS } from "./sql/functions.ts";
 import { VERSION } from "./sql/names.ts";
 import { TABLES } from "./sql/tables.ts";
@@ -25,10 +26,11 @@ export type Durability = "full" | "relaxed";
  *
  * A role that may not create anything finds that there is nothing to do.
  *
- * @throws {StoreError} The tables were made by a newer version than this one, the role lacks rights, or the server does not keep what it
- * acknowledges and `durability` is `full`.
+ * @throws {StoreError} The tables were made by a newer version than this one, the role lacks rights, the server does not
+ * keep what it acknowledges and `durability` is `full`, or it is another engine that speaks the protocol of PostgreSQL.
  */
 export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
+  checkServer(await database.version());
   try {
     await database.execute(durability === "full" ? CHECK_DURABILITY + MIGRATE : MIGRATE);
   } catch (error) {

@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { type Connection, isTransient, sqlState, storeError } from "./client.ts";
+import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import { readAnswer, writeParameter } from "./portable_text.ts";
 import { toSql, VERSION } from "./sql/names.ts";
@@ -25,18 +25,24 @@ export class PostgresDatabase {
   }
 
   /** Calls a function that reads. */
-  read<T>(name: string, parameters: unknown = {}): Promise<T> {
-    return this.#call<T>(name, writeParameter(parameters), { writes: false });
+  read<T>(name: string, parameters: unknown = {}, lane: Lane = "reads"): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: false, lane });
   }
 
   /** Calls a function that writes. */
-  write<T>(name: string, parameters: unknown): Promise<T> {
-    return this.#call<T>(name, writeParameter(parameters), { writes: true });
+  write<T>(name: string, parameters: unknown, lane: Lane = "writes"): Promise<T> {
+    return this.#call<T>(name, writeParameter(parameters), { writes: true, lane });
   }
 
   /** Performs a group of writes in one transaction. Returns the answers of each list. */
-  apply(group: string): Promise<Record<WriteList, unknown[]>> {
-    return this.#call("apply", group, { writes: true });
+  apply(group: string, lane: Lane): Promise<Record<WriteList, unknown[]>> {
+    return this.#call("apply", group, { writes: true, lane });
+  }
+
+  /** Sends a notification, in a transaction of its own. */
+  async notify(channel: string): Promise<void> {
+    this.#check();
+    await this.#connection.query("select pg_notify($1, '')::text as r", [channel], "leases");
   }
 
   /** Executes statements without parameters, as one transaction. */
@@ -49,6 +55,17 @@ export class PostgresDatabase {
     }
   }
 
+  /** What the server says of itself. */
+  async version(): Promise<string> {
+    this.#check();
+    try {
+      const [row] = await this.#connection.query("select version() as r", []);
+      return row?.r ?? "";
+    } catch (error) {
+      throw storeError(error, { writes: false });
+    }
+  }
+
   /** Closes the connections, if the store has opened them. Safe to call again. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
@@ -56,14 +73,14 @@ export class PostgresDatabase {
     await this.#connection.close();
   }
 
-  async #call<T>(name: string, parameters: string, { writes }: { writes: boolean }): Promise<T> {
+  async #call<T>(name: string, parameters: string, { writes, lane }: { writes: boolean; lane: Lane }): Promise<T> {
     const sql = toSql(`select fn.${name}($1::text::jsonb, $2::text::bigint)::text as r`, this.#schema);
     const now = this.#clock();
     const values = [parameters, now === null ? null : String(now)];
     for (let tries = 1;; tries++) {
       this.#check();
       try {
-        const [row] = await this.#connection.query(sql, values);
+        const [row] = await this.#connection.query(sql, values, lane);
         // The functions return JSON, and NULL for `null`; their type is known to the caller.
         return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
       } catch (error) {

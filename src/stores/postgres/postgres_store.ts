@@ -1,10 +1,11 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
-import type { Host } from "../../host.ts";
+import { type Host, systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { kindOf } from "../../kind_of.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
@@ -19,9 +20,10 @@ import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
-import { type ClaimAnswer, toClaimResult } from "./claims.ts";
+import { type BoundedClaimAnswer, type ClaimAnswer, toClaimResult } from "./claims.ts";
 import {
   type HistoryAnswer,
   type HoldRow,
@@ -33,6 +35,10 @@ import {
 } from "./holds.ts";
 import { LogQueue } from "./log_queue.ts";
 import { type Durability, migrateTables } from "./migrate.ts";
+import { Announcer } from "./notify/announcer.ts";
+import { changeChannel, testChannel } from "./notify/channels.ts";
+import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listen.ts";
+import { NotifyListener } from "./notify/listener.ts";
 import {
   toClaimParameter,
   toEndingParameter,
@@ -72,6 +78,15 @@ export interface PostgresStoreOptions {
    */
   durability?: "full" | "relaxed";
   /**
+   * The address at which the store listens for the commits of other processes, on a connection of its own: it must lead to
+   * the server directly, not through a pooler in transaction mode. Default: for {@linkcode PostgresStore.open} its own
+   * address, for {@linkcode PostgresStore.from} none. `null`: the store does not listen. While it does not, the engine
+   * polls every 20 ms.
+   */
+  listenUrl?: string | URL | null;
+  /** Listens instead of a connection to `listenUrl`, by means of a client that you have opened. */
+  listen?: PostgresListen;
+  /**
    * Time, timers, randomness and ids. Default: those of the system, and the clock of the database. A host that is given
    * tells the time instead of the database: only tests do that.
    */
@@ -89,18 +104,32 @@ export class PostgresStore implements Store {
   readonly #writes: WriteBatch;
   readonly #logs: LogQueue;
   readonly #versions: VersionWatch;
+  readonly #announcer: Announcer;
+  /** `null`: it does not listen. */
+  readonly #listener: NotifyListener | null;
   readonly #durability: Durability;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
   private constructor(
     connection: Connection,
+    listen: Listen | null,
     { schema = "holdfast", durability = "full", host }: PostgresStoreOptions,
   ) {
     const clock = host === undefined ? () => null : () => Math.floor(host.now());
-    this.#database = new PostgresDatabase(connection, schema, clock);
-    this.#writes = new WriteBatch(this.#database);
-    this.#logs = new LogQueue(this.#database);
-    this.#versions = new VersionWatch(this.#database, () => host === undefined ? performance.now() : host.monotonic());
+    const database = new PostgresDatabase(connection, schema, clock);
+    const timers = host ?? systemHost;
+    this.#database = database;
+    this.#writes = new WriteBatch(database);
+    this.#logs = new LogQueue(database);
+    this.#versions = new VersionWatch(database, () => timers.monotonic());
+    this.#announcer = new Announcer(database, changeChannel(schema), timers);
+    this.#listener = listen === null ? null : new NotifyListener({
+      listen,
+      notify: (channel) => database.notify(channel),
+      changeChannel: changeChannel(schema),
+      testChannel: testChannel(timers.newId()),
+      host: timers,
+    });
     this.#durability = durability;
   }
 
@@ -111,7 +140,7 @@ export class PostgresStore implements Store {
    */
   static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
     checkOptions(options, "PostgresStore.open()");
-    return new PostgresStore(await openPool(String(url)), options);
+    return new PostgresStore(await openPool(String(url)), listenOf(options, url), options);
   }
 
   /**
@@ -121,7 +150,7 @@ export class PostgresStore implements Store {
    */
   static from(client: PostgresClient, options: PostgresStoreOptions = {}): PostgresStore {
     checkOptions(options, "PostgresStore.from()");
-    return new PostgresStore(lendClient(client), options);
+    return new PostgresStore(lendClient(client), listenOf(options), options);
   }
 
   /** Creates or updates the tables; safe in several processes at once. */
@@ -131,7 +160,8 @@ export class PostgresStore implements Store {
 
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
   async close(): Promise<void> {
-    await Promise.all([this.#writes.close(), this.#logs.close()]);
+    await Promise.all([this.#writes.close(), this.#logs.close(), this.#listener?.close()]);
+    await this.#announcer.close();
     await this.#database.close();
   }
 
@@ -149,7 +179,17 @@ export class PostgresStore implements Store {
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     await this.#versions.look();
-    return toClaimResult(await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request)));
+    const parameter = toClaimParameter(request);
+    const { claims, ...answer } = await this.#database.write<BoundedClaimAnswer>("bounded_claim", parameter, "leases");
+    const { failed, cancelled } = answer;
+    // A claim that finds nothing changes nothing: idle processes would wake each other over and over.
+    if (claims === null || claims.length + failed.length + cancelled.length > 0) this.#announcer.announce();
+    if (claims !== null) return toClaimResult({ ...answer, claims });
+    return toClaimResult({
+      ...await this.#database.write<ClaimAnswer>("claim", parameter, "reads"),
+      failed,
+      cancelled,
+    });
   }
 
   /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
@@ -160,7 +200,7 @@ export class PostgresStore implements Store {
         reports: toReportParameters(reports),
       })),
       leaseMs,
-    }, { urgent: true });
+    }, { urgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) });
   }
 
   /** Releases a lease before its end. */
@@ -214,12 +254,12 @@ export class PostgresStore implements Store {
 
   /** All current leases, including those of cancelled runs that still hold a key. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#database.read("get_leases");
+    return this.#database.read("get_leases", {}, "leases");
   }
 
   /** Which of these leases are no longer the current ones of their runs. */
   async getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
-    const lost = await this.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter));
+    const lost = await this.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter), "leases");
     return lost.map((at) => leases[at]!); // the index of a given lease
   }
 
@@ -261,6 +301,7 @@ export class PostgresStore implements Store {
     version: number | null,
   ): Promise<ScheduleRecord | null> {
     const row = await this.#database.write<ScheduleRow | null>("set_schedule", { ...schedule, version });
+    this.#announcer.announce();
     return row === null ? null : toSchedule(row);
   }
 
@@ -273,8 +314,10 @@ export class PostgresStore implements Store {
   }
 
   /** Deletes a schedule. */
-  deleteSchedule(name: string): Promise<boolean> {
-    return this.#database.write("delete_schedule", { name });
+  async deleteSchedule(name: string): Promise<boolean> {
+    const isDeleted = await this.#database.write<boolean>("delete_schedule", { name });
+    this.#announcer.announce();
+    return isDeleted;
   }
 
   /** Fires or skips a slot. */
@@ -335,7 +378,10 @@ export class PostgresStore implements Store {
 
   /** Deletes the oldest of the runs that ended long enough ago. */
   async purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
-    return (await this.#write<IdentityRow[]>("purge", { retention, limit })).map(toRunIdentity);
+    // Those who purge find nothing most of the time.
+    const rows = await this.#write<IdentityRow[]>("purge", { retention, limit }, { isSilent: true });
+    if (rows.length > 0) this.#announcer.announce();
+    return rows.map(toRunIdentity);
   }
 
   /** A run, or `null` if there is none. */
@@ -432,7 +478,12 @@ export class PostgresStore implements Store {
 
   /** A version that changes whenever another process has committed. */
   getVersion(): Promise<number> {
-    return this.#database.read("get_version");
+    return this.#database.read("get_version", {}, "leases");
+  }
+
+  /** Reports changes of this and other stores by LISTEN and NOTIFY. */
+  watch(listener: ChangeListener): StoreWatch {
+    return this.#listener?.watch(listener) ?? { isLive: false, stop: () => {} };
   }
 
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {
@@ -441,15 +492,27 @@ export class PostgresStore implements Store {
     return answer;
   }
 
-  async #write<T>(kind: WriteKind, parameter: object, options: { urgent?: boolean } = {}): Promise<T> {
+  async #write<T>(kind: WriteKind, parameter: object, options: WriteOptions = {}): Promise<T> {
     const answer = await this.#perform<T>({ kind, ...parameter }, options);
     if (isRefusal(answer)) throw toError(answer);
     return answer;
   }
 
-  async #perform<T>(write: WriteParameter, { urgent = false } = {}): Promise<T | Refusal> {
-    return await this.#writes.submit(write, { urgent }) as T | Refusal; // the functions of each kind return it
+  async #perform<T>(
+    write: WriteParameter,
+    { urgent = false, isSilent = false }: WriteOptions = {},
+  ): Promise<T | Refusal> {
+    const answer = await this.#writes.submit(write, { urgent });
+    if (!isSilent) this.#announcer.announce();
+    return answer as T | Refusal; // the functions of each kind return it
   }
+}
+
+interface WriteOptions {
+  /** Whether it waits for no group of writes. */
+  urgent?: boolean;
+  /** Whether nobody else needs to know. */
+  isSilent?: boolean;
 }
 
 /** Why a write was refused. */
@@ -482,13 +545,29 @@ interface EnqueuedRow {
   run: RunRow;
 }
 
-const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = { schema: true, durability: true, host: true };
+const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = {
+  schema: true,
+  durability: true,
+  listenUrl: true,
+  listen: true,
+  host: true,
+};
 
 function checkOptions(options: PostgresStoreOptions, subject: string): void {
   checkOptionNames(options, STORE_OPTIONS, subject);
-  const { schema, durability = "full" } = options;
+  const { schema, durability = "full", listen } = options;
   if (schema !== undefined) checkSchema(schema, subject);
   if (durability !== "full" && durability !== "relaxed") {
     throw new TypeError(`durability of ${subject} must be "full" or "relaxed", not "${durability}"`);
   }
+  if (listen !== undefined && typeof listen !== "function") {
+    throw new TypeError(`listen of ${subject} must be a function, not ${kindOf(listen)}`);
+  }
+}
+
+/** How a store listens; `null`: not at all. */
+function listenOf({ listen, ...options }: PostgresStoreOptions, own: string | URL | null = null): Listen | null {
+  const { listenUrl = own } = options;
+  if (listen !== undefined) return listenWith(listen);
+  return listenUrl === null ? null : listenAt(String(listenUrl));
 }

@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { isServerError } from "./client.ts";
+import { isServerError, type Lane } from "./client.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";
 
@@ -25,7 +25,6 @@ const MIN_BESIDE = 16;
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
-  #urgent: Write[] = [];
   #queue: Write[] = [];
   readonly #sent = new Set<readonly Write[]>();
   #isStarting = false;
@@ -38,13 +37,13 @@ export class WriteBatch {
   /**
    * Performs a write, and returns its answer, which can be a refusal.
    *
-   * @param options.urgent It precedes the others, and waits for no group that is under way.
+   * @param options.urgent It waits for no group: it is sent at once, on the connections for leases.
    */
   submit(write: WriteParameter, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { ...toGroupedWrite(write), resolve, reject };
-      if (urgent && this.#sent.size > 0) return void this.#send([waiting]);
-      (urgent ? this.#urgent : this.#queue).push(waiting);
+      if (urgent) return void this.#send([waiting], "leases");
+      this.#queue.push(waiting);
       this.#startSoon();
     });
     this.#pending.add(answer);
@@ -73,7 +72,7 @@ export class WriteBatch {
       const group = this.#take();
       if (group.length === 0) return;
       this.#sent.add(group);
-      this.#send(group).finally(() => {
+      this.#send(group, "writes").finally(() => {
         this.#sent.delete(group);
         this.#start();
       });
@@ -86,10 +85,9 @@ export class WriteBatch {
     const isAlone = others.length === 0;
     if (!isAlone && this.#queue.length < MIN_BESIDE) return [];
     const busy = new Set(others.flatMap(({ runIds }) => runIds));
-    const waiting = [...this.#urgent, ...this.#queue];
     const group: Write[] = [];
     let length = 0;
-    for (const write of waiting) {
+    for (const write of this.#queue) {
       length += write.text.length;
       if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
       if (!isAlone) {
@@ -102,22 +100,21 @@ export class WriteBatch {
     }
     if (!isAlone && group.length < MIN_BESIDE) return [];
     const taken = new Set(group);
-    this.#urgent = this.#urgent.filter((write) => !taken.has(write));
     this.#queue = this.#queue.filter((write) => !taken.has(write));
     return group;
   }
 
-  async #send(group: readonly Write[]): Promise<void> {
+  async #send(group: readonly Write[], lane: Lane): Promise<void> {
     try {
       const { text, lists } = toWriteGroup(group);
-      const answers = await this.#database.apply(text);
+      const answers = await this.#database.apply(text, lane);
       for (const [list, indexes] of Object.entries(lists)) {
         for (const [no, at] of indexes.entries()) group[at]!.resolve(answers[list as WriteList][no]); // of this group
       }
     } catch (error) {
       if (group.length > 1 && error instanceof StoreError && isServerError(error.cause)) {
         // The server has refused the statement because of one of the writes: the others are not to suffer for it.
-        for (const write of group) await this.#send([write]);
+        for (const write of group) await this.#send([write], lane);
         return;
       }
       for (const { reject } of group) reject(error);

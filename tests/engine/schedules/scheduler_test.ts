@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Calendar } from "../../../src/engine/schedules/calendar.ts";
 import type { ScheduleOptions } from "../../../src/engine/schedules/schedule_options.ts";
 import { Scheduler } from "../../../src/engine/schedules/scheduler.ts";
+import { ChangeWatch } from "../../../src/events/change_watch.ts";
 import { Hub } from "../../../src/events/hub.ts";
 import type { EventOf } from "../../../src/event.ts";
 import { StoreError } from "../../../src/error.ts";
@@ -429,6 +430,7 @@ Deno.test("a calendar that goes back makes the schedule show an error, and is as
     store,
     hub,
     host,
+    watch: new ChangeWatch(store, { host, hub }),
     findJob: () => aJob(() => {}),
     declared: new Set(),
     requestRun: (_job, _input, { idempotencyKey = null }) =>

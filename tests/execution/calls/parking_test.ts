@@ -543,7 +543,7 @@ forEachStore("a run parks at once though a signal was recorded right after its l
   const signalling = new Proxy(store, {
     get: (_, name: keyof Store) => {
       const method = store[name] as (...parameters: unknown[]) => Promise<unknown>;
-      if (name !== "saveStep") return method.bind(store);
+      if (name !== "saveStep") return method?.bind(store);
       return async (...parameters: unknown[]) => {
         const recordedNo = await method.apply(store, parameters);
         const [wait] = await store.getWaits(id);

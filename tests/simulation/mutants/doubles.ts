@@ -10,7 +10,7 @@ export function double(store: Store, methods: Partial<Store>): Store {
       if (name === "then") return undefined;
       const own = methods[name as keyof Store];
       const method = (own ?? store[name as keyof Store]) as (...parameters: unknown[]) => unknown;
-      return own === undefined ? method.bind(store) : method;
+      return own === undefined ? method?.bind(store) : method;
     },
   });
 }

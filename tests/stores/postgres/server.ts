@@ -69,12 +69,13 @@ function serverAt(url: string): Server {
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
     open: (host) => {
       const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
-      return PostgresStore.open(url, { schema, durability: "relaxed", host });
+      return PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host });
     },
   };
 }
 
-function isRoot(): boolean {
+/** Whether this is the superuser: then the programs of the server are run as another user. */
+export function isRoot(): boolean {
   return Deno.uid() === 0;
 }
 
@@ -123,7 +124,7 @@ function check(command: string[], { success, stdout, stderr }: Deno.CommandOutpu
   throw new Error(`${command.join(" ")}: ${output}`);
 }
 
-/** A port on which nobody listens. */
+/** A port that nobody listens on. */
 export function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return (listener.addr as Deno.NetAddr).port; // it listens on TCP

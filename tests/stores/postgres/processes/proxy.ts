@@ -13,10 +13,18 @@ export class Proxy implements AsyncDisposable {
   readonly #server: Deno.ConnectOptions;
   readonly #links = new Set<Link>();
   readonly #accepting: Promise<void>;
+  readonly #freezeMs: number;
+  /** Whether new connections are closed at once. */
+  isRefusing = false;
 
-  /** Listens on a free port. */
-  constructor(server: Deno.ConnectOptions) {
+  /**
+   * Listens on a free port.
+   *
+   * @param options.freezeMs After how many milliseconds a connection that is frozen is closed. Default: 3,000.
+   */
+  constructor(server: Deno.ConnectOptions, { freezeMs = FREEZE_MS }: { freezeMs?: number } = {}) {
     this.#server = server;
+    this.#freezeMs = freezeMs;
     this.#accepting = this.#accept();
   }
 
@@ -33,6 +41,13 @@ export class Proxy implements AsyncDisposable {
     return link !== undefined;
   }
 
+  /** Lets all connections fail, or those that come from some of its ports, as the server sees it. */
+  failAll(fault: Fault, ports?: readonly number[]): void {
+    for (const link of [...this.#links]) {
+      if (ports === undefined || ports.includes(link.port)) link.fail(fault);
+    }
+  }
+
   /** Cuts all connections, and accepts no more. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
@@ -47,9 +62,10 @@ export class Proxy implements AsyncDisposable {
   }
 
   async #open(client: Deno.TcpConn): Promise<void> {
+    if (this.isRefusing) return client.close();
     const server = await Deno.connect(this.#server).catch(() => null);
     if (server === null) return client.close();
-    const link = new Link(client, server);
+    const link = new Link(client, server, this.#freezeMs);
     this.#links.add(link);
     link.ended.then(() => this.#links.delete(link));
   }
@@ -60,15 +76,22 @@ class Link {
   readonly #client: Deno.TcpConn;
   readonly #server: Deno.TcpConn;
   readonly #timers = new Set<() => void>();
+  readonly #freezeMs: number;
   #fault: Fault | null = null;
   #isClosed = false;
   /** Resolves when both are closed. */
   readonly ended: Promise<void>;
 
-  constructor(client: Deno.TcpConn, server: Deno.TcpConn) {
+  constructor(client: Deno.TcpConn, server: Deno.TcpConn, freezeMs: number) {
     this.#client = client;
     this.#server = server;
+    this.#freezeMs = freezeMs;
     this.ended = Promise.all([this.#pass(client, server, false), this.#pass(server, client, true)]).then(() => {});
+  }
+
+  /** The port from which it comes, as the server sees it. */
+  get port(): number {
+    return (this.#server.localAddr as Deno.NetAddr).port; // it is a TCP connection
   }
 
   fail(fault: Fault): void {
@@ -77,7 +100,7 @@ class Link {
     // The client is told that nothing more comes, and the server is not told anything.
     if (fault === "half-close") this.#client.closeWrite().catch(() => this.#close());
     // A frozen connection passes nothing on, and is closed much later.
-    if (fault === "freeze") this.#wait(FREEZE_MS).then(() => this.#close());
+    if (fault === "freeze") this.#wait(this.#freezeMs).then(() => this.#close());
   }
 
   async end(): Promise<void> {

@@ -1,0 +1,57 @@
+import type { Host } from "../host.ts";
+import type { Store } from "../store.ts";
+import type { StoreWatch } from "../store/store_watch.ts";
+import type { Hub } from "./hub.ts";
+import { Throttle } from "./throttle.ts";
+
+// Changes that are reported within this time are one call: other processes can commit at any rate.
+const REST_MS = 20;
+
+/** One watch of the store, for all parts of an engine that look for changes. It exists while there are listeners. */
+export class ChangeWatch {
+  readonly #store: Store;
+  readonly #hub: Hub;
+  readonly #listeners = new Set<() => void>();
+  readonly #throttle: Throttle;
+  #watch: StoreWatch | null = null;
+
+  /** Creates a watch; `hub` publishes the errors of the store's reports. */
+  constructor(store: Store, { host, hub }: { host: Host; hub: Hub }) {
+    this.#store = store;
+    this.#hub = hub;
+    this.#throttle = new Throttle(host, REST_MS, () => this.#notify());
+  }
+
+  /**
+   * Whether the store reports changes at present. Then nobody has to poll often; but a report can be missing, so whoever
+   * reads the store still looks now and then.
+   */
+  get isLive(): boolean {
+    return this.#watch?.isLive ?? false;
+  }
+
+  /**
+   * Calls back after the store has reported changes, at most every 20 ms, and whenever {@linkcode ChangeWatch.isLive}
+   * changes, until the returned function is called.
+   */
+  on(listener: () => void): () => void {
+    const own = () => listener();
+    this.#listeners.add(own);
+    if (this.#listeners.size === 1) {
+      this.#watch = this.#store.watch?.({
+        onChange: () => this.#throttle.call(),
+        onError: (error) => this.#hub.publishError(error),
+      }) ?? null;
+    }
+    return () => {
+      if (!this.#listeners.delete(own) || this.#listeners.size > 0) return;
+      this.#watch?.stop();
+      this.#watch = null;
+      this.#throttle.cancel();
+    };
+  }
+
+  #notify(): void {
+    for (const listener of [...this.#listeners]) listener();
+  }
+}

@@ -1,0 +1,15 @@
+/** Receives what {@linkcode Store.watch} reports. */
+export interface ChangeListener {
+  /** Something may have been committed, or {@linkcode StoreWatch.isLive} has changed. */
+  onChange(): void;
+  /** The store cannot report changes: once, until it can again. */
+  onError(error: unknown): void;
+}
+
+/** A watch of a store. */
+export interface StoreWatch {
+  /** Whether the store reports changes at present. While it does not, whoever needs to know polls. */
+  readonly isLive: boolean;
+  /** Ends the watch: nothing is called any more. */
+  stop(): void;
+}

@@ -1,0 +1,59 @@
+/**
+ * Listens to a channel of the database, on a connection that is not shared through a pooler in transaction mode.
+ *
+ * `npm:postgres`: `(channel, onNotify) => sql.listen(channel, onNotify).then(({ unlisten }) => unlisten)`. PGlite:
+ * `(channel, onNotify) => pglite.listen(channel, onNotify)`.
+ *
+ * @returns Resolves when it listens, with a function that ends that.
+ */
+export type PostgresListen = (channel: string, onNotify: () => void) => Promise<() => unknown>;
+
+/** Listens to channels, until the returned function is called. `onLost` is called when it has ended before. */
+export type Listen = (
+  channels: readonly string[],
+  onNotify: (channel: string) => void,
+  onLost: (error: Error) => void,
+) => Promise<() => void>;
+
+const CONNECT_TIMEOUT_MS = 5_000;
+
+/** Listens on a connection of `npm:pg` that it opens. */
+export function listenAt(url: string): Listen {
+  return async (channels, onNotify, onLost) => {
+    const { default: pg } = await import("pg");
+    const client = new pg.Client({
+      connectionString: url,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      query_timeout: CONNECT_TIMEOUT_MS,
+      keepAlive: true,
+      application_name: "holdfast_listen",
+    });
+    const destroy = () => {
+      // A graceful end waits for the server, which may never answer.
+      const { connection } = client as unknown as { connection: { stream: { destroy(): void } } };
+      connection.stream.destroy();
+    };
+    client.on("error", onLost);
+    client.on("end", () => onLost(new Error("the connection has ended")));
+    client.on("notification", ({ channel }) => onNotify(channel));
+    try {
+      await client.connect();
+      await client.query(channels.map((channel) => `listen ${channel}`).join("; "));
+    } catch (error) {
+      destroy();
+      throw error;
+    }
+    return destroy;
+  };
+}
+
+/** Listens with a function of the caller. */
+export function listenWith(listen: PostgresListen): Listen {
+  return async (channels, onNotify) => {
+    const ends = await Promise.all(channels.map((channel) => listen(channel, () => onNotify(channel))));
+    return () => {
+      // It may return a promise, and fail because the connection is gone.
+      for (const end of ends) Promise.resolve().then(end).catch(() => {});
+    };
+  };
+}

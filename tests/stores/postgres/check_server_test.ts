@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { StoreError } from "../../../src/error.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+
+const VERSIONS = [
+  ["CockroachDB", "CockroachDB CCL v24.1.2 (x86_64-pc-linux-gnu, built 2024/07/01 20:44:38, go1.22.4)"],
+  ["YugabyteDB", "PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 16.0.6, 64-bit"],
+  ["YugabyteDB", "PostgreSQL 15.2-YB-2025.1.0.0-b168 on x86_64-pc-linux-gnu, compiled by clang, 64-bit"],
+] as const;
+
+for (const [engine, version] of VERSIONS) {
+  Deno.test(`migrate() refuses ${version.slice(0, 25)}, and sends it nothing else`, async () => {
+    const asked: string[] = [];
+    const client = {
+      query: (sql: string) => {
+        asked.push(sql);
+        return Promise.resolve({ rows: [{ r: version }] });
+      },
+    };
+    await using store = PostgresStore.from(client);
+
+    const migrated = store.migrate();
+
+    await assert.rejects(migrated, (error) => {
+      assert.ok(error instanceof StoreError);
+      assert.match(error.message, new RegExp(`^PostgresStore does not support ${engine}: `));
+      return error.code === "internal";
+    });
+    assert.deepEqual(asked, ["select version() as r"]);
+  });
+}
+
+Deno.test("migrate() goes on with PostgreSQL and PGlite", async () => {
+  for (
+    const version of [
+      "PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64",
+      "PostgreSQL 18.6 (PGlite 0.5.16) on wasm32",
+    ]
+  ) {
+    const asked: string[] = [];
+    await using store = PostgresStore.from({
+      query: (sql: string) => {
+        asked.push(sql);
+        return Promise.resolve({ rows: [{ r: version }] });
+      },
+    });
+
+    await store.migrate();
+
+    assert.equal(asked.length, 2);
+  }
+});
