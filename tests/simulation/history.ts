@@ -165,7 +165,7 @@ export class History {
   #addRow({ position, at, facts }: JournalRow, wallNow: number): Pick<Entry, "number" | "at" | "fact">[] {
     const first = position - facts.length + 1;
     // Numbers are left out that rows have that are not facts.
-    const isNext = this.#store.hasRowFacts ? first > this.end.position : first === this.end.position + 1;
+    const isNext = this.#store.hasGaps ? first > this.end.position : first === this.end.position + 1;
     this.#facts.expect(
       isNext && facts.length > 0 && Math.abs(at - wallNow) <= NEAR_MS,
       "J2",

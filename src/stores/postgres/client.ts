@@ -10,7 +10,11 @@ export type PostgresQuery = (sql: string, parameters?: readonly (string | null)[
 
 /** A connection, or a pool of connections, of `pg`, `postgres`, PGlite or a driver of the same shape. */
 export type PostgresClient =
-  | { query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> }
+  | {
+    query(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }>;
+    /** PGlite takes several statements here alone. */
+    exec?(sql: string): Promise<{ rows: unknown[] }[]>;
+  }
   | { unsafe(sql: string, parameters?: (string | null)[]): PromiseLike<unknown> }
   | { queryObject(sql: string, parameters?: (string | null)[]): Promise<{ rows: unknown[] }> };
 
@@ -100,7 +104,12 @@ function queryOf(client: PostgresClient): PostgresQuery {
   if ("queryObject" in client) {
     return async (sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
   }
-  return async (sql, parameters) => (await client.query(sql, list(parameters))).rows as Rows;
+  return async (sql, parameters) => {
+    const result = parameters === undefined && "exec" in client
+      ? (await client.exec!(sql)).at(-1)
+      : await client.query(sql, list(parameters));
+    return (result?.rows ?? []) as Rows;
+  };
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */
