@@ -13,7 +13,7 @@ import { checkTenures, findStaleWrites, findTenures } from "./checks/check_tenur
 import { checkValues } from "./checks/check_values.ts";
 import type { Fact, Placed } from "./fact.ts";
 import { KnownJournal } from "./known_journal.ts";
-import { readAcknowledged } from "./scenarios/acknowledged_steps.ts";
+import { readAcknowledged } from "../processes/acknowledged_steps.ts";
 import type { PauseRow, RunRows, StepRow } from "./rows.ts";
 
 // A test of the tests: each check has nothing to say about a history that can be, and finds what was done to one.

@@ -13,6 +13,8 @@ export interface Server {
    * @throws {Error} The server is that of `HOLDFAST_POSTGRES_URL`.
    */
   restart(): Promise<void>;
+  /** What it has written to its log; nothing, if it is that of `HOLDFAST_POSTGRES_URL`. */
+  readLog(): string;
 }
 
 const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
@@ -50,6 +52,7 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
   return {
     ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
     restart: () => runAsync(asServer(restart)),
+    readLog: () => Deno.readTextFileSync(`${folder}/log`),
   };
 }
 
@@ -57,6 +60,7 @@ function serverAt(url: string): Server {
   return {
     url,
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
+    readLog: () => "",
     open: (host) => {
       const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
       return PostgresStore.open(url, { schema, durability: "relaxed", host });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Run, SqliteStore } from "../../../mod.ts";
 import type { Ledger } from "../../processes/ledger.ts";
-import { readAcknowledged } from "./acknowledged_steps.ts";
+import { readAcknowledged } from "../../processes/acknowledged_steps.ts";
 import { assertNone } from "./assert_none.ts";
 import type { Customers } from "./customers.ts";
 import type { Receipt } from "./orders.ts";
