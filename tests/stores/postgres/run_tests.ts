@@ -6,7 +6,15 @@
 
 import { startServer } from "./server.ts";
 
-const FOLDERS = ["engine", "execution", "events", "http", "logger_test.ts"];
+const FOLDERS = [
+  "engine",
+  "execution",
+  "events",
+  "http",
+  "logger_test.ts",
+  "stores/postgres/processes_test.ts",
+  "long/postgres_simulation_test.ts",
+];
 
 const server = startServer();
 if (server === null) Deno.exit(0);
