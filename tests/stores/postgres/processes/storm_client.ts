@@ -44,7 +44,9 @@ const KEYS = 5;
 const STEP_MS = 20;
 const DELAY_MS = 700;
 const MOST_UNFINISHED = 200;
-const FOLLOWERS = 3;
+// How many trigger and how many follow at the same time. A connection that is frozen holds up one of them.
+const TRIGGERING = 4;
+const FOLLOWERS = 4;
 const REMEMBERED = 200;
 
 /** Asks for runs of all jobs, answers waits, cancels, retriggers, deletes and follows; repeats what was not answered. */
@@ -79,7 +81,7 @@ export class StormClient {
     const { isOver } = this.#deps;
     let n = 0;
     await Promise.all([
-      repeat(10, isOver, () => this.#trigger(n++)),
+      ...Array.from({ length: TRIGGERING }, () => repeat(10, isOver, () => this.#trigger(n++))),
       repeat(50, () => stopped.aborted, () => this.#answer()),
       repeat(300, isOver, () => this.#cancel()),
       repeat(500, isOver, () => this.#retrigger()),

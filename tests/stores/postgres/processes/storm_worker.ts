@@ -23,8 +23,8 @@ const engine = createEngine({
   schedules: "tick" in jobs ? { ticks: { job: "tick", input: { n: 0, stepMs: 20 }, ...TICKS } } : {},
   worker: {
     concurrency: 10,
-    staleThreshold: 2_000,
-    heartbeatInterval: 300,
+    staleThreshold: 1_200,
+    heartbeatInterval: 250,
     pollingInterval: 100,
     maxAbandonments: 1_000,
   },
