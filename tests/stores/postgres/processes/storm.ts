@@ -31,7 +31,7 @@ export interface StormResult {
   drainMs: number;
 }
 
-const HARM_EVERY_MS = 250;
+const HARM_EVERY_MS = 300;
 const PROGRESS_EVERY_MS = 5_000;
 
 /**

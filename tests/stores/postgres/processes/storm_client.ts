@@ -160,31 +160,34 @@ export class StormClient {
     }));
   }
 
-  #pick(...jobs: string[]): Receipt | undefined {
-    const candidates = this.#latest.filter(({ job, isDeleteAsked }) => jobs.includes(job) && !isDeleteAsked);
-    return candidates.length === 0 ? undefined : this.#deps.chance.pick(candidates);
-  }
-
   async #cancel(): Promise<void> {
-    const receipt = this.#pick("keyed", "plain", "asking", "limited", "parent");
-    if (receipt === undefined) return;
+    const { chance } = this.#deps;
+    const candidates = this.#latest.filter(({ job }) => job !== "rated");
+    if (candidates.length === 0) return;
+    const receipt = chance.pick(candidates);
     receipt.isCancelAsked = true;
     const run = await this.#engine.cancel(receipt.id);
     receipt.isCancelled = run.status === "cancelled";
     this.#deps.tally.add("runs cancelled");
   }
 
+  async #pickCompleted(): Promise<Receipt | undefined> {
+    const { runs } = await this.#engine.getRuns({ jobName: "plain", status: "completed", limit: 20 });
+    const receipts = runs.map(({ id }) => this.receipts.get(id)).filter((receipt) => receipt !== undefined);
+    return receipts.length === 0 ? undefined : this.#deps.chance.pick(receipts);
+  }
+
   async #retrigger(): Promise<void> {
-    const receipt = this.#pick("plain");
-    if (receipt === undefined || receipt.isCancelAsked) return;
+    const receipt = await this.#pickCompleted();
+    if (receipt === undefined) return;
     const { id } = await this.#engine.retrigger(receipt.id);
     this.#deps.tally.add("runs retriggered");
     this.retries.set(id, receipt.id);
   }
 
   async #delete(): Promise<void> {
-    const receipt = this.#pick("plain");
-    if (receipt === undefined || (await this.#engine.getRun(receipt.id))?.completedAt == null) return;
+    const receipt = await this.#pickCompleted();
+    if (receipt === undefined) return;
     receipt.isDeleteAsked = true;
     await this.#engine.deleteRun(receipt.id);
     receipt.isDeleted = true;

@@ -23,7 +23,8 @@ export class Workers implements AsyncDisposable {
   readonly #begin: (kind: WorkerKind) => Child;
   readonly #tally: Tally;
   readonly #kinds: readonly WorkerKind[];
-  readonly #children: Child[];
+  readonly #children: Child[] = [];
+  readonly #ready = new Set<Child>();
   readonly #suspended = new Map<Child, ReturnType<typeof setTimeout>>();
 
   private constructor(folder: string, kinds: readonly WorkerKind[], { url, schema, tally }: WorkersOptions) {
@@ -34,22 +35,30 @@ export class Workers implements AsyncDisposable {
     this.#tally = tally;
     this.#begin = (kind) => new Child(program, url, schema, ledger, JSON.stringify(kind));
     this.#kinds = kinds;
-    this.#children = kinds.map(this.#begin);
   }
 
   /** Starts one of each kind, and resolves when all of them are ready. */
   static async start(kinds: readonly WorkerKind[], options: WorkersOptions): Promise<Workers> {
     const workers = new Workers(await Deno.makeTempDir({ prefix: "holdfast_storm_" }), kinds, options);
-    await Promise.all(workers.#children.map((child) => child.hear("ready")));
+    await Promise.all(kinds.map((_, at) => workers.#start(at)));
     return workers;
   }
 
-  /** Kills a worker, and starts another one of its kind. */
+  /** Kills a worker that was ready to work, if there is one, and starts another one of its kind. */
   async kill(chance: Chance): Promise<void> {
-    const at = chance.int(this.#children.length);
-    await this.#end(this.#children[at]!);
-    this.#children[at] = this.#begin(this.#kinds[at]!);
+    const ready = this.#children.filter((child) => this.#ready.has(child));
+    if (ready.length === 0) return;
+    const child = chance.pick(ready);
+    const at = this.#children.indexOf(child);
+    await this.#end(child);
+    this.#start(at);
     this.#tally.add("workers killed");
+  }
+
+  async #start(at: number): Promise<void> {
+    const child = this.#begin(this.#kinds[at]!);
+    this.#children[at] = child;
+    await child.hear("ready").then(() => this.#ready.add(child), () => {}); // it may be killed before
   }
 
   /** Suspends a worker for a while, unless it is suspended. */
