@@ -18,6 +18,8 @@ export interface StormOptions {
   seed: number;
   /** The mean time between two restarts of the server, in milliseconds. */
   restartEveryMs: number;
+  /** Whether enough has happened. Until then it lasts longer, but at most four times as long. Default: it always has. */
+  isEnough?: (tally: Tally) => boolean;
   /** Is called now and then with what has happened. */
   onProgress?: (told: string) => void;
 }
@@ -48,8 +50,11 @@ export async function storm(server: Server, options: StormOptions): Promise<Stor
   await using store = await PostgresStore.open(address, { schema });
   await store.migrate();
   await using workers = await Workers.start(WORKER_KINDS, { url: address.href, schema, tally });
-  const endAt = performance.now() + options.ms;
-  const isOver = () => performance.now() > endAt;
+  const startedAt = performance.now();
+  const isOver = () => {
+    const ms = performance.now() - startedAt;
+    return ms > 4 * options.ms || (ms > options.ms && (options.isEnough?.(tally) ?? true));
+  };
   const chance = (what: string) => new Chance(options.seed, what);
 
   await using sampler = new LeaseSampler(server.url, schema);
