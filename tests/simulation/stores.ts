@@ -31,8 +31,8 @@ export interface SharedStore {
   trimsByAge: boolean;
   /** Whether rows of runs and steps are facts: they are gone with their run. */
   hasRowFacts: boolean;
-  /** Whether there are numbers between two rows of the journal that no fact has. */
-  hasGaps: boolean;
+  /** Whether no fact has some numbers of the journal, and some facts of a commit get the first of its numbers. */
+  numbersFreely: boolean;
   /** A number that changes with each change. */
   countChanges(): Promise<number>;
   /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
@@ -64,7 +64,7 @@ export async function makeStore(
     journalLength,
     trimsByAge: false,
     hasRowFacts: false,
-    hasGaps: false,
+    numbersFreely: false,
     countChanges: () => store.getVersion(),
     findFault: () => null,
     close: () => store.close(),
@@ -89,7 +89,7 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     journalLength: Infinity,
     trimsByAge: true,
     hasRowFacts: true,
-    hasGaps: true,
+    numbersFreely: true,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     // It is full at the size that it has: what fits in free pages can still be written.
@@ -161,7 +161,7 @@ async function makePostgres(host: Host, fault: Fault): Promise<SharedStore> {
     journalLength: Infinity,
     trimsByAge: true,
     hasRowFacts: false,
-    hasGaps: true,
+    numbersFreely: true,
     countChanges: () => truth.getVersion(),
     findFault: () => findFault(client, schema),
     close: () => Promise.resolve(),
@@ -180,7 +180,7 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
     journalLength: Infinity,
     trimsByAge: false,
     hasRowFacts: false,
-    hasGaps: false,
+    numbersFreely: false,
     countChanges: () => twin.countChanges(),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),
