@@ -133,7 +133,7 @@ export class History {
       const index = rest.findIndex((one) => this.#isOf(one, fact[0]));
       const [one] = rest.splice(Math.max(0, index), 1);
       // Within a commit a store may give some facts the first numbers. No run can notice that.
-      if (one === undefined || index < 0 || (index > 0 && !this.#store.hasRowFacts)) return null;
+      if (one === undefined || index < 0 || (index > 0 && !this.#store.numbersFreely)) return null;
       const run = this.#facts.run(one.runId);
       if (one.what[0] === "triggered") this.#noteRun(fact[0], run);
       return isMadeSo(fact, one.what) ? { ...place, fact, run, committedAt: now, value: one.value } : null;
@@ -165,7 +165,7 @@ export class History {
   #addRow({ position, at, facts }: JournalRow, wallNow: number): Pick<Entry, "number" | "at" | "fact">[] {
     const first = position - facts.length + 1;
     // Numbers are left out that rows have that are not facts.
-    const isNext = this.#store.hasRowFacts ? first > this.end.position : first === this.end.position + 1;
+    const isNext = this.#store.numbersFreely ? first > this.end.position : first === this.end.position + 1;
     this.#facts.expect(
       isNext && facts.length > 0 && Math.abs(at - wallNow) <= NEAR_MS,
       "J2",

@@ -101,7 +101,7 @@ export class Inspector {
     const { wallNow } = this.#world;
     await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
     await checkKeys(this.#facts, truth, wallNow);
-    const fault = this.#store.findFault();
+    const fault = await this.#store.findFault();
     this.#facts.expect(fault === null, "K", () => fault!);
   }
 

@@ -12,7 +12,8 @@ const HELP = `deno task simulate [options]
   --seeds N       how many seeds, beginning with --from (default 1,000)
   --from S        the first of them (default 1)
   --seed S        this seed alone, twice: both have to go the same way
-  --store KIND    memory (default), sqlite, or twin: both, compared after each call
+  --store KIND    memory (default), sqlite, twin: both, compared after each call; or postgres: PGlite, which takes
+                  500 MB for each thread and 10 s for each seed
   --only NAMES    with these faults and requests alone, as a failure has named them
   --mutant NAME   with a bug that has to be found (see mutants/); part of its name is enough
   --threads N     how many at the same time (default: one for each core)

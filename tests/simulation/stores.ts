@@ -4,14 +4,17 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
+import { findFault } from "../stores/postgres/postgres_faults.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import type { Mutant } from "./mutants/mutant.ts";
+import { emptyServer } from "./pglite.ts";
 import { TwinStore } from "./twin_store.ts";
 import type { World } from "./world.ts";
 
-/** Which stores a simulation can run over; `twin` is both, compared after each call. */
-export const STORE_KINDS = ["memory", "sqlite", "twin"] as const;
+/** Which stores a simulation can run over; `twin` is the first two, compared after each call. */
+export const STORE_KINDS = ["memory", "sqlite", "twin", "postgres"] as const;
 
 /** One of them. */
 export type StoreKind = typeof STORE_KINDS[number];
@@ -28,10 +31,12 @@ export interface SharedStore {
   trimsByAge: boolean;
   /** Whether rows of runs and steps are facts: they are gone with their run. */
   hasRowFacts: boolean;
+  /** Whether no fact has some numbers of the journal, and some facts of a commit get the first of its numbers. */
+  numbersFreely: boolean;
   /** A number that changes with each change. */
   countChanges(): Promise<number>;
   /** What is wrong in the tables: in the lines for concurrency keys, or in what is counted; or `null`. */
-  findFault(): string | null;
+  findFault(): Promise<string | null> | string | null;
   /** Lets the store's own disk be full, or no longer, if it has one. */
   fillDisk?(isFull: boolean): void;
   close(): Promise<void>;
@@ -49,6 +54,7 @@ export async function makeStore(
 ): Promise<SharedStore> {
   const host = worldHost(world);
   if (kind === "sqlite") return await makeSqlite(host, fault);
+  if (kind === "postgres") return await makePostgres(host, fault);
   if (kind === "twin") return await makeTwin(host, fault);
   const make = (host: Host) => new MemoryStore({ host, journalLength });
   const store = fault.store?.(make, host) ?? make(host);
@@ -58,6 +64,7 @@ export async function makeStore(
     journalLength,
     trimsByAge: false,
     hasRowFacts: false,
+    numbersFreely: false,
     countChanges: () => store.getVersion(),
     findFault: () => null,
     close: () => store.close(),
@@ -82,6 +89,7 @@ async function makeSqlite(host: Host, fault: Fault): Promise<SharedStore> {
     journalLength: Infinity,
     trimsByAge: true,
     hasRowFacts: true,
+    numbersFreely: true,
     countChanges: () => Promise.resolve(Number(changes.get()!.count)),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     // It is full at the size that it has: what fits in free pages can still be written.
@@ -129,6 +137,37 @@ function answeringInOrder(store: Store): Store {
   });
 }
 
+/**
+ * Each process has a store of its own. They share one connection: the calls of two processes are never under way at the
+ * same time.
+ */
+async function makePostgres(host: Host, fault: Fault): Promise<SharedStore> {
+  const { client, schema } = await emptyServer();
+  const open = (host: Host): Store => {
+    let actual = host;
+    const given = { ...host, now: () => actual.now() };
+    const store = PostgresStore.from(client, { schema, durability: "relaxed", host: given });
+    const make = (host: Host) => {
+      actual = host;
+      return store;
+    };
+    return fault.store?.(make, host) ?? store;
+  };
+  const truth = open(host);
+  return {
+    // The store has one clock, whatever those of its processes show.
+    open: ({ ...rest }) => Promise.resolve(open({ ...rest, now: host.now })),
+    truth,
+    journalLength: Infinity,
+    trimsByAge: true,
+    hasRowFacts: false,
+    numbersFreely: true,
+    countChanges: () => truth.getVersion(),
+    findFault: () => findFault(client, schema),
+    close: () => Promise.resolve(),
+  };
+}
+
 async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
   const database = new DatabaseSync(":memory:");
   // It commits at once, so that both stores have done the same whenever somebody looks.
@@ -141,6 +180,7 @@ async function makeTwin(host: Host, fault: Fault): Promise<SharedStore> {
     journalLength: Infinity,
     trimsByAge: false,
     hasRowFacts: false,
+    numbersFreely: false,
     countChanges: () => twin.countChanges(),
     findFault: () => findBrokenLine(database) ?? findWrongCount(database),
     close: () => Promise.resolve(database.close()),

@@ -13,6 +13,7 @@ import { checkTenures, findStaleWrites, findTenures } from "./checks/check_tenur
 import { checkValues } from "./checks/check_values.ts";
 import type { Fact, Placed } from "./fact.ts";
 import { KnownJournal } from "./known_journal.ts";
+import { readAcknowledged } from "../processes/acknowledged_steps.ts";
 import type { PauseRow, RunRows, StepRow } from "./rows.ts";
 
 // A test of the tests: each check has nothing to say about a history that can be, and finds what was done to one.
@@ -277,6 +278,16 @@ Deno.test("checkRecovery() finds a step that is executed again although the copy
   assert.match(recovery(again, [failed]), /attempt 1 at step "a" was started, which was recorded as retrying after 1/);
   assert.match(recovery([begin(2), end(2)], []), /which its function has never returned/);
   assert.match(recovery([begin(2)], null), /a begin came though the run had ended/);
+});
+
+Deno.test("readAcknowledged() lets an older execution start what a newer one has recorded, and no other", () => {
+  const line = (word: string, execution: number, last = "receipt") => [word, "run", "step-0", `${execution}`, last];
+  const recorded = [line("start", 2), line("ack", 2)];
+
+  assert.deepEqual([...readAcknowledged([...recorded, line("start", 1)]).get("run")!], [["step-0", "receipt"]]);
+  assert.throws(() => readAcknowledged([...recorded, line("start", 2)]), /executed again/);
+  assert.throws(() => readAcknowledged([...recorded, line("ack", 3), line("start", 3)]), /executed again/);
+  assert.throws(() => readAcknowledged([...recorded, line("ack", 3, "other")]), /two results/);
 });
 
 Deno.test("checkSignalAnswer() finds receipts that contradict each other", () => {

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 import type { Scenario } from "./scenario.ts";
 import { Patience } from "./scenarios/patience.ts";
 import { SCENARIOS } from "./scenarios/scenarios.ts";
+import { runPostgresTorture } from "./postgres_torture.ts";
 import { findObstacle, storm } from "./storm.ts";
 import { describeProgress, describeTotals } from "./storm_report.ts";
 
@@ -14,6 +15,8 @@ const HELP = `deno task torture [options]
                   The plan is the same for one seed, but the processes are real: no two storms are the same
   --workers N     how many workers serve at the same time (default 3)
   --only NAME     "storm", or the name of a scenario: this one alone
+  --store KIND    sqlite (default), or postgres: starts a server, and has the scenarios "storm" and "many runs"
+  --runs N        how many runs "many runs" has (default 10,000)
   --brief         scenarios that take seconds rather than minutes
   --keep          keep the folder with the database, the ledger of the workers and the copies
 
@@ -36,12 +39,25 @@ async function main(): Promise<void> {
       seed: { type: "string", default: String(1 + Math.floor(Math.random() * SEEDS)) },
       workers: { type: "string", default: "3" },
       only: { type: "string" },
+      store: { type: "string", default: "sqlite" },
+      runs: { type: "string", default: "10000" },
       brief: { type: "boolean", default: false },
       keep: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
   });
   if (values.help) return console.log(HELP);
+  if (values.store === "postgres") {
+    const { minutes, seed, runs, only } = values;
+    const isOk = await runPostgresTorture({
+      minutes: positive(minutes),
+      seed: positive(seed),
+      runs: positive(runs),
+      only: only ?? null,
+    });
+    Deno.exit(isOk ? 0 : 1);
+  }
+  if (values.store !== "sqlite") throw new RangeError("--store must be sqlite or postgres");
   const names = ["storm", ...SCENARIOS.map(({ name }) => name)];
   if (values.only !== undefined && !names.includes(values.only)) {
     throw new RangeError(`--only must be one of:\n  ${names.join("\n  ")}`);

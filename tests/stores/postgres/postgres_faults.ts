@@ -1,4 +1,7 @@
-import type { Client } from "pg";
+/** A connection of `pg` or PGlite. */
+export interface Queryable {
+  query(sql: string): Promise<{ rows: unknown[] }>;
+}
 
 // A run that comes back with its key is this much before the others.
 const FAR_BEFORE = -(2 ** 51);
@@ -9,7 +12,7 @@ const FAR_BEFORE = -(2 ** 51);
  *
  * @returns What is wrong, or `null`.
  */
-export async function findFault(client: Client, schema: string): Promise<string | null> {
+export async function findFault(client: Queryable, schema: string): Promise<string | null> {
   for (const [fault, sql] of FAULTS) {
     const { rows: [row] } = await client.query(sql.replaceAll("{schema}", schema));
     if (row !== undefined) return `${fault}: ${JSON.stringify(row)}`;

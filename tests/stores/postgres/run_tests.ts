@@ -5,11 +5,19 @@
 
 import { startServer } from "./server.ts";
 
-const FOLDERS = ["stores/postgres", "engine", "execution", "events", "http", "logger_test.ts"];
+const PLACES = [
+  "stores/postgres",
+  "long/postgres_simulation_test.ts",
+  "engine",
+  "execution",
+  "events",
+  "http",
+  "logger_test.ts",
+];
 
 const server = startServer();
 if (server === null) Deno.exit(0);
-const args = Deno.args.length > 0 ? Deno.args : ["--parallel", ...FOLDERS.map((folder) => `tests/${folder}`)];
+const args = Deno.args.length > 0 ? Deno.args : ["--parallel", ...PLACES.map((place) => `tests/${place}`)];
 const tests = new Deno.Command(Deno.execPath(), {
   args: ["test", "-A", "--no-check", "--filter", "PostgresStore", ...args],
   env: { HOLDFAST_POSTGRES_URL: server.url },

@@ -15,6 +15,8 @@ export interface Server {
    * @throws {Error} The server is that of `HOLDFAST_POSTGRES_URL`.
    */
   restart(options?: { downMs?: number; mode?: "immediate" | "fast" }): Promise<void>;
+  /** What it has written to its log; nothing, if it is that of `HOLDFAST_POSTGRES_URL`. */
+  readLog(): string;
 }
 
 const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
@@ -55,6 +57,7 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
       if (downMs > 0) await new Promise((resolve) => setTimeout(resolve, downMs));
       await runAsServerAsync([...control, "-o", settings.join(" "), "start"]);
     },
+    readLog: () => Deno.readTextFileSync(`${folder}/log`),
   };
 }
 
@@ -67,6 +70,7 @@ function serverAt(url: string): Server {
   return {
     url,
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
+    readLog: () => "",
     open: (host) => {
       const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
       return PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type Run, SqliteStore } from "../../../mod.ts";
 import type { Ledger } from "../../processes/ledger.ts";
+import { readAcknowledged } from "../../processes/acknowledged_steps.ts";
 import { assertNone } from "./assert_none.ts";
 import type { Customers } from "./customers.ts";
 import type { Receipt } from "./orders.ts";
@@ -25,7 +26,7 @@ export async function audit(
   ledger: Ledger,
   customers: Pick<Customers, "accepted" | "signalled">,
 ): Promise<Audit> {
-  const acknowledged = readAcknowledged(ledger);
+  const acknowledged = readAcknowledged(ledger.read());
   await using store = await SqliteStore.open(database);
   const runs = await readRuns(store);
   const byId = new Map(runs.map((run) => [run.id, run]));
@@ -48,26 +49,6 @@ export async function audit(
   }
   assert.equal(checkIntegrity(database), "ok");
   return { runs: runs.length, acknowledged: [...acknowledged.values()].reduce((sum, { size }) => sum + size, 0) };
-}
-
-/** What the jobs were given, by run and step. Looks whether it was the same each time, and made only once. */
-function readAcknowledged(ledger: Ledger): Map<string, Map<string, string>> {
-  const acknowledged = new Map<string, Map<string, string>>();
-  for (const [word, runId, stepName, receipt] of ledger.read() as [string, string, string, string][]) {
-    const ofRun = acknowledged.get(runId) ?? new Map<string, string>();
-    const known = ofRun.get(stepName);
-    if (word === "start") {
-      assert.equal(
-        known,
-        undefined,
-        `${stepName} of run ${runId} was executed again after its result was acknowledged`,
-      );
-    } else {
-      assert.ok(known === undefined || known === receipt, `${stepName} of run ${runId} had two results`);
-      acknowledged.set(runId, ofRun.set(stepName, receipt));
-    }
-  }
-  return acknowledged;
 }
 
 async function readRuns(store: SqliteStore): Promise<Run[]> {

@@ -79,7 +79,7 @@ async function dieWithLongLeases(worker: Service, store: SqliteStore, patience: 
 /** Resolves when a worker has executed some more steps. Answers how many. */
 async function executeSteps(place: Place, worker: Service, patience: Patience): Promise<number> {
   const count = () =>
-    place.ledger.read().filter(([word, , , pid]) => word === "start" && pid === `${worker.pid}`).length;
+    place.ledger.read().filter(([word, , , , pid]) => word === "start" && pid === `${worker.pid}`).length;
   const before = count();
   await patience.until(() => count() >= before + STEPS, "the worker with the moved clock was to execute steps");
   return count() - before;

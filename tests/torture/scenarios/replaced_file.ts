@@ -81,7 +81,7 @@ function checkMoved(moved: string, accepted: string[], place: Place): void {
     .map(({ output }) => `${output}`).join("\n");
   const acknowledged = place.ledger.read().filter(([word]) => word === "ack");
   assert.ok(acknowledged.length > 10, `Only ${acknowledged.length} results were acknowledged`);
-  const lost = acknowledged.filter(([, , , receipt]) => !outputs.includes(receipt!));
+  const lost = acknowledged.filter(([, , , , receipt]) => !outputs.includes(receipt!));
   assertNone(lost, "Acknowledged results are not in the file that was moved");
 }
 

@@ -21,12 +21,12 @@ const order = defineJob({
     for (let number = 0; number < steps; number++) {
       const name = `step-${number}`;
       const { receipt } = await step.run(name, async ({ attempt }): Promise<Receipt> => {
-        ledger.write("start", step.runId, name, Deno.pid);
+        ledger.write("start", step.runId, name, step.execution, Deno.pid);
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 * stepMs));
         if (hasRetry && number === 1 && attempt === 1) throw new Error("This attempt always fails");
         return { receipt: crypto.randomUUID(), padding: "x".repeat(bytes) };
       }, { retry: { maxAttempts: 2, delay: 5 } });
-      ledger.write("ack", step.runId, name, receipt);
+      ledger.write("ack", step.runId, name, step.execution, receipt);
       receipts.push(receipt);
     }
     return receipts;

@@ -1,0 +1,220 @@
+import assert from "node:assert/strict";
+import pg from "pg";
+import type { KnownJob } from "../../../src/flow.ts";
+import { LeaseLostError } from "../../../src/error.ts";
+import type { Claim } from "../../../src/store/claim.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { aClaimRequest, aFlow, aKnownJob, aRun, aStep } from "../../support/fixtures.ts";
+import { findFault } from "./postgres_faults.ts";
+import { startServer } from "./server.ts";
+
+// Transactions of several processes, in the order in which they do harm: each is held open on purpose.
+
+const server = startServer();
+let schemas = 0;
+
+/** A store, another one whose writes are in a transaction that is open, and what checks both. */
+interface Fixture {
+  store: PostgresStore;
+  /** Begins a transaction, and returns a store that works in it. */
+  begin(): Promise<{ store: PostgresStore; commit(): Promise<void>; rollback(): Promise<void> }>;
+  /** Opens one more store of the same schema. */
+  open(): Promise<PostgresStore>;
+  client: pg.Client;
+  schema: string;
+}
+
+function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
+  Deno.test({
+    name: `PostgresStore: ${name}`,
+    ignore: server === null,
+    async fn() {
+      const { url } = server!; // ignored without one
+      const schema = `interleavings_${Deno.pid}_${++schemas}`;
+      await using stack = new AsyncDisposableStack();
+      const open = async () => stack.use(await PostgresStore.open(url, { schema, durability: "relaxed" }));
+      const connect = async () => {
+        const client = new pg.Client({ connectionString: url });
+        await client.connect();
+        stack.defer(() => client.end());
+        return client;
+      };
+      const store = await open();
+      await store.migrate();
+      const begin = async () => {
+        const client = await connect();
+        await client.query("begin");
+        return {
+          store: PostgresStore.from(client, { schema, durability: "relaxed" }),
+          commit: async () => void await client.query("commit"),
+          rollback: async () => void await client.query("rollback"),
+        };
+      };
+      await body({ store, begin, open, client: await connect(), schema });
+    },
+  });
+}
+
+const JOBS: readonly KnownJob[] = [aKnownJob({ name: "a" }), aKnownJob({ name: "b" })];
+const KEY = "key";
+
+async function claim(store: PostgresStore, workerId: string, { limit = 1, jobs = JOBS } = {}): Promise<Claim[]> {
+  const request = aClaimRequest({ workerId, claimId: crypto.randomUUID(), jobs, limit, leaseMs: 60_000 });
+  return (await store.claim(request)).claims;
+}
+
+const COMPLETED = { status: "completed", output: null, durationMs: 0 } as const;
+
+test("a key goes on when its holder ends while a trigger is about to commit", async ({ store, begin, client, schema }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a", concurrencyKey: KEY })]);
+  const [first] = await claim(store, "worker");
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun({ id: "second", jobName: "a", concurrencyKey: KEY })]);
+  const ending = store.finish(first!.lease, COMPLETED, []);
+  await pause(100);
+  await transaction.commit();
+  await ending;
+
+  assert.equal(await findFault(client, schema), null);
+  assert.deepEqual((await claim(store, "worker")).map(({ run }) => run.id), ["second"]);
+});
+
+test("a key goes on when a run is triggered while its holder's end is about to commit", async ({ store, begin, client, schema }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a", concurrencyKey: KEY })]);
+  const [first] = await claim(store, "worker");
+
+  const transaction = await begin();
+  await transaction.store.finish(first!.lease, COMPLETED, []);
+  const trigger = store.enqueue([aRun({ id: "second", jobName: "a", concurrencyKey: KEY })]);
+  await pause(100);
+  await transaction.commit();
+  await trigger;
+
+  assert.equal(await findFault(client, schema), null);
+  assert.deepEqual((await claim(store, "worker")).map(({ run }) => run.id), ["second"]);
+});
+
+for (const end of ["commit", "rollback"] as const) {
+  test(`a claim beside another one that is about to ${end} takes no younger run of its key`, async ({ store, begin }) => {
+    await store.enqueue([aRun({ id: "elder", jobName: "a", concurrencyKey: KEY })]);
+    await store.enqueue([aRun({ id: "younger", jobName: "b", concurrencyKey: KEY })]);
+
+    const transaction = await begin();
+    const [elder] = await claim(transaction.store, "worker-1");
+    const claiming = claim(store, "worker-2", { limit: 2 });
+    await pause(100);
+    await transaction[end]();
+    const claimed = await claiming;
+
+    assert.equal(elder!.run.id, "elder");
+    assert.deepEqual(claimed.map(({ run }) => run.id), end === "commit" ? [] : ["elder"]);
+  });
+}
+
+test("two claims at the same moment take different runs", async ({ store, begin }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a" })]);
+  await store.enqueue([aRun({ id: "second", jobName: "a" })]);
+
+  const transaction = await begin();
+  const before = await claim(transaction.store, "worker-1");
+  const claiming = claim(store, "worker-2");
+  await pause(100);
+  await transaction.commit();
+  const claimed = [...before, ...await claiming, ...await claim(store, "worker-3")];
+
+  assert.deepEqual(claimed.map(({ run }) => run.id), ["first", "second"]);
+});
+
+for (const end of ["commit", "rollback"] as const) {
+  test(`of two triggers of a key at the same moment one is claimable when the other is about to ${end}`, async (fixture) => {
+    const { store, begin, client, schema } = fixture;
+
+    const transaction = await begin();
+    await transaction.store.enqueue([aRun({ id: "first", jobName: "a", concurrencyKey: KEY })]);
+    const trigger = store.enqueue([aRun({ id: "second", jobName: "a", concurrencyKey: KEY })]);
+    await pause(100);
+    await transaction[end]();
+    await trigger;
+
+    assert.equal(await findFault(client, schema), null);
+    const claimed = await claim(store, "worker", { limit: 2 });
+    assert.deepEqual(claimed.map(({ run }) => run.id), [end === "commit" ? "first" : "second"]);
+  });
+}
+
+test("two runs that hold one key end at the same moment, and as many others become claimable", async (fixture) => {
+  const { store, begin, client, schema } = fixture;
+  const flow = aFlow({ keyConcurrency: 2 });
+  for (const id of ["first", "second", "third", "fourth"]) {
+    await store.enqueue([aRun({ id, jobName: "a", concurrencyKey: KEY, flow })]);
+  }
+  const [first, second] = await claim(store, "worker", { limit: 2 });
+
+  const transaction = await begin();
+  await transaction.store.finish(first!.lease, COMPLETED, []);
+  const ending = store.finish(second!.lease, COMPLETED, []);
+  await pause(100);
+  await transaction.commit();
+  await ending;
+
+  assert.equal(await findFault(client, schema), null);
+  const claimed = await claim(store, "worker", { limit: 2 });
+  assert.deepEqual(claimed.map(({ run }) => run.id), ["third", "fourth"]);
+});
+
+test("runs are claimed in the order of their triggers, whichever process has triggered them", async ({ store, open }) => {
+  const stores = [store, ...await Promise.all([open(), open(), open()])];
+  const ids: string[] = [];
+  for (let n = 0; n < 40; n++) {
+    const id = `run-${n}`;
+    const concurrencyKey = n % 5 === 0 ? KEY : null;
+    await stores[n % stores.length]!.enqueue([aRun({ id, jobName: "a", concurrencyKey })]);
+    if (concurrencyKey === null) ids.push(id);
+  }
+
+  const claimed = await claim(store, "worker", { limit: 40 });
+
+  const unkeyed = claimed.filter(({ lease }) => lease.concurrencyKey === null).map(({ run }) => run.id);
+  assert.deepEqual(unkeyed, ids);
+});
+
+test("parallel steps of one run are recorded once each, also if one of them is repeated", async ({ store }) => {
+  await store.enqueue([aRun({ id: "run", jobName: "a" })]);
+  const [{ lease } = { lease: undefined }] = await claim(store, "worker");
+  const names = Array.from({ length: 50 }, (_, n) => `step-${n}`);
+  const save = (name: string) => store.saveStep(lease!, aStep({ name, index: names.indexOf(name) }), []);
+
+  const saved = await Promise.all(names.slice(0, 40).map(save));
+  const others = await Promise.all([...names.slice(40), "step-7", "step-45"].map(save));
+
+  const numbers = [...saved, ...others].map(({ recordedNo }) => recordedNo);
+  assert.deepEqual(numbers.slice(0, 50).toSorted((a, b) => a - b), names.map((_, n) => n + 1));
+  assert.deepEqual(numbers.slice(50), [numbers[7], numbers[45]]);
+  assert.deepEqual((await store.getSteps("run")).map(({ name }) => name), names);
+  const { rows } = (await store.readJournal(0, 1_000_000))!;
+  assert.equal(rows.flatMap(({ facts }) => facts).filter(([, kind]) => kind === "step_completed").length, 50);
+});
+
+test("a step is refused, and nobody waits in vain, when its run is cancelled at the same moment", async (fixture) => {
+  const { store, begin, client } = fixture;
+  await store.enqueue([aRun({ id: "run", jobName: "a" })]);
+  const [{ lease } = { lease: undefined }] = await claim(store, "worker");
+  const count = "select deadlocks::int from pg_stat_database where datname = current_database()";
+  const before = (await client.query(count)).rows[0].deadlocks;
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  const saved = assert.rejects(store.saveStep(lease!, aStep(), []), LeaseLostError);
+  await pause(100);
+  const cancelled = await transaction.store.cancel("run", "request", null);
+  await transaction.commit();
+  await saved;
+
+  assert.equal(cancelled?.status, "cancelled");
+  assert.equal((await client.query(count)).rows[0].deadlocks, before);
+});
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
