@@ -135,8 +135,9 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     run: askOfRun("GET /run"),
     page: (filter, { abortSignal, ...page } = {}) => ask("GET /runs", { query: toQuery(filter, page), abortSignal }),
     async *runs(filter, options) {
-      for (let before: string | undefined;;) {
-        const { runs, hasMore } = await client.page(filter, { limit: LARGEST_PAGE, before, ...options });
+      let before: string | undefined;
+      while (true) {
+        const { runs, hasMore } = await client.page(filter, { limit: 1_000, before, ...options });
         yield* runs;
         if (!hasMore) return;
         before = runs.at(-1)!.id; // a page with more after it has runs
@@ -194,8 +195,6 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
   };
   return client;
 }
-
-const LARGEST_PAGE = 1_000;
 
 /** The filter of a list as parameters. */
 function toQuery({ labels, ...filter }: ClientFilter = {}, page?: object): Query {
