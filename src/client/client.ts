@@ -1,7 +1,7 @@
 import type { RunStatus } from "../run.ts";
 import type { ClientStep } from "../step.ts";
 import type { LogEntry } from "../log.ts";
-import type { Wait } from "../wait.ts";
+import type { SignalReceipt, Wait } from "../wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,
@@ -60,7 +60,7 @@ export interface Client<J extends ClientJobs> {
     waitId: string,
     signal: { signalId: string; payload: unknown },
     options?: CallOptions,
-  ): Promise<Wait>;
+  ): Promise<SignalReceipt>;
   /** Cancels a run that has not ended. */
   cancel(runId: string, options?: CallOptions): Promise<void>;
   /** Triggers a run that has ended again, from its start (default) or from its failure. */
@@ -72,7 +72,7 @@ export interface Client<J extends ClientJobs> {
   delete(runId: string, options?: CallOptions): Promise<void>;
   /**
    * Follows a run to its end: first a snapshot, then events. It reconnects by itself, for as long as it takes; if
-   * events were missed, another snapshot follows. Right after a snapshot, events can repeat what it shows.
+   * events were missed, another snapshot follows. Events can repeat what a snapshot or an event before them has shown.
    */
   watch<Name extends JobName<J>>(
     runId: RunId<Name>,
