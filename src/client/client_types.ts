@@ -10,7 +10,8 @@ export type ClientJobs = { readonly [key: string]: Job<any, unknown> };
 /** The name of a job. */
 export type JobName<J extends ClientJobs> = J[keyof J]["name"];
 
-type JobNamed<J extends ClientJobs, Name> = Extract<J[keyof J], { readonly name: Name }>;
+/** The job of a name. */
+export type JobNamed<J extends ClientJobs, Name> = Extract<J[keyof J], { readonly name: Name }>;
 
 /** The input of a job's trigger. */
 export type JobInput<J extends ClientJobs, Name> = JobNamed<J, Name> extends Job<infer Input, unknown> ? Input : never;
@@ -33,10 +34,8 @@ export type CompletedRunOf<J extends ClientJobs, Name extends JobName<J> = JobNa
   };
 }[Name];
 
-declare const JOB_NAME: unique symbol;
-
 /** The id of a run: a string of which TypeScript knows the job. */
-export type RunId<Name extends string> = string & { readonly [JOB_NAME]?: Name };
+export type RunId<Name extends string> = string & { readonly jobName?: Name };
 
 /** An event of a run, as the service sends it. */
 export type ClientEvent = RunEvent;
