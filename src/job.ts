@@ -228,11 +228,12 @@ export interface StepContext {
 }
 
 /**
- * A job, made by {@linkcode defineJob}. `Input` is the input of a trigger, `Output` the output of a completed run.
+ * A job, made by {@linkcode defineJob}. `Input` is the input of a trigger, `Output` the output of a completed run, and
+ * `Name` the name, from which a typed client knows the job.
  */
-export interface Job<Input = unknown, Output = unknown> {
+export interface Job<Input = unknown, Output = unknown, Name extends string = string> {
   /** The job's name. */
-  readonly name: string;
+  readonly name: Name;
   /** Checks the input of a trigger. */
   readonly input: Schema<Input, unknown>;
   /** Checks what the function returns. */
@@ -252,9 +253,10 @@ export interface Job<Input = unknown, Output = unknown> {
 }
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output> extends FlowDefinition, ChangeDefinition {
+export interface JobDefinition<S extends Schema, Output, Name extends string = string>
+  extends FlowDefinition, ChangeDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
-  name: string;
+  name: Name;
   /**
    * A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered, as the JSON that
    * is stored: a `Date` is a string by then.
@@ -290,9 +292,9 @@ export interface JobDefinition<S extends Schema, Output> extends FlowDefinition,
  * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
  * @throws {RangeError} A priority, a duration, a limit or a number of the retry policy is out of range.
  */
-export function defineJob<const S extends Schema, Output>(
-  definition: JobDefinition<S, Output>,
-): Job<SchemaInput<S>, Jsonify<Output>> {
+export function defineJob<const S extends Schema, Output, const Name extends string = string>(
+  definition: JobDefinition<S, Output, Name>,
+): Job<SchemaInput<S>, Jsonify<Output>, Name> {
   checkName(definition.name, "The name of a job");
   checkDefinition(definition);
   const { retry = {} } = definition;

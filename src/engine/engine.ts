@@ -28,7 +28,11 @@ export type Jobs = { readonly [key: string]: Job };
 
 /** A schedule of one of an engine's jobs, or of a job that is given by its name. */
 export type DeclaredSchedule<J extends Jobs, L = Labels> =
-  | { [K in keyof J]: J[K] extends Job<infer Input> ? ScheduleOptions<Input, L> & { job: J[K] } : never }[keyof J]
+  | {
+    [K in keyof J]: J[K] extends Job<infer Input, infer Output>
+      ? ScheduleOptions<Input, L> & { job: Job<Input, Output> }
+      : never;
+  }[keyof J]
   | ScheduleOptions<unknown, L> & { job: string };
 
 /** Options of {@linkcode createEngine}. */

@@ -1,0 +1,204 @@
+import type { RunStatus } from "../run.ts";
+import type { ClientStep } from "../step.ts";
+import type { LogEntry } from "../log.ts";
+import type { SignalReceipt, Wait } from "../wait.ts";
+import { ClientError } from "./client_error.ts";
+import type {
+  CallOptions,
+  ClientEvent,
+  ClientFilter,
+  ClientJobs,
+  ClientTriggerOptions,
+  CompletedRunOf,
+  JobInput,
+  JobName,
+  ListSnapshot,
+  PageOf,
+  PageOptions,
+  RunId,
+  RunOf,
+  RunSnapshot,
+  Triggered,
+} from "./client_types.ts";
+import { follow } from "./follow.ts";
+import { openService, type Query, type ServiceOptions } from "./service.ts";
+
+/**
+ * Calls a service of `createHandler()`. No call is repeated, except those of `watch`, `watchRuns` and `waitForRun`:
+ * after an error with the code `network`, a write may have been carried out. Repeat a trigger with the same
+ * `idempotencyKey`, and a signal with the same `signalId`.
+ *
+ * Each call throws a {@linkcode ClientError} if it fails, and the reason of its `abortSignal` if that fires. Outputs
+ * have the types of the jobs as they are now; nothing is checked.
+ */
+export interface Client<J extends ClientJobs> {
+  /** Triggers a run of a job. */
+  trigger<Name extends JobName<J>>(
+    jobName: Name,
+    input: JobInput<J, Name>,
+    options?: ClientTriggerOptions,
+  ): Promise<Triggered<Name>>;
+  /** Reads a run. */
+  run<Name extends JobName<J>>(runId: RunId<Name>, options?: CallOptions): Promise<RunOf<J, Name>>;
+  /** Reads one page of a list, newest first. */
+  page<Name extends JobName<J>>(filter?: ClientFilter<Name>, options?: PageOptions): Promise<PageOf<RunOf<J, Name>>>;
+  /**
+   * Reads all runs of a list, newest first, page by page. Runs that are triggered meanwhile are left out.
+   */
+  runs<Name extends JobName<J>>(filter?: ClientFilter<Name>, options?: CallOptions): AsyncGenerator<RunOf<J, Name>>;
+  /** Reads the recorded steps of a run. */
+  steps(runId: string, options?: CallOptions): Promise<ClientStep[]>;
+  /** Reads the stored log lines of a run. */
+  logs(runId: string, options?: CallOptions): Promise<LogEntry[]>;
+  /** Reads the waits of a run. */
+  waits(runId: string, options?: CallOptions): Promise<Wait[]>;
+  /** Reads a wait. */
+  wait(runId: string, waitId: string, options?: CallOptions): Promise<Wait>;
+  /** Ends a wait. A repeated call with the same `signalId` and payload gets the same answer. */
+  signal(
+    runId: string,
+    waitId: string,
+    signal: { signalId: string; payload: unknown },
+    options?: CallOptions,
+  ): Promise<SignalReceipt>;
+  /** Cancels a run that has not ended. */
+  cancel(runId: string, options?: CallOptions): Promise<void>;
+  /** Triggers a run that has ended again, from its start (default) or from its failure. */
+  retrigger<Name extends string>(
+    runId: RunId<Name>,
+    options?: CallOptions & { from?: "start" | "failure" },
+  ): Promise<{ runId: RunId<Name>; status: RunStatus }>;
+  /** Deletes a run that has ended. */
+  delete(runId: string, options?: CallOptions): Promise<void>;
+  /**
+   * Follows a run to its end: first a snapshot, then events. It reconnects by itself, for as long as it takes; if
+   * events were missed, another snapshot follows. Events can repeat what a snapshot or an event before them has shown.
+   */
+  watch<Name extends JobName<J>>(
+    runId: RunId<Name>,
+    options?: CallOptions,
+  ): AsyncGenerator<RunSnapshot<RunOf<J, Name>> | ClientEvent, void>;
+  /** Follows all runs of a job, or with labels, in the same way. It never ends by itself. */
+  watchRuns<Name extends JobName<J>>(
+    filter?: Pick<ClientFilter<Name>, "jobName" | "labels">,
+    options?: CallOptions,
+  ): AsyncGenerator<ListSnapshot<RunOf<J, Name>> | ClientEvent, void>;
+  /**
+   * Waits until a run has completed.
+   *
+   * @param options.timeout For how long, in milliseconds. Default: without limit.
+   * @throws {ClientError} It failed (`run_failed`), was cancelled (`run_cancelled`) or deleted (`not_found`), or has not
+   * completed in time (`timeout`).
+   */
+  waitForRun<Name extends JobName<J>>(
+    runId: RunId<Name>,
+    options?: CallOptions & { timeout?: number },
+  ): Promise<CompletedRunOf<J, Name>>;
+}
+
+/**
+ * Creates a client. With the type of the server's jobs, names, inputs and outputs are checked.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from "@holdfast/jobs/client";
+ * import { defineJob } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (_step, { name }) => ({ text: `Hello, ${name}!` }),
+ * });
+ * const jobs = { greet }; // on the server; a browser needs `import type { jobs }` alone
+ *
+ * const client = createClient<typeof jobs>({ url: "https://example.com/api/jobs" });
+ * const greeting = async (name: string) => {
+ *   const { runId } = await client.trigger("greet", { name });
+ *   const { output } = await client.waitForRun(runId, { timeout: 60_000 });
+ *   return output.text;
+ * };
+ * ```
+ *
+ * @throws {TypeError} The address is relative, and there is no page that it could be relative to.
+ */
+export function createClient<J extends ClientJobs>(options: ServiceOptions): Client<J> {
+  const service = openService(options);
+  const { ask } = service;
+  const askOfRun = (route: string) => (runId: string, options?: CallOptions) =>
+    ask(route, { query: { runId }, ...options });
+  const readWaits = askOfRun("GET /waits");
+
+  const client: Client<J> = {
+    trigger: (jobName, input, { abortSignal, ...options } = {}) =>
+      ask("POST /trigger", { body: { jobName, input, ...options }, abortSignal }),
+    run: askOfRun("GET /run"),
+    page: (filter, { abortSignal, ...page } = {}) => ask("GET /runs", { query: toQuery(filter, page), abortSignal }),
+    async *runs(filter, options) {
+      let before: string | undefined;
+      while (true) {
+        const { runs, hasMore } = await client.page(filter, { limit: 1_000, before, ...options });
+        yield* runs;
+        if (!hasMore) return;
+        before = runs.at(-1)!.id; // a page with more after it has runs
+      }
+    },
+    steps: askOfRun("GET /steps"),
+    logs: askOfRun("GET /logs"),
+    waits: readWaits,
+    wait: (runId, waitId, options) => ask("GET /wait", { query: { runId, waitId }, ...options }),
+    signal: (runId, waitId, body, options) => ask("POST /signal", { query: { runId, waitId }, body, ...options }),
+    cancel: askOfRun("POST /cancel"),
+    retrigger: (runId, { from, ...options } = {}) => ask("POST /retrigger", { query: { runId, from }, ...options }),
+    delete: askOfRun("DELETE /run"),
+    async *watch(runId, options) {
+      const readSnapshot = async () => ({
+        type: "snapshot" as const,
+        run: await client.run(runId, options),
+        waits: await readWaits(runId, options).catch((error) => {
+          if (error.status === 403) return [];
+          throw error;
+        }),
+      });
+      for await (
+        const event of follow(service, { route: "GET /subscribe", query: { runId }, readSnapshot, ...options })
+      ) {
+        yield event;
+        if (/^run:(complete|fail|cancel|delete)$/.test(event.type)) return;
+      }
+    },
+    watchRuns: (filter, options) =>
+      follow(service, {
+        route: "GET /runs/subscribe",
+        query: toQuery(filter),
+        readSnapshot: async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
+        ...options,
+      }),
+    async waitForRun(runId, { timeout, abortSignal } = {}) {
+      const timing = new AbortController();
+      const fail = () =>
+        timing.abort(new ClientError(`Run "${runId}" has not completed within ${timeout} ms`, "timeout"));
+      const timer = timeout && setTimeout(fail, timeout);
+      const options = { abortSignal: AbortSignal.any([timing.signal, abortSignal ?? timing.signal]) };
+      try {
+        for await (const event of client.watch(runId, options)) {
+          if (event.type === "snapshot" && event.run.isTerminal) break;
+        }
+        const run = await client.run(runId, options);
+        if (run.status === "completed") return run as never; // it has its output
+        const { status, error } = run;
+        throw new ClientError(`Run "${runId}" ended as ${status}${error ? `: ${error}` : ""}`, `run_${status}`);
+      } finally {
+        clearTimeout(timer);
+      }
+    },
+  };
+  return client;
+}
+
+/** The filter of a list as parameters. */
+function toQuery({ labels, ...filter }: ClientFilter = {}, page?: object): Query {
+  const query: Record<string, unknown> = { ...filter, ...page };
+  for (const key in labels) query[`label.${key}`] = labels[key];
+  return query;
+}

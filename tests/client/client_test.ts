@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { ClientError, createClient } from "../../src/client/mod.ts";
+import { aService } from "./a_service.ts";
+
+Deno.test("trigger() and waitForRun() answer the run with its output", async () => {
+  await using service = await aService();
+  const { client } = service;
+
+  const { runId, disposition, status } = await client.trigger("greet", { name: "Ada", times: 2 });
+  const { output, jobName, input } = await client.waitForRun(runId, { timeout: 10_000 });
+
+  assert.deepEqual({ disposition, status }, { disposition: "created", status: "pending" });
+  assert.deepEqual(
+    { output, jobName, input },
+    { output: { text: "Hello, Ada! Hello, Ada! " }, jobName: "greet", input: { name: "Ada", times: 2 } },
+  );
+});
+
+Deno.test("trigger() sends its options", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const options = { idempotencyKey: "a", labels: { org: "x" }, priority: 3, delay: 60_000 };
+
+  const first = await client.trigger("greet", { name: "Ada" }, options);
+  const second = await client.trigger("greet", { name: "Ada" }, {
+    ...options,
+    abortSignal: new AbortController().signal,
+  });
+  const run = await client.run(first.runId);
+
+  assert.deepEqual({ ...second, status: null }, { runId: first.runId, disposition: "idempotent", status: null });
+  assert.deepEqual({ labels: run.labels, priority: run.priority }, { labels: { org: "x" }, priority: 3 });
+  assert.ok(run.startAt! > run.createdAt);
+});
+
+Deno.test("steps(), waits(), wait(), signal() and logs() read and end what a run has", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("approve", {});
+  for await (const event of client.watch(runId)) if (event.type === "run:waiting") break;
+  const waits = await client.waits(runId);
+  const signal = { signalId: "s-1", payload: { ok: true } };
+
+  const wait = await client.wait(runId, waits[0]!.id);
+  const receipt = await client.signal(runId, wait.id, signal);
+  const again = await client.signal(runId, wait.id, signal);
+  const { output } = await client.waitForRun(runId);
+  const steps = await client.steps(runId);
+  const logs = await client.logs(runId);
+
+  assert.deepEqual({ name: wait.name, metadata: wait.metadata }, { name: "review", metadata: { for: "ana" } });
+  assert.deepEqual([receipt.disposition, again.disposition], ["accepted", "duplicate"]);
+  assert.deepEqual(receipt.wait, again.wait);
+  assert.deepEqual(output, { isApproved: true, at: "1970-01-01T00:00:00.000Z" });
+  assert.deepEqual({ steps, logs }, { steps: [], logs: [] });
+});
+
+Deno.test("cancel(), retrigger() and delete() change a run", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("approve", {});
+
+  await client.cancel(runId);
+  const cancelled = await client.run(runId);
+  const { runId: retry } = await client.retrigger(runId, { from: "failure" });
+  await client.delete(runId);
+
+  assert.equal(cancelled.status, "cancelled");
+  assert.equal((await client.run(retry)).retriggerOf, runId);
+  await assert.rejects(client.run(runId), { code: "not_found", status: 404 });
+});
+
+Deno.test("page() answers one page, by filter", async () => {
+  await using service = await aService();
+  const { client, engine } = service;
+  for (const n of [1, 2, 3]) {
+    await engine.trigger("greet", { name: `${n}` }, { labels: { org: n < 3 ? "a" : "b" }, delay: 60_000 });
+  }
+  await engine.trigger("approve", {}, { delay: 60_000 });
+
+  const byLabel = await client.page({ jobName: "greet", status: ["pending", "failed"], labels: { org: "a" } });
+  const second = await client.page({ jobName: ["greet", "approve"] }, { limit: 1, offset: 1 });
+
+  assert.deepEqual(byLabel.runs.map(({ input }) => input), [{ name: "2" }, { name: "1" }]);
+  assert.deepEqual({ total: byLabel.total, hasMore: byLabel.hasMore }, { total: 2, hasMore: false });
+  assert.deepEqual({ ...second, runs: second.runs.map(({ input }) => input) }, {
+    runs: [{ name: "3" }],
+    total: 4,
+    hasMore: true,
+  });
+});
+
+Deno.test("waitForRun() throws when the run has failed, was cancelled or deleted, or is late", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const failing = await client.trigger("fail", {});
+  const waiting = await client.trigger("approve", {});
+  const deleted = await client.trigger("greet", { name: "Ada" });
+  await client.waitForRun(deleted.runId);
+  await client.delete(deleted.runId);
+
+  await assert.rejects(client.waitForRun(failing.runId), {
+    code: "run_failed",
+    message: `Run "${failing.runId}" ended as failed: boom`,
+  });
+  await assert.rejects(client.waitForRun(waiting.runId, { timeout: 50 }), {
+    code: "timeout",
+    message: `Run "${waiting.runId}" has not completed within 50 ms`,
+  });
+  await client.cancel(waiting.runId);
+  await assert.rejects(client.waitForRun(waiting.runId), { code: "run_cancelled" });
+  await assert.rejects(client.waitForRun(deleted.runId), { code: "not_found" });
+});
+
+Deno.test("a refusal is a ClientError with the service's code, status and issues", async () => {
+  await using service = await aService();
+
+  const error = await service.client.trigger("greet", {} as never).catch((error) => error);
+
+  assert.ok(error instanceof ClientError);
+  assert.deepEqual({ code: error.code, status: error.status, path: error.issues[0]!.path }, {
+    code: "invalid_input",
+    status: 400,
+    path: ["name"],
+  });
+  assert.match(error.message, /^POST \/trigger was answered 400: /);
+});
+
+Deno.test("an answer that is not the service's is a ClientError with its status, also where it is no JSON", async () => {
+  const answer = () => new Response("<h1>no", { status: 502, headers: { "retry-after": "7" } });
+  await using service = await aService({ between: () => Promise.resolve(answer()) });
+
+  await assert.rejects(service.client.run("x"), { code: "http_502", status: 502, retryAfter: 7_000, issues: [] });
+});
+
+Deno.test("a request without an answer is a ClientError with the code network, and is not repeated", async () => {
+  let sent = 0;
+  const lost = () => (sent++, Promise.reject(new TypeError("no route to host")));
+  const cut = () => Promise.resolve(new Response('{"id":'));
+  await using away = await aService({ between: lost });
+  await using cutting = await aService({ between: cut });
+
+  await assert.rejects(away.client.trigger("greet", { name: "Ada" }), {
+    code: "network",
+    status: null,
+    message: "POST /trigger was not answered: no route to host",
+  });
+  await assert.rejects(cutting.client.run("x"), { code: "network" });
+  assert.equal(sent, 1);
+});
+
+Deno.test("a call that is stopped throws the reason of its abortSignal", async () => {
+  const reason = new Error("enough");
+  const never = (request: Request) =>
+    new Promise<Response>((_, reject) => request.signal.addEventListener("abort", () => reject(request.signal.reason)));
+  await using service = await aService({ between: never });
+  const ending = new AbortController();
+
+  const calls = [
+    service.client.run("x", { abortSignal: ending.signal }),
+    service.client.waitForRun("x", { abortSignal: ending.signal }),
+    service.client.watch("x", { abortSignal: ending.signal }).next(),
+  ];
+  ending.abort(reason);
+
+  for (const call of calls) await assert.rejects(call, reason);
+});
+
+Deno.test("headers are asked for at each request", async () => {
+  const seen: (string | null)[] = [];
+  let tokens = 0;
+  await using service = await aService({
+    between: (request, send) => (seen.push(request.headers.get("authorization")), send(request)),
+    headers: () => Promise.resolve({ authorization: `Bearer ${++tokens}` }),
+  });
+
+  await service.client.page();
+  await service.client.page();
+
+  assert.deepEqual(seen, ["Bearer 1", "Bearer 2"]);
+});
+
+Deno.test("createClient() refuses a relative url where there is no page", () => {
+  assert.throws(() => createClient({ url: "/api" }), {
+    name: "TypeError",
+    message: "url must be absolute here: /api",
+  });
+});

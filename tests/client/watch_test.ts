@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import type { ClientEvent } from "../../src/client/mod.ts";
+import { aService, type SendRequest } from "./a_service.ts";
+
+/** Ends the body of an answer after each message, once for each number of messages that it is to let through. */
+function cutting(messages: number[]): (request: Request, send: SendRequest) => Promise<Response> {
+  return async (request, send) => {
+    const response = await send(request);
+    if (!isStream(request) || response.body === null) return response;
+    const most = messages.shift() ?? Infinity;
+    if (most === Infinity) return response;
+    let seen = "";
+    const cut = new TransformStream<Uint8Array, Uint8Array>({
+      transform(bytes, controller) {
+        for (const byte of bytes) {
+          seen += String.fromCharCode(byte);
+          controller.enqueue(Uint8Array.of(byte));
+          if (seen.split("\n\n").length > most) return controller.terminate();
+        }
+      },
+    });
+    return new Response(response.body.pipeThrough(cut), response);
+  };
+}
+
+function isStream(request: Request): boolean {
+  return new URL(request.url).pathname.endsWith("/subscribe");
+}
+
+function typesOf(events: readonly { type: string }[]): string[] {
+  return events.map(({ type }) => type);
+}
+
+Deno.test("watch() begins with a snapshot, shows each event, and ends with the run", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("approve", {});
+  const seen: string[] = [];
+
+  for await (const event of client.watch(runId)) {
+    seen.push(event.type);
+    if (event.type === "snapshot" && event.run.status === "waiting" || event.type === "run:waiting") {
+      const [wait] = await client.waits(runId);
+      await client.signal(runId, wait!.id, { signalId: "s", payload: 1 });
+    }
+  }
+
+  assert.equal(seen[0], "snapshot");
+  assert.equal(seen.filter((type) => type === "snapshot").length, 1);
+  assert.equal(seen.at(-1), "run:complete");
+});
+
+Deno.test("watch() of a run that has ended shows the snapshot and the last event", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("greet", { name: "Ada" });
+  await client.waitForRun(runId);
+
+  const seen = await Array.fromAsync(client.watch(runId));
+
+  assert.deepEqual(typesOf(seen), ["snapshot", "run:complete"]);
+});
+
+Deno.test("watch() resumes with the last id after a connection that breaks, and misses nothing", async () => {
+  const lastIds: (string | null)[] = [];
+  const cut = cutting(Array.from({ length: 8 }, () => 3));
+  await using service = await aService({
+    between: (request, send) => {
+      if (isStream(request)) lastIds.push(new URL(request.url).searchParams.get("lastEventId"));
+      return cut(request, send);
+    },
+  });
+  const { client, engine } = service;
+  const whole: string[] = [];
+  engine.on("*", (event) => void ("runId" in event && whole.push(event.type)));
+  const { runId } = await client.trigger("approve", {});
+
+  const seen = new Map<number, string>();
+  for await (const event of client.watch(runId)) {
+    if (event.type === "snapshot") continue;
+    seen.set(event.sequence, event.type);
+    if (event.type !== "run:waiting") continue;
+    const [wait] = await client.waits(runId);
+    await client.signal(runId, wait!.id, { signalId: "s", payload: 1 });
+  }
+
+  assert.ok(lastIds.length > 2, `${lastIds.length} connections`);
+  assert.equal(lastIds[0], null);
+  assert.ok(lastIds.at(-1) !== null);
+  assert.deepEqual([...seen.keys()], [...seen.keys()].toSorted((a, b) => a - b));
+  assert.deepEqual([...seen.values()], whole.slice(-seen.size));
+});
+
+Deno.test("watch() reads the state again when the service does not have the missed events any more", async () => {
+  let connections = 0;
+  await using service = await aService({
+    between: async (request, send) => {
+      if (!isStream(request)) return await send(request);
+      connections++;
+      if (connections === 1) return new Response('id: 1-a\n\ndata: {"type":"run:start"}\n\n');
+      return new Response('event: gap\r\ndata: {"type":"gap"}\r\n\r\nretry: 5\n\ndata: {"type":"run:complete"}\n\n');
+    },
+  });
+  const { runId } = await service.client.trigger("greet", { name: "Ada" });
+
+  const seen = await Array.fromAsync(service.client.watch(runId));
+
+  assert.deepEqual(typesOf(seen), ["snapshot", "run:start", "snapshot", "run:complete"]);
+});
+
+Deno.test("watch() reads the state again after a break of a stream without ids", async () => {
+  let connections = 0;
+  await using service = await aService({
+    between: async (request, send) => {
+      if (!isStream(request)) return await send(request);
+      const type = ++connections === 1 ? "run:start" : "run:complete";
+      return new Response(`: hello\n\ndata: {"type":"${type}","note":"\u2028"}\n\n`);
+    },
+  });
+  const { runId } = await service.client.trigger("greet", { name: "Ada" });
+
+  const seen = await Array.fromAsync(service.client.watch(runId));
+
+  assert.deepEqual(typesOf(seen), ["snapshot", "run:start", "snapshot", "run:complete"]);
+  assert.equal((seen[3] as ClientEvent & { note: string }).note, "\u2028");
+});
+
+Deno.test("watch() ends where the service says that there is nothing more", async () => {
+  await using service = await aService({
+    between: (request, send) =>
+      isStream(request) ? Promise.resolve(new Response(null, { status: 204 })) : send(request),
+  });
+
+  assert.deepEqual(await Array.fromAsync(service.client.watch("x")), []);
+});
+
+Deno.test("watch() connects again after 503, not before the service asks for, and ends at 401", async () => {
+  const at: number[] = [];
+  await using service = await aService({
+    between: (request, send) => {
+      if (!isStream(request)) return send(request);
+      at.push(Date.now());
+      return Promise.resolve(
+        at.length === 1
+          ? new Response("{}", { status: 503, headers: { "retry-after": "1" } })
+          : Response.json({ error: "Who?", code: "unauthorized" }, { status: 401 }),
+      );
+    },
+  });
+
+  await assert.rejects(Array.fromAsync(service.client.watch("x")), { code: "unauthorized", status: 401 });
+
+  assert.equal(at.length, 2);
+  assert.ok(at[1]! - at[0]! >= 990, `${at[1]! - at[0]!} ms`);
+});
+
+Deno.test("watch() shows no waits to a caller who may not read them", async () => {
+  await using service = await aService({
+    between: (request, send) =>
+      new URL(request.url).pathname.endsWith("/waits")
+        ? Promise.resolve(Response.json({ error: "No", code: "forbidden" }, { status: 403 }))
+        : send(request),
+  });
+  const { runId } = await service.client.trigger("greet", { name: "Ada" });
+
+  const [snapshot] = await Array.fromAsync(service.client.watch(runId));
+
+  assert.ok(snapshot?.type === "snapshot");
+  assert.deepEqual(snapshot.waits, []);
+});
+
+Deno.test("a loop over watch() that is left closes its connection, and so does an abort", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("approve", {});
+  const ending = new AbortController();
+  const reason = new Error("enough");
+
+  for await (const event of client.watch(runId)) if (event.type === "snapshot") break;
+  const aborted = async () => {
+    for await (const _ of client.watch(runId, { abortSignal: ending.signal })) setTimeout(() => ending.abort(reason));
+  };
+
+  await assert.rejects(aborted(), reason);
+});
+
+Deno.test("an abort ends the pause before the next connection", async () => {
+  const ending = new AbortController();
+  await using service = await aService({
+    between: () => Promise.resolve(new Response("{}", { status: 503, headers: { "retry-after": "3600" } })),
+  });
+
+  const watching = Array.fromAsync(service.client.watch("x", { abortSignal: ending.signal }));
+  setTimeout(() => ending.abort(new Error("enough")), 20);
+
+  await assert.rejects(watching, { message: "enough" });
+});
+
+Deno.test("the browser's event online ends the pause before the next connection", async () => {
+  let connections = 0;
+  await using service = await aService({
+    between: (request, send) => {
+      if (!isStream(request)) return send(request);
+      const isFirst = ++connections === 1;
+      if (isFirst) setTimeout(() => globalThis.dispatchEvent(new Event("online")), 20);
+      return Promise.resolve(new Response("{}", { status: isFirst ? 503 : 404, headers: { "retry-after": "3600" } }));
+    },
+  });
+
+  await assert.rejects(Array.fromAsync(service.client.watch("x")), { status: 404 });
+});
+
+Deno.test("watchRuns() begins with the newest runs, and shows the events of those that fit", async () => {
+  await using service = await aService();
+  const { client, engine } = service;
+  await engine.trigger("greet", { name: "old" }, { labels: { org: "a" }, delay: 60_000 });
+
+  const seen: string[] = [];
+  for await (const event of client.watchRuns({ jobName: "greet", labels: { org: "a" } })) {
+    if (event.type === "snapshot") {
+      seen.push(`${event.page.total} runs`);
+      await engine.trigger("greet", { name: "b" }, { labels: { org: "b" } });
+      await engine.trigger("greet", { name: "a" }, { labels: { org: "a" } });
+    } else seen.push(`${event.type} ${event.labels.org}`);
+    if (event.type === "run:complete") break;
+  }
+
+  assert.deepEqual(seen.filter((type) => !type.startsWith("step:")), [
+    "1 runs",
+    "run:trigger a",
+    "run:leased a",
+    "run:start a",
+    "run:complete a",
+  ]);
+});
