@@ -7,7 +7,6 @@ import { startServer } from "./server.ts";
 
 const PLACES = [
   "stores/postgres",
-  "long/postgres_simulation_test.ts",
   "engine",
   "execution",
   "events",

@@ -40,7 +40,7 @@ Deno.test({
     let isOver = false;
     const triggering = (async () => {
       for (let n = 0; !isOver; n++) {
-        const input: StormInput = { n };
+        const input: StormInput = { n, stepMs: 20 };
         if (n % 4 === 0) await engine.jobs.keyed.trigger(input, { concurrencyKey: `key ${n % 5}` });
         else await engine.jobs.plain.trigger(input);
         await pause(15);
