@@ -410,8 +410,8 @@ export class PostgresStore implements Store {
   }
 
   /** Reads what was committed after a position, in the order of the commits. */
-  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
-    return readJournal(this.#database, after, maxLength);
+  readJournal(after: number, maxLength: number, at?: number): Promise<JournalPage | null> {
+    return readJournal(this.#database, after, maxLength, at);
   }
 
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
