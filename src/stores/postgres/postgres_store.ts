@@ -55,6 +55,7 @@ import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bou
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
 import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
@@ -457,8 +458,8 @@ export class PostgresStore implements Store {
   }
 
   /** Reads what was committed after a position, in the order of the commits. */
-  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
-    return readJournal(this.#database, after, maxLength);
+  readJournal(after: number, maxLength: number, at?: number): Promise<JournalPage | null> {
+    return readJournal(this.#database, after, maxLength, at);
   }
 
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
@@ -484,6 +485,16 @@ export class PostgresStore implements Store {
   /** Reports changes of this and other stores by LISTEN and NOTIFY. */
   watch(listener: ChangeListener): StoreWatch {
     return this.#listener?.watch(listener) ?? { isLive: false, stop: () => {} };
+  }
+
+  /**
+   * Finds what makes this store slow and is outside of it: transactions of others that have been open for more than five
+   * minutes, the oldest first. Those of other roles are seen only by a role with the rights of `pg_read_all_stats`.
+   *
+   * @param options.olderThanMs Another age of the transactions, in milliseconds (default 300,000).
+   */
+  getWarnings({ olderThanMs = 300_000 }: { olderThanMs?: number } = {}): Promise<PostgresWarning[]> {
+    return readWarnings(this.#database, olderThanMs);
   }
 
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {

@@ -199,4 +199,6 @@ test("a cursor from before is valid, and one to what is lost is recognized", asy
   // New commits come to the positions of those that are lost, and beyond them.
   while ((await store.findCursor(null))!.position <= lost.position) await store.enqueue([aRun()]);
   assert.equal(await store.findCursor(lost), null);
+  assert.equal(await store.readJournal(lost.position, Infinity, lost.at), null);
+  assert.ok((await store.readJournal(kept.position, Infinity, kept.at))!.rows.length > 0);
 });
