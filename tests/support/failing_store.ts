@@ -6,7 +6,7 @@ export function failing(store: Store, fails: (method: string) => "before" | "aft
   return new Proxy(store, {
     get: (target, key: keyof Store & string) => {
       const method = target[key] as unknown;
-      if (typeof method !== "function") return method;
+      if (typeof method !== "function" || key === "watch") return method;
       return async (...args: unknown[]) => {
         const when = fails(key);
         if (when === "before") throw new StoreError("busy");

@@ -106,9 +106,10 @@ export class PostgresStore implements Store {
   readonly #logs: LogQueue;
   readonly #versions: VersionWatch;
   readonly #announcer: Announcer;
-  /** `null`: it does not listen. */
-  readonly #listener: NotifyListener | null;
+  readonly #listener: NotifyListener | null = null;
   readonly #durability: Durability;
+  /** Reports changes of this and other stores by LISTEN and NOTIFY; `undefined` if the store does not listen. */
+  readonly watch?: (listener: ChangeListener) => StoreWatch;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
   private constructor(
@@ -124,14 +125,17 @@ export class PostgresStore implements Store {
     this.#logs = new LogQueue(database);
     this.#versions = new VersionWatch(database, () => timers.monotonic());
     this.#announcer = new Announcer(database, changeChannel(schema), timers);
-    this.#listener = listen === null ? null : new NotifyListener({
+    this.#durability = durability;
+    if (listen === null) return;
+    const listener = new NotifyListener({
       listen,
       notify: (channel) => database.notify(channel),
       changeChannel: changeChannel(schema),
       testChannel: testChannel(timers.newId()),
       host: timers,
     });
-    this.#durability = durability;
+    this.#listener = listener;
+    this.watch = (given) => listener.watch(given);
   }
 
   /**
@@ -480,11 +484,6 @@ export class PostgresStore implements Store {
   /** A version that changes whenever another process has committed. */
   getVersion(): Promise<number> {
     return this.#database.read("get_version", {}, "leases");
-  }
-
-  /** Reports changes of this and other stores by LISTEN and NOTIFY. */
-  watch(listener: ChangeListener): StoreWatch {
-    return this.#listener?.watch(listener) ?? { isLive: false, stop: () => {} };
   }
 
   /**

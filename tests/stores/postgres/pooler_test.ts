@@ -60,7 +60,7 @@ Deno.test({
   async fn() {
     await using pooled = await twoEngines(`pooled_${Deno.pid}_1`, { listenUrl: server!.url });
     const { engines, stores, errors } = pooled;
-    const watch = stores[0]!.watch({ onChange: () => {}, onError: () => {} });
+    const watch = stores[0]!.watch!({ onChange: () => {}, onError: () => {} });
     await until(() => watch.isLive, "the store was to listen");
 
     const outputs = await Promise.all(
@@ -111,7 +111,7 @@ Deno.test({
   async fn() {
     await using pooled = await twoEngines(`pooled_${Deno.pid}_3`, {});
     const { engines, stores, errors } = pooled;
-    const watch = stores[0]!.watch({ onChange: () => {}, onError: () => {} });
+    const watch = stores[0]!.watch!({ onChange: () => {}, onError: () => {} });
 
     await until(() => errors.length === 2, "both were to say that they cannot listen");
     const { output } = await engines[0]!.jobs.job.triggerAndWait(4);
