@@ -544,9 +544,12 @@ export interface Store extends AsyncDisposable {
    *
    * @param after The `position` of a row, or 0.
    * @param maxLength About how many characters of facts to read; at least one row.
-   * @returns `null` if rows after `after` were removed, or the journal ends before `after`.
+   * @param at When the row at `after` was committed, if the caller knows it. A store that can lose rows in a failover
+   * compares it.
+   * @returns `null` if rows after `after` were removed, the journal ends before `after`, or it has another row there than
+   * the one of `at`.
    */
-  readJournal(after: number, maxLength: number): Promise<JournalPage | null>;
+  readJournal(after: number, maxLength: number, at?: number): Promise<JournalPage | null>;
 
   /**
    * For `null` the end of the journal: position 0 at instant 0 if it has no row. For a cursor that cursor, or `null` if

@@ -164,8 +164,8 @@ export class JournalReader {
     }
   }
 
-  #read({ position }: Cursor, abortSignal: AbortSignal) {
-    return retryStoreCall(() => this.#deps.store.readJournal(position, PAGE_LENGTH), this.#deps, abortSignal);
+  #read({ position, at }: Cursor, abortSignal: AbortSignal) {
+    return retryStoreCall(() => this.#deps.store.readJournal(position, PAGE_LENGTH, at), this.#deps, abortSignal);
   }
 
   #breathe(): Promise<void> {

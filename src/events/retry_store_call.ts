@@ -17,11 +17,13 @@ export interface RetryDeps {
  * Repeats a call to the store, with growing pauses, until the store answers. A refusal is an answer, and is thrown.
  *
  * @param abortSignal Ends the retries when it fires: the last error is thrown.
+ * @param options.maxPauseMs The longest pause, in milliseconds (default, and at most, 2,000).
  */
 export async function retryStoreCall<T>(
   call: () => Promise<T>,
   deps: RetryDeps,
   abortSignal: AbortSignal,
+  { maxPauseMs = MAX_PAUSE_MS }: { maxPauseMs?: number } = {},
 ): Promise<T> {
   for (let attempt = 0;; attempt++) {
     try {
@@ -29,7 +31,7 @@ export async function retryStoreCall<T>(
     } catch (error) {
       if (isRefusal(error) || abortSignal.aborted) throw error;
       deps.hub.publishError(error);
-      const longest = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt);
+      const longest = Math.min(MAX_PAUSE_MS, maxPauseMs, FIRST_PAUSE_MS * 2 ** attempt);
       await pause(deps.host, longest * (0.5 + deps.host.random() / 2), abortSignal);
       if (abortSignal.aborted) throw error;
     }

@@ -304,11 +304,13 @@ export class Worker {
    * lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency key.
    */
   async #releaseInterrupted(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
-    const { store } = this.#deps;
+    const { store, hub } = this.#deps;
     await this.#untilStopped(bodyEnded);
     const release = () => store.release(execution.lease, execution.reports.send());
-    await retryStoreCall(release, this.#deps, this.#givenUp.signal).catch((error) =>
-      this.#deps.hub.publishError(error)
+    // After an outage of the store, the lease lasts for one length of it.
+    const maxPauseMs = this.#settings.staleThreshold / 3;
+    await retryStoreCall(release, this.#deps, this.#givenUp.signal, { maxPauseMs }).catch((error) =>
+      hub.publishError(error)
     );
     this.#idle.wake();
   }

@@ -129,8 +129,8 @@ export function storeError(error: unknown, { writes }: { writes: boolean }): Sto
   });
 }
 
-/** The code of an error that the server has sent. The form of the code alone says nothing: `EPIPE` has it, too. */
-function sqlState(error: unknown): string | null {
+/** The code of an error that the server has sent, or `null`. The form alone says nothing: `EPIPE` has it, too. */
+export function sqlState(error: unknown): string | null {
   if (typeof error !== "object" || error === null) return null;
   const { code, severity, severity_local, fields }: {
     code?: unknown;

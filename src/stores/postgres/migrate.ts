@@ -1,4 +1,6 @@
 import { StoreError } from "../../error.ts";
+import { sqlState } from "./client.ts";
+import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 import { FUNCTIONS } from "./sql/functions.ts";
 import { VERSION } from "./sql/names.ts";
@@ -11,6 +13,7 @@ import { TABLES } from "./sql/tables.ts";
 const MIGRATIONS: readonly string[] = [TABLES];
 
 const NEWER = "holdfast: newer tables";
+const INSUFFICIENT_PRIVILEGE = "42501";
 const RELAXED = "holdfast: relaxed durability";
 
 /** What a store asks of the server: see `PostgresStoreOptions.durability`. */
@@ -20,7 +23,9 @@ export type Durability = "full" | "relaxed";
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
  * made: a process that has waited for the lock asks a table for the version, since its view of the catalog may be old.
  *
- * @throws {StoreError} The tables were made by a newer version than this one, or the server does not keep what it
+ * A role that may not create anything finds that there is nothing to do.
+ *
+ * @throws {StoreError} The tables were made by a newer version than this one, the role lacks rights, or the server does not keep what it
  * acknowledges and `durability` is `full`.
  */
 export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
@@ -34,12 +39,15 @@ export async function migrateTables(database: PostgresDatabase, durability: Dura
         { code: "internal", cause: error },
       );
     }
+    if (error instanceof StoreError && sqlState(error.cause) === INSUFFICIENT_PRIVILEGE) {
+      throw new StoreError(
+        `The role of the connection has not the rights that the store needs: ${error.message}. Let the owner of the ` +
+          'schema call migrate(), and grant them: see "Roles" in docs/postgres.md',
+        { code: "internal", cause: error },
+      );
+    }
     const found = error instanceof StoreError ? new RegExp(`${NEWER} (\\d+)`).exec(error.message)?.[1] : undefined;
-    if (found === undefined) throw error;
-    throw new StoreError(
-      `The database has tables of version ${found}; this version of Holdfast knows them up to ${VERSION}`,
-      { code: "internal", cause: error },
-    );
+    throw found === undefined ? error : newerTablesError(Number(found), error);
   }
 }
 
@@ -52,7 +60,7 @@ end $check$;
 const MIGRATE = `
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));
 do $migrate$
-declare v_version int := 0;
+declare v_version int := 0; v_function text;
 begin
   perform 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = {literal} and c.relname = 'schema_version';
@@ -74,6 +82,11 @@ ${
   end if;`).join("\n")
 }
   execute $execute$ ${FUNCTIONS} $execute$;
+  -- Everybody may call a new function otherwise.
+  for v_function in select p.oid::regprocedure::text from pg_catalog.pg_proc p
+      where p.pronamespace = {literal}::regnamespace and p.proname like '%\\_v${VERSION}' loop
+    execute 'revoke execute on function ' || v_function || ' from public';
+  end loop;
   execute $execute$ update {schema}.schema_version set version = ${VERSION} $execute$;
 end $migrate$;
 select fn.forget_dead_workers(fn.clock(null));

@@ -1,11 +1,14 @@
 import { StoreError } from "../../error.ts";
-import { type Connection, isTransient, storeError } from "./client.ts";
+import { type Connection, isTransient, sqlState, storeError } from "./client.ts";
+import { newerTablesError } from "./newer_tables.ts";
 import { readAnswer, writeParameter } from "./portable_text.ts";
-import { toSql } from "./sql/names.ts";
+import { toSql, VERSION } from "./sql/names.ts";
 import type { WriteList } from "./write_group.ts";
 
 // How often a statement is tried that the server refuses because of others that run beside it.
 const MAX_TRIES = 5;
+// A function, a table, a column or a schema does not exist.
+const UNDEFINED = /^(42883|42P01|42703|3F000)$/;
 
 /** Calls the functions of one schema. Each call is one statement: JSON in, JSON out. */
 export class PostgresDatabase {
@@ -64,9 +67,28 @@ export class PostgresDatabase {
         // The functions return JSON, and NULL for `null`; their type is known to the caller.
         return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
       } catch (error) {
+        if (UNDEFINED.test(sqlState(error) ?? "")) await this.#explain(error);
         if (!isTransient(error) || tries === MAX_TRIES) throw storeError(error, { writes });
       }
     }
+  }
+
+  /** The version of the tables. */
+  async readVersion(): Promise<number> {
+    this.#check();
+    try {
+      const sql = toSql("select version::text as r from {schema}.schema_version", this.#schema);
+      const [row] = await this.#connection.query(sql, []);
+      return Number(row?.r ?? 0);
+    } catch (error) {
+      throw storeError(error, { writes: false });
+    }
+  }
+
+  /** Throws why a function or a table is missing, if a newer version of this package has dropped it. */
+  async #explain(error: unknown): Promise<void> {
+    const version = await this.readVersion().catch(() => 0);
+    if (version > VERSION) throw newerTablesError(version, error);
   }
 
   #check(): void {

@@ -54,6 +54,7 @@ import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { checkSchema } from "./sql/names.ts";
+import { VersionWatch } from "./version_watch.ts";
 import { WriteBatch } from "./write_batch.ts";
 import type { WriteParameter } from "./write_group.ts";
 
@@ -87,6 +88,7 @@ export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
   readonly #writes: WriteBatch;
   readonly #logs: LogQueue;
+  readonly #versions: VersionWatch;
   readonly #durability: Durability;
 
   /** Use {@linkcode PostgresStore.open} or {@linkcode PostgresStore.from}. */
@@ -98,6 +100,7 @@ export class PostgresStore implements Store {
     this.#database = new PostgresDatabase(connection, schema, clock);
     this.#writes = new WriteBatch(this.#database);
     this.#logs = new LogQueue(this.#database);
+    this.#versions = new VersionWatch(this.#database, () => host === undefined ? performance.now() : host.monotonic());
     this.#durability = durability;
   }
 
@@ -145,6 +148,7 @@ export class PostgresStore implements Store {
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
+    await this.#versions.look();
     return toClaimResult(await this.#database.write<ClaimAnswer>("claim", toClaimParameter(request)));
   }
 
@@ -407,8 +411,8 @@ export class PostgresStore implements Store {
   }
 
   /** Reads what was committed after a position, in the order of the commits. */
-  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
-    return readJournal(this.#database, after, maxLength);
+  readJournal(after: number, maxLength: number, at?: number): Promise<JournalPage | null> {
+    return readJournal(this.#database, after, maxLength, at);
   }
 
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */

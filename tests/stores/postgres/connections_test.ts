@@ -29,28 +29,6 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
 
 const KILL = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast'";
 
-test("migrate() of eight stores at once makes the tables once", async ({ url, schema }) => {
-  const stores = await Promise.all(
-    Array.from({ length: 8 }, () => PostgresStore.open(url, { schema, durability: "relaxed" })),
-  );
-
-  await Promise.all(stores.map((store) => store.migrate()));
-
-  const [row] = await ask(url, `select version from ${schema}.schema_version`);
-  assert.deepEqual(row, { version: 1 });
-  await Promise.all(stores.map((store) => store.close()));
-});
-
-test("migrate() refuses tables of a newer version", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(url, { schema, durability: "relaxed" });
-  await store.migrate();
-  await ask(url, `update ${schema}.schema_version set version = 99`);
-
-  const migrated = store.migrate();
-
-  await assert.rejects(migrated, (error) => error instanceof StoreError && /tables of version 99/.test(error.message));
-});
-
 test("migrate() refuses a server that may lose what it has acknowledged, unless it is asked not to", async ({ url, schema }) => {
   await using store = await PostgresStore.open(`${url}?options=-c%20synchronous_commit%3Doff`, { schema });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../src/error.ts";
+import { LeaseLostError, StoreError } from "../../../src/error.ts";
 import type { Lease } from "../../../src/lease.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../support/fixtures.ts";
@@ -28,6 +28,14 @@ async function open(pair: Pair): Promise<PostgresStore> {
   return store;
 }
 
+/** Promotes the standby. The first claim after it, which begins all leases anew, is done. */
+async function failOver(pair: Pair): Promise<PostgresStore> {
+  await pair.failOver();
+  const store = await open(pair);
+  await store.claim(aClaimRequest({ workerId: "first", limit: 0 }));
+  return store;
+}
+
 /** All that a holder of a lease can write. */
 function writesUnder(store: PostgresStore, lease: Lease): Promise<unknown>[] {
   return [
@@ -40,7 +48,9 @@ function writesUnder(store: PostgresStore, lease: Lease): Promise<unknown>[] {
 
 async function assertRefused(store: PostgresStore, lease: Lease): Promise<void> {
   const before = await look(store, lease.runId);
-  for (const writing of writesUnder(store, lease)) await assert.rejects(writing, LeaseLostError);
+  for (const ending of await Promise.allSettled(writesUnder(store, lease))) {
+    assert.ok(ending.status === "rejected" && ending.reason instanceof LeaseLostError);
+  }
   assert.deepEqual(await store.renew([{ lease, reports: [aProgress({ current: 9 })] }], LEASE_MS), [null]);
   assert.deepEqual(await store.getLostLeases([lease]), [lease]);
   assert.deepEqual(await look(store, lease.runId), before);
@@ -53,8 +63,7 @@ test("the holder of a claim that is lost writes nothing, before and after anothe
   const { lease: lost } = await claimOne(primary, { leaseMs: LEASE_MS });
   const { recordedNo } = await primary.saveStep(lost, aStep({ result: { status: "completed", output: '"lost"' } }), []);
   const known = { ...lost, recorded: recordedNo };
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   await assertRefused(store, lost);
   const { lease, steps } = await claimOne(store, { workerId: "worker-b", leaseMs: LEASE_MS });
@@ -81,8 +90,7 @@ test("a holder does not write past a step that is lost, and others go on from be
     [],
   );
   const known = { ...lease, recorded: second.recordedNo };
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   await assertRefused(store, known);
   await store.release(known, []);
@@ -100,12 +108,46 @@ test("a holder goes on whose records are all there", async (pair) => {
   await pair.cut();
   const known = { ...lease, recorded: recordedNo };
   await primary.renew([{ lease: known, reports: [aProgress({ current: 1 })] }], LEASE_MS);
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   await store.saveStep(known, aStep({ name: "write", index: 1 }), []);
 
   assert.equal((await store.getSteps(lease.runId)).length, 2);
+});
+
+test("leases that expired meanwhile begin anew, so that no run is abandoned", async (pair) => {
+  await using primary = await open(pair);
+  const { lease, run } = await startRun(primary, {}, { leaseMs: 1_000 });
+  await pair.cut();
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  await pair.failOver();
+  await using store = await open(pair);
+
+  const first = await store.claim(aClaimRequest({ workerId: "worker-b", maxAbandonments: 1 }));
+
+  assert.deepEqual([first.claims, first.failed], [[], []]);
+  await store.saveStep(lease, aStep(), []);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  // Then it is as without an outage.
+  assert.deepEqual((await claimOne(store, { workerId: "worker-b" })).run.id, run.id);
+});
+
+test("until then the standby answers that it is not available", async (pair) => {
+  await using primary = await open(pair);
+  await primary.enqueue([aRun()]);
+  await pair.cut();
+  await using standby = await PostgresStore.open(pair.standbyUrl);
+
+  const errors = await Promise.all(
+    [standby.claim(aClaimRequest()), standby.enqueue([aRun()]), standby.cancel("none", "c1", null)]
+      .map((call) => call.then(() => null, (error) => error)),
+  );
+
+  assert.deepEqual(errors.map((error) => error instanceof StoreError && [error.code, error.outcomeUnknown]), [
+    ["unavailable", false],
+    ["unavailable", false],
+    ["unavailable", false],
+  ]);
 });
 
 test("a holder does not add children to a pause that lacks the first ones, nor wait for it", async (pair) => {
@@ -115,8 +157,7 @@ test("a holder does not add children to a pause that lacks the first ones, nor w
   const { lease } = await startRun(primary, {}, { leaseMs: LEASE_MS });
   await pair.cut();
   await prepare(primary, lease, onChildren(0));
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   await assert.rejects(park(store, lease, onChildren(1)), LeaseLostError);
   await assert.rejects(park(store, lease, aPause({ kind: "children", name: "all", children: null })), LeaseLostError);
@@ -131,8 +172,7 @@ test("the run of a trigger that is lost does not exist, and the trigger can be r
   const request = aRun({ idempotencyKey: "order-1" });
   await primary.enqueue([request]);
   const { lease } = await claimOne(primary);
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   assert.equal(await store.getRun(request.id), null);
   await assertRefused(store, lease);
@@ -150,8 +190,7 @@ test("a cursor from before is valid, and one to what is lost is recognized", asy
   await pair.cut();
   for (let at = 0; at < 40; at++) await primary.enqueue([aRun()]);
   const lost = (await primary.findCursor(null))!;
-  await pair.failOver();
-  await using store = await open(pair);
+  await using store = await failOver(pair);
 
   assert.deepEqual(await store.findCursor(kept), kept);
   assert.equal(await store.findCursor(lost), null);
@@ -160,4 +199,6 @@ test("a cursor from before is valid, and one to what is lost is recognized", asy
   // New commits come to the positions of those that are lost, and beyond them.
   while ((await store.findCursor(null))!.position <= lost.position) await store.enqueue([aRun()]);
   assert.equal(await store.findCursor(lost), null);
+  assert.equal(await store.readJournal(lost.position, Infinity, lost.at), null);
+  assert.ok((await store.readJournal(kept.position, Infinity, kept.at))!.rows.length > 0);
 });

@@ -10,9 +10,11 @@ export interface Server {
   /**
    * Ends the server without a shutdown, as a crash does, and starts it again.
    *
+   * @param options.downMs How long it is away, in milliseconds (default 0).
+   * @param options.mode How it ends: `fast` is a shutdown.
    * @throws {Error} The server is that of `HOLDFAST_POSTGRES_URL`.
    */
-  restart(): Promise<void>;
+  restart(options?: { downMs?: number; mode?: "immediate" | "fast" }): Promise<void>;
 }
 
 const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
@@ -45,10 +47,14 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
     runAsServer([`${programs}/pg_ctl`, "-D", data, "-m", "immediate", "stop"]);
     Deno.removeSync(folder, { recursive: true });
   });
-  const restart = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-m", "immediate", "restart"];
+  const control = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w"];
   return {
     ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
-    restart: () => runAsServerAsync(restart),
+    restart: async ({ downMs = 0, mode = "immediate" } = {}) => {
+      await runAsServerAsync([...control, "-m", mode, "stop"]);
+      if (downMs > 0) await new Promise((resolve) => setTimeout(resolve, downMs));
+      await runAsServerAsync([...control, "-o", settings.join(" "), "start"]);
+    },
   };
 }
 

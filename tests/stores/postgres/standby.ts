@@ -5,6 +5,8 @@ import { findPrograms, freePort, makeServerFolder, runAsServer, runAsServerAsync
 export interface Pair extends AsyncDisposable {
   /** The address of the database on the server that takes writes: after the failover that of the standby. */
   readonly url: string;
+  /** The address of the database on the standby. */
+  readonly standbyUrl: string;
   /** Lets the standby catch up, and cuts it off: it lacks what is committed from now on. */
   cut(): Promise<void>;
   /** Ends the server without a shutdown, and promotes the standby. */
@@ -33,6 +35,7 @@ export async function startPair(): Promise<Pair> {
   await standby.start();
   let current = primary;
   return {
+    standbyUrl: standby.url,
     get url() {
       return current.url;
     },

@@ -13,9 +13,11 @@ export async function readJournal(
   database: PostgresDatabase,
   after: number,
   maxLength: number,
+  at?: number,
 ): Promise<JournalPage | null> {
   return await database.read<JournalPage | null>("read_journal", {
     after,
+    at,
     maxLength: Math.min(maxLength, Number.MAX_SAFE_INTEGER),
   });
 }

@@ -59,14 +59,17 @@ $$;
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.
 -- First those that are performed together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
-declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_new boolean;
+declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_new boolean; v_simple boolean;
 begin
   v_new := p -> 'triggers' <> '[]' and fn.are_new_runs(array(
     select r ->> 'id' from jsonb_array_elements(p -> 'triggers') e, jsonb_array_elements(e -> 'runs') r));
-  if fn.is_simple(p, v_new) then perform fn.lock_runs(fn.texts(p -> 'runIds'));
+  v_simple := fn.is_simple(p, v_new);
+  if v_simple then perform fn.lock_runs(fn.texts(p -> 'runIds'));
   else perform fn.lock_all();
   end if;
   v_now := fn.clock(p_now);
+  -- Calls that look whether the lease of another one has expired.
+  if not v_simple then perform fn.begin_leases_anew(v_now); end if;
   if p -> 'steps' <> '[]' then v_steps := fn.save_steps(p -> 'steps', v_now); end if;
   if p -> 'endings' <> '[]' then v_endings := fn.finish_runs(p -> 'endings', v_now); end if;
   if v_new then v_triggers := fn.enqueue_plain(p -> 'triggers', v_now); end if;

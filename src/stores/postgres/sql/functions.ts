@@ -8,6 +8,7 @@ import { EVOLUTION } from "./evolution/functions.ts";
 import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
+import { OUTAGES } from "./outages.ts";
 import { PAUSES } from "./pauses.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
@@ -26,6 +27,7 @@ export const FUNCTIONS: string = [
     ENQUEUE,
     LEASES,
     WORKERS,
+    OUTAGES,
     PAUSES,
     JOURNAL,
     CLAIMS,

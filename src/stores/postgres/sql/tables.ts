@@ -326,6 +326,11 @@ create table {schema}.journal_start (
 );
 insert into {schema}.journal_start values (0);
 
+create unlogged table {schema}.server (
+  started_at timestamptz not null
+);
+insert into {schema}.server values (pg_postmaster_start_time());
+
 create table {schema}.workers (
   id text collate "C" primary key,
   queues text[] collate "C" not null,

@@ -29,9 +29,10 @@ create or replace function fn.forget_worker(p jsonb, p_now bigint) returns jsonb
   select null::jsonb
 $$;
 
--- Deletes the entries of workers that died long ago: after a hundred lengths of their leases without a claim.
+-- Deletes the entries of workers that died long ago: after a hundred lengths of their leases without a claim, unless the
+-- server was away.
 create or replace function fn.forget_dead_workers(p_now bigint) returns void language sql volatile as $$
-  delete from {schema}.workers where seen_at + lease_ms * 100 < p_now
+  delete from {schema}.workers where seen_at + lease_ms * 100 < p_now and not fn.was_away()
 $$;
 
 -- Pauses a job, unless it is paused already. See Store.pauseJob().

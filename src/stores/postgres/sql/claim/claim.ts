@@ -17,6 +17,11 @@ declare
 begin
   -- A call that is repeated while its first try is still under way waits for it.
   perform fn.lock_worker(v_worker);
+  if fn.was_away() then
+    perform fn.lock_all();
+    perform fn.begin_leases_anew(fn.clock(p_now));
+    v_now := fn.clock(p_now);
+  end if;
   select q.* into w from {schema}.workers q where q.id = v_worker;
   f := fn.claim_facts(p -> 'jobs');
   if w.claim_id = v_claim then

@@ -85,7 +85,11 @@ begin
             (select j.at from {schema}.journal j where j.position = v_after), 0))) end));
   end if;
   -- Afterwards, since rows can be removed between the statements of this function.
-  return case when (select s.trimmed_to from {schema}.journal_start s) <= v_after then v_answer end;
+  select s.trimmed_to into v_settled from {schema}.journal_start s;
+  -- After a failover to a standby without the last commits, other rows come to the positions of those that are lost.
+  if v_after > v_settled and not exists (select from {schema}.journal j where j.position = v_after
+      and j.at = coalesce((p ->> 'at')::bigint, j.at)) then return null; end if;
+  return case when v_settled <= v_after then v_answer end;
 end $$;
 
 -- The newest row of the journal.

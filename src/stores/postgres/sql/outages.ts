@@ -1,0 +1,33 @@
+/**
+ * Outages of the server. A lease that expires while the server is away has not been abandoned: nobody could renew it. So
+ * the first claim after an outage begins all leases anew.
+ *
+ * The table `server` says which start of the server the last claim has seen. It is unlogged, so it is empty after a crash
+ * of the server, also of one of its processes, and on a standby that is promoted. None of these shows in the time at
+ * which the server was started.
+ */
+export const OUTAGES = `
+-- Whether the server was away since the last claim.
+create or replace function fn.was_away() returns boolean language plpgsql stable as $$
+begin
+  -- There, the table cannot even be read.
+  if pg_is_in_recovery() then raise exception 'the server is a standby' using errcode = '25006'; end if;
+  return not exists (select from {schema}.server s where s.started_at = pg_postmaster_start_time());
+end $$;
+
+-- After an outage, leases end no earlier than one length of them from now, and workers that were live before it stay live
+-- as long. The caller holds the lock of the schema.
+create or replace function fn.begin_leases_anew(p_now bigint) returns void language plpgsql as $$
+declare v_seen_at bigint; v_longest bigint;
+begin
+  if not fn.was_away() then return; end if;
+  select max(w.seen_at), max(w.lease_ms) into v_seen_at, v_longest from {schema}.workers w;
+  update {schema}.runs r set lease_expires_at = greatest(r.lease_expires_at + 1, p_now + w.lease_ms)
+    from {schema}.workers w where r.status = 'running' and w.id = r.lease_owner;
+  update {schema}.ghosts g set expires_at = greatest(g.expires_at, p_now + v_longest) where v_longest is not null;
+  -- The newest claim tells how long the server was certainly there.
+  update {schema}.workers w set seen_at = greatest(w.seen_at, p_now) where w.seen_at + w.lease_ms > v_seen_at;
+  delete from {schema}.server;
+  insert into {schema}.server values (pg_postmaster_start_time());
+end $$;
+`;

@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import pg from "pg";
+import { createEngine, defineJob } from "../../../mod.ts";
+import { StoreError } from "../../../src/error.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aRun } from "../../support/fixtures.ts";
+import { anything } from "../../support/for_each_store.ts";
+import { startServer } from "./server.ts";
+
+const server = startServer();
+let schemas = 0;
+
+interface Place {
+  /** The address of a database, for the owner of everything. */
+  url: string;
+  /** A schema that does not exist yet. */
+  schema: string;
+  /** Executes statements as the owner. */
+  ask(sql: string): Promise<Record<string, unknown>[]>;
+  /** Opens a store for a role: left out, for the owner. */
+  open(role?: string): Promise<PostgresStore>;
+}
+
+function test(name: string, body: (place: Place) => Promise<void>): void {
+  Deno.test({
+    name,
+    ignore: server === null,
+    async fn() {
+      const { url } = server!; // ignored without a server
+      const schema = `migrated_${Deno.pid}_${++schemas}`;
+      const client = new pg.Client({ connectionString: url });
+      await client.connect();
+      const ask = async (sql: string) => (await client.query(sql)).rows;
+      const open = (role?: string) => {
+        const address = new URL(url);
+        if (role !== undefined) address.username = role;
+        return PostgresStore.open(address, { schema, durability: "relaxed" });
+      };
+      try {
+        await body({ url, schema, ask, open });
+      } finally {
+        await client.end();
+      }
+    },
+  });
+}
+
+function isStoreError(pattern: RegExp): (error: unknown) => boolean {
+  return (error) => error instanceof StoreError && pattern.test(error.message);
+}
+
+test("migrate() of eight stores at once makes the tables once, ten times", async ({ url, schema, ask }) => {
+  for (let round = 0; round < 10; round++) {
+    const place = { schema: `${schema}_${round}`, durability: "relaxed" } as const;
+    const stores = await Promise.all(Array.from({ length: 8 }, () => PostgresStore.open(url, place)));
+
+    await Promise.all(stores.map((store) => store.migrate()));
+
+    assert.deepEqual(await ask(`select version from ${place.schema}.schema_version`), [{ version: 1 }]);
+    await Promise.all(stores.map((store) => store.close()));
+  }
+});
+
+test("migrate() refuses tables of a newer version", async ({ schema, ask, open }) => {
+  await using store = await open();
+  await store.migrate();
+  await ask(`update ${schema}.schema_version set version = 99`);
+
+  await assert.rejects(store.migrate(), isStoreError(/tables of version 99/));
+});
+
+test("a running process reports once a minute that a newer version has changed the tables, and goes on", async ({ url, schema, ask }) => {
+  const host = new FakeHost();
+  await using store = await PostgresStore.open(url, { schema, durability: "relaxed", host });
+  await store.migrate();
+  await store.enqueue([aRun()]);
+  await ask(`update ${schema}.schema_version set version = 2`);
+  host.advance(60_000);
+
+  await assert.rejects(store.claim(aClaimRequest()), isStoreError(/tables of version 2/));
+
+  assert.equal((await store.claim(aClaimRequest())).claims.length, 1);
+  host.advance(59_999);
+  await store.claim(aClaimRequest());
+  host.advance(1);
+  await assert.rejects(store.claim(aClaimRequest()), isStoreError(/tables of version 2/));
+});
+
+test("a call says that a newer version has dropped the functions of its version", async ({ schema, ask, open }) => {
+  await using store = await open();
+  await store.migrate();
+  await ask(`drop function ${schema}.apply_v1; drop function ${schema}.get_run_v1;
+    update ${schema}.schema_version set version = 3`);
+
+  await assert.rejects(store.getRun("any"), isStoreError(/tables of version 3/));
+  await assert.rejects(store.enqueue([aRun()]), isStoreError(/tables of version 3/));
+});
+
+/** What docs/postgres.md says of the role of a service. */
+async function makeRole({ schema, ask }: Place): Promise<string> {
+  const role = `service_of_${schema}`;
+  await ask(`
+    create role ${role} login;
+    grant usage on schema ${schema} to ${role};
+    grant select, insert, update, delete on all tables in schema ${schema} to ${role};
+    grant usage on all sequences in schema ${schema} to ${role};
+    grant execute on all functions in schema ${schema} to ${role}`);
+  return role;
+}
+
+test("an engine runs as a role that may not create anything, after an owner has migrated", async (place) => {
+  await using owner = await place.open();
+  await owner.migrate();
+  await using store = await place.open(await makeRole(place));
+  const child = defineJob({
+    name: "child",
+    input: anything,
+    run: (step, n: number) => step.run("double", () => 2 * n),
+  });
+  const parent = defineJob({
+    name: "parent",
+    input: anything,
+    run: async (step, n: number) => {
+      step.log.info("hello");
+      const doubled = await step.invoke("child", child, n);
+      await step.sleep("nap", 1);
+      const added = await step.wait("add");
+      return doubled! + (added.outcome === "signal" ? Number(added.payload) : 0);
+    },
+  });
+  const engine = createEngine({ store, jobs: { child, parent } });
+  await engine.start();
+
+  const plain = await engine.jobs.child.triggerAndWait(1);
+  const keyed = await engine.jobs.parent.trigger(4, { concurrencyKey: "key", labels: { org: "acme" } });
+  let waitId: string | undefined;
+  while (waitId === undefined) waitId = (await engine.getWaits(keyed.id))[0]?.id;
+  await engine.signal(waitId, { signalId: "s1", payload: 1 });
+  const ended = await engine.waitForRun(keyed.id);
+  await engine.pauseJob("child");
+  await engine.resumeJob("child");
+  await engine.jobs.child.trigger(1, { delay: 3_600_000 }).then(({ id }) => engine.cancel(id));
+  await store.purge({ completed: 0 }, 10);
+  const { total } = await engine.getRuns({ limit: 0 });
+  await engine.stop();
+
+  assert.deepEqual([plain.output, ended.output, total], [2, 9, 1]);
+});
+
+test("nobody but the owner may call the functions, unless it is granted", async (place) => {
+  const { schema, ask } = place;
+  await using owner = await place.open();
+  await owner.migrate();
+
+  const rows = await ask(`select p.proname from pg_proc p where p.pronamespace = '${schema}'::regnamespace
+    and has_function_privilege('public', p.oid, 'execute')`);
+
+  assert.deepEqual(rows, []);
+});
+
+test("migrate() by a role without rights says what to do", async (place) => {
+  const { schema, ask } = place;
+  await ask(`create role nobody_of_${schema} login`);
+  await using store = await place.open(`nobody_of_${schema}`);
+
+  await assert.rejects(
+    store.migrate(),
+    isStoreError(/has not the rights.*permission denied for database.*docs\/postgres.md/),
+  );
+  await using owner = await place.open();
+  await owner.migrate();
+  await assert.rejects(store.migrate(), isStoreError(/has not the rights.*permission denied for schema/));
+});
