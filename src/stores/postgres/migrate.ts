@@ -91,5 +91,6 @@ ${
   end loop;
   execute $execute$ update {schema}.schema_version set version = ${VERSION} $execute$;
 end $migrate$;
+select fn.check_isolation();
 select fn.forget_dead_workers(fn.clock(null));
 `;

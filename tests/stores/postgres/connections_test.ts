@@ -38,6 +38,22 @@ test("migrate() refuses a server that may lose what it has acknowledged, unless 
   );
 });
 
+for (const isolation of ["repeatable read", "serializable"]) {
+  test(`migrate() and writes refuse a role whose transactions are ${isolation}`, async ({ url, schema }) => {
+    const options = encodeURIComponent(`-c default_transaction_isolation=${isolation.replace(" ", "\\ ")}`);
+    await using store = await PostgresStore.open(`${url}?options=${options}`, { schema, durability: "relaxed" });
+    await using other = await PostgresStore.open(url, { schema, durability: "relaxed" });
+    const isRefusal = (error: unknown) => error instanceof StoreError && /READ COMMITTED/.test(error.message);
+
+    await assert.rejects(store.migrate(), isRefusal);
+    await other.migrate();
+    await assert.rejects(store.migrate(), isRefusal);
+    await assert.rejects(store.enqueue([aRun()]), isRefusal);
+    await assert.rejects(store.enqueue([aRun({ concurrencyKey: "key" })]), isRefusal);
+    assert.equal((await other.getRuns({ limit: 10, offset: 0 })).total, 0);
+  });
+}
+
 test("open() refuses the name of a schema that would have to be quoted, and unknown options", async ({ url }) => {
   await assert.rejects(PostgresStore.open(url, { schema: 'a"b' }), TypeError);
   await assert.rejects(PostgresStore.open(url, { durability: "none" } as object), TypeError);

@@ -18,11 +18,23 @@ create or replace function fn.clock(p_now bigint) returns bigint language sql vo
   select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$;
 
+-- Whoever has waited for a lock must see what others have committed meanwhile, which a transaction of another isolation
+-- level does not: it sees what was committed before its first statement.
+create or replace function fn.check_isolation() returns void language plpgsql as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'Transactions have to be READ COMMITTED, and default_transaction_isolation of this role or database is %',
+      current_setting('transaction_isolation') using errcode = 'invalid_transaction_state';
+  end if;
+end $$;
+
 -- Takes the lock that all who write to the journal share, until the end of the transaction: from before it draws a
 -- position until its rows are visible. Readers look who holds it: see reads/journal.ts.
-create or replace function fn.lock_journal() returns void language sql volatile as $$
-  select pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}))
-$$;
+create or replace function fn.lock_journal() returns void language plpgsql as $$
+begin
+  perform fn.check_isolation();
+  perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
+end $$;
 
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
 create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language plpgsql volatile as $$

@@ -31,6 +31,7 @@ create or replace function fn.await_notes(p_ms int) returns boolean language plp
 declare v_open text[] := fn.open_notes();
   v_until timestamptz := clock_timestamp() + p_ms * interval '1 millisecond';
 begin
+  perform fn.check_isolation();
   while v_open && fn.open_notes() loop
     if clock_timestamp() > v_until then return false; end if;
     perform pg_sleep(0.002);
