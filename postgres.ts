@@ -14,3 +14,5 @@
 
 export { PostgresStore, type PostgresStoreOptions } from "./src/stores/postgres/postgres_store.ts";
 export type { PostgresClient } from "./src/stores/postgres/client.ts";
+export { type CopyOptions, type CopyReport, copySqliteToPostgres } from "./src/stores/copy/copy_sqlite_to_postgres.ts";
+export type { RowDigest } from "./src/stores/copy/row_digest.ts";

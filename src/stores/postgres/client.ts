@@ -87,6 +87,29 @@ export async function openPool(url: string): Promise<Connection> {
   };
 }
 
+/** Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit. */
+export async function openSession(url: string): Promise<Connection> {
+  const { default: pg } = await import("pg");
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    application_name: "holdfast",
+  });
+  // Without a listener, a connection that breaks while it is idle ends the process. Its next statement fails.
+  client.on("error", () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    throw storeError(new NotSentError(error), { writes: false });
+  }
+  return {
+    query: async (sql, parameters) =>
+      (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
+    close: () => client.end(),
+  };
+}
+
 /** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */
 export function lendClient(client: PostgresClient): Connection {
   return { query: queryOf(client), close: () => Promise.resolve() };

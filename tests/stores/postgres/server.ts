@@ -19,7 +19,8 @@ const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgr
 
 /**
  * Starts a server in a temporary folder; it stops with the process. `null`, with a printed reason, where there is none.
- * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none.
+ * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none. The
+ * programs are those of `HOLDFAST_POSTGRES_BIN`, if that folder is given: so the tests run on another version.
  *
  * @param options.fsync Whether a commit waits for the disk.
  * @param options.isOwn Whether `HOLDFAST_POSTGRES_URL` does not count, since the server will be restarted.
@@ -27,9 +28,11 @@ const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgr
 export function startServer({ fsync = false, isOwn = false } = {}): Server | null {
   const given = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
   if (given !== undefined) return serverAt(given);
-  const programs = FOLDERS.find((folder) => exists(`${folder}/initdb`));
+  const chosen = Deno.env.get("HOLDFAST_POSTGRES_BIN");
+  const folders = chosen === undefined ? FOLDERS : [chosen];
+  const programs = folders.find((folder) => exists(`${folder}/initdb`));
   if (programs === undefined) {
-    const reason = "there is no server in /usr/lib/postgresql";
+    const reason = `there is no server in ${chosen ?? "/usr/lib/postgresql"}`;
     if (Deno.env.get("HOLDFAST_POSTGRES") === "required") throw new Error(`HOLDFAST_POSTGRES=required, but ${reason}`);
     console.warn(`The tests of PostgresStore are skipped: ${reason}`);
     return null;
