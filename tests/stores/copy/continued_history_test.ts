@@ -1,23 +1,12 @@
-import { DatabaseSync } from "node:sqlite";
-import { systemHost } from "../../../src/host.ts";
-import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { findWrongCount } from "../../support/counts.ts";
-import { findBrokenLine } from "../../support/lines.ts";
-import { compareHistories, type OpenSubject } from "../compare_histories.ts";
-import type { ScriptOptions } from "../operations.ts";
-import { newSchema, openSchema } from "../postgres/open_subject.ts";
+import { compareHistories } from "../compare_histories.ts";
+import { SCRIPTS } from "../postgres/scripts.ts";
 import { startServer } from "../postgres/server.ts";
+import { openMoving } from "./open_moving.ts";
 
 const server = startServer();
-const SEEDS = Array.from({ length: Number(Deno.env.get("HOLDFAST_COPY_SEEDS") ?? 4) }, (_, index) => index + 1);
 
-const SCRIPTS: Record<string, ScriptOptions> = {
-  "any operations": { flow: false },
-  "any operations with flow": { flow: true },
-  "any operations with child runs": { flow: false, children: true },
-  "any operations with versions, held runs, children and flow": { flow: true, children: true, evolution: true },
-};
+// `tests/long/copy_test.ts` takes many more.
+const SEEDS = [1, 2];
 
 for (const [what, options] of Object.entries(SCRIPTS)) {
   Deno.test({
@@ -25,35 +14,4 @@ for (const [what, options] of Object.entries(SCRIPTS)) {
     ignore: server === null,
     fn: () => compareHistories(SEEDS, options, openMoving(server!.url)), // ignored without a server
   });
-}
-
-/** A history that begins in a SQLite file and continues in a copy of it. */
-function openMoving(url: string): OpenSubject {
-  return async (host) => {
-    const folder = await Deno.makeTempDir();
-    const file = `${folder}/jobs.db`;
-    let idsMade = 0;
-    const store = await SqliteStore.open(file, { host: { ...host, newId: () => `copy-${idsMade++}` } });
-    await store.migrate();
-    const database = new DatabaseSync(file);
-    const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - 1000 WHERE id = ?");
-    return {
-      store,
-      makeOld: (workerId) => void makeOld.run(workerId),
-      findFault: () => findBrokenLine(database) ?? findWrongCount(database),
-      close: () => store.close(),
-      move: async () => {
-        await store.close();
-        database.close();
-        const schema = newSchema();
-        await copySqliteToPostgres(file, url, {
-          schema,
-          durability: "relaxed",
-          host: { ...systemHost, now: host.now },
-        });
-        await Deno.remove(folder, { recursive: true });
-        return await openSchema(url, { schema, host, idsMade });
-      },
-    };
-  };
 }
