@@ -94,6 +94,11 @@ export class PostgresTarget {
   /** Makes the copy visible, and tells the planner of it. */
   async commit(): Promise<void> {
     await this.#execute("commit");
+    // The copy is complete. What autovacuum would do later is no reason to fail.
+    await this.#analyze().catch(() => {});
+  }
+
+  async #analyze(): Promise<void> {
     for (const { to } of COPIED_TABLES) await this.#execute(`analyze {schema}.${to}`);
   }
 

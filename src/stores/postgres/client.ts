@@ -39,7 +39,7 @@ const ANSWER_TIMEOUT_MS = 10_000;
 
 /** Opens a pool of connections of `pg`, which it loads. No connection is made before the first statement. */
 export async function openPool(url: string): Promise<Connection> {
-  const { default: pg } = await import("pg");
+  const pg = await loadDriver();
   const pool = new pg.Pool({
     connectionString: url,
     max: MAX_CONNECTIONS,
@@ -89,7 +89,7 @@ export async function openPool(url: string): Promise<Connection> {
 
 /** Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit. */
 export async function openSession(url: string): Promise<Connection> {
-  const { default: pg } = await import("pg");
+  const pg = await loadDriver();
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
@@ -108,6 +108,10 @@ export async function openSession(url: string): Promise<Connection> {
       (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
     close: () => client.end(),
   };
+}
+
+async function loadDriver() {
+  return (await import("pg")).default;
 }
 
 /** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */

@@ -10,7 +10,7 @@ import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MIGRATIONS } from "../../../src/stores/sqlite/schema.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { dump } from "../../support/compare_stores.ts";
-import { aClaimRequest, aFailure, aFlow, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aFlow, aKnownJob, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { newSchema } from "../postgres/open_subject.ts";
 import { startServer } from "../postgres/server.ts";
 
@@ -167,6 +167,54 @@ test("copies strings that the database cannot keep", async ({ store, copy }) => 
   const moved = await copy();
 
   assert.deepEqual([await dump(moved), await moved.getHold(run.id)], before);
+});
+
+test("keeps a concurrency key with the run that waits for its retry", async ({ store, copy }) => {
+  const [first, second] = [aRun({ concurrencyKey: "key" }), aRun({ concurrencyKey: "key" })];
+  await store.enqueue([first]);
+  const { lease } = await claimOne(store);
+  await store.pause(lease, { pauses: [], retryAt: Date.now() + 1_000, park: true, reports: [] });
+  await store.enqueue([second]);
+
+  const moved = await copy();
+
+  assert.deepEqual((await moved.claim(aClaimRequest())).claims, []);
+  await moved.cancel(first.id, "request", null);
+  assert.deepEqual((await moved.claim(aClaimRequest())).claims.map(({ run }) => run.id), [second.id]);
+});
+
+test("keeps what rates have counted", async ({ store, copy, host }) => {
+  const keyRate = { limit: 1, period: 60_000 };
+  const keyed = () => aRun({ concurrencyKey: "key", jobName: "keyed", flow: aFlow({ keyRate }) });
+  await store.enqueue([aRun(), keyed()]);
+  const rated = aClaimRequest({ jobs: [aKnownJob({ rate: keyRate }), aKnownJob({ name: "keyed" })] });
+  for (const { lease } of (await store.claim(rated)).claims) {
+    await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
+  }
+  await store.enqueue([aRun(), keyed()]);
+  await store.forgetWorker(rated.workerId);
+
+  const moved = await copy();
+
+  assert.deepEqual((await moved.claim({ ...rated, claimId: "now" })).claims, []);
+  host.now = () => Date.now() + 60_000;
+  assert.equal((await moved.claim({ ...rated, claimId: "later" })).claims.length, 2);
+});
+
+test("keeps the turns of fairness keys", async ({ store, copy }) => {
+  const fair = (fairnessKey: string) => aRun({ flow: aFlow({ fairnessKey }) });
+  const [first, second, third, other] = [fair("x"), fair("x"), fair("x"), fair("y")];
+  await store.enqueue([first, second, third]);
+  for (let n = 0; n < 2; n++) {
+    const { lease } = await claimOne(store);
+    await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
+  }
+
+  const moved = await copy();
+  await moved.enqueue([other]);
+
+  const { claims } = await moved.claim(aClaimRequest());
+  assert.deepEqual(claims.map(({ run }) => run.id), [other.id, third.id]);
 });
 
 test("copies schedules and paused jobs", async ({ store, copy }) => {
