@@ -10,7 +10,17 @@ import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MIGRATIONS } from "../../../src/stores/sqlite/schema.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { dump } from "../../support/compare_stores.ts";
-import { aClaimRequest, aFailure, aFlow, aKnownJob, aLine, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import {
+  aClaimRequest,
+  aFailure,
+  aFlow,
+  aHold,
+  aKnownJob,
+  aLine,
+  aPause,
+  aRun,
+  aStep,
+} from "../../support/fixtures.ts";
 import { newSchema } from "../postgres/open_subject.ts";
 import { startServer } from "../postgres/server.ts";
 
@@ -181,6 +191,38 @@ test("keeps a concurrency key with the run that waits for its retry", async ({ s
   assert.deepEqual((await moved.claim(aClaimRequest())).claims, []);
   await moved.cancel(first.id, "request", null);
   assert.deepEqual((await moved.claim(aClaimRequest())).claims.map(({ run }) => run.id), [second.id]);
+});
+
+test("keeps to which code a held run is offered", async ({ store, copy }) => {
+  const [held, holder] = [aRun({ concurrencyKey: "key" }), aRun({ concurrencyKey: "key" })];
+  await store.enqueue([held]);
+  await store.hold((await claimOne(store)).lease, aHold({ print: "print-1" }), []);
+  await store.enqueue([holder]);
+  const { lease } = await claimOne(store);
+  await store.pause(lease, { pauses: [], retryAt: Date.now() + 60_000, park: true, reports: [] });
+  const by = (print: string, offersHeld: boolean) => aClaimRequest({ jobs: [aKnownJob({ print })], offersHeld });
+  assert.deepEqual((await store.claim(by("print-2", true))).claims, []); // the key is held
+  await store.forgetWorker("worker-a");
+
+  const moved = await copy();
+  await moved.cancel(holder.id, "request", null);
+
+  assert.deepEqual((await moved.claim(by("print-1", false))).claims, []);
+  assert.deepEqual((await moved.claim(by("print-2", false))).claims.map(({ run }) => run.id), [held.id]);
+});
+
+test("cancels the children of a run that has ended, after the copy", async ({ store, copy }) => {
+  const [parent, child] = [aRun(), aRun()];
+  await store.enqueue([parent]);
+  const { lease } = await claimOne(store);
+  const pause = aPause({ kind: "children", children: { total: 1, from: 0, runs: [child] } });
+  await store.pause(lease, { pauses: [pause], retryAt: null, park: false, reports: [] });
+  await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
+
+  const moved = await copy();
+
+  const { claims, cancelled } = await moved.claim(aClaimRequest());
+  assert.deepEqual([claims, cancelled.map(({ id }) => id)], [[], [child.id]]);
 });
 
 test("keeps what rates have counted", async ({ store, copy, host }) => {
