@@ -183,10 +183,10 @@ test("keeps a concurrency key with the run that waits for its retry", async ({ s
   const [first, second] = [aRun({ concurrencyKey: "key" }), aRun({ concurrencyKey: "key" })];
   await store.enqueue([first]);
   const { lease } = await claimOne(store);
-  await store.pause(lease, { pauses: [], retryAt: Date.now() + 1_000, park: true, reports: [] });
-  await store.enqueue([second]);
+  await store.pause(lease, { pauses: [], retryAt: Date.now() + 60_000, park: true, reports: [] });
 
   const moved = await copy();
+  await moved.enqueue([second]);
 
   assert.deepEqual((await moved.claim(aClaimRequest())).claims, []);
   await moved.cancel(first.id, "request", null);
@@ -245,18 +245,32 @@ test("keeps what rates have counted", async ({ store, copy, host }) => {
 
 test("keeps the turns of fairness keys", async ({ store, copy }) => {
   const fair = (fairnessKey: string) => aRun({ flow: aFlow({ fairnessKey }) });
-  const [first, second, third, other] = [fair("x"), fair("x"), fair("x"), fair("y")];
-  await store.enqueue([first, second, third]);
-  for (let n = 0; n < 2; n++) {
-    const { lease } = await claimOne(store);
-    await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
-  }
+  const [first, second, third] = [fair("x"), fair("x"), fair("y")];
+  await store.enqueue([first]);
+  const { lease } = await claimOne(store);
+  await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
 
   const moved = await copy();
-  await moved.enqueue([other]);
+  await moved.enqueue([second, third]);
 
   const { claims } = await moved.claim(aClaimRequest());
-  assert.deepEqual(claims.map(({ run }) => run.id), [other.id, third.id]);
+  assert.deepEqual(claims.map(({ run }) => run.id), [third.id, second.id]); // x has had the current turn
+});
+
+test("keeps starts and deadlines", async ({ store, copy, host }) => {
+  const late = aRun({ flow: aFlow({ startWithin: 1_000 }) });
+  const delayed = aRun({ flow: aFlow({ start: { afterMs: 60_000 } }) });
+  await store.enqueue([late, delayed]);
+
+  const moved = await copy();
+  host.now = () => Date.now() + 59_000;
+  const before = await moved.claim(aClaimRequest());
+  host.now = () => Date.now() + 61_000;
+  const after = await moved.claim(aClaimRequest());
+
+  assert.deepEqual(before.failed.map(({ run, failureKind }) => [run.id, failureKind]), [[late.id, "expired"]]);
+  assert.deepEqual(before.claims, []);
+  assert.deepEqual(after.claims.map(({ run }) => run.id), [delayed.id]);
 });
 
 test("copies schedules and paused jobs", async ({ store, copy }) => {
