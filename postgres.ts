@@ -16,3 +16,5 @@ export { PostgresStore, type PostgresStoreOptions } from "./src/stores/postgres/
 export type { PostgresClient } from "./src/stores/postgres/client.ts";
 export type { PostgresListen } from "./src/stores/postgres/notify/listen.ts";
 export type { PostgresWarning } from "./src/stores/postgres/reads/warnings.ts";
+export { type CopyOptions, type CopyReport, copySqliteToPostgres } from "./src/stores/copy/copy_sqlite_to_postgres.ts";
+export type { RowDigest } from "./src/stores/copy/row_digest.ts";

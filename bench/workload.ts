@@ -67,7 +67,7 @@ export type Goal =
  * - `raw`: the least SQL that does the same work, prepared once, on one `node:sqlite` connection with our pragmas
  * - `empty`: ours on a database with nothing else in it, where the trial is about a full one
  * - `holdfast`: ours
- * - `durably`, `openworkflow`: the peers on SQLite
+ * - `durably`, `openworkflow`: the peers, on SQLite or on PostgreSQL
  * - `dbos`, `pg-boss`: the peers on PostgreSQL
  */
 export type Contender = typeof CONTENDERS[number];

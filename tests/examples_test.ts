@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { until } from "./processes/deadline.ts";
+import { SqliteStore } from "../src/stores/sqlite/sqlite_store.ts";
 import { startServer } from "./stores/postgres/server.ts";
+import { aRun } from "./support/fixtures.ts";
 
 /** An example in a process of its own. What it prints is collected. */
 class Example implements AsyncDisposable {
@@ -74,6 +76,32 @@ Deno.test({
     assert.match(example.output, /is killed/);
     const pages = [...example.output.matchAll(/ (\d+) pages$/gm)].map(([, count]) => Number(count));
     assert.equal(pages.reduce((sum, count) => sum + count, 0), 20);
+  },
+});
+
+Deno.test({
+  name: "examples/copy_store.ts copies a file into a database, and says what it has copied",
+  ignore: server === null,
+  fn: async () => {
+    await using folder = await aFolder();
+    const file = `${folder.path}/jobs.db`;
+    await using store = await SqliteStore.open(file);
+    await store.migrate();
+    await store.enqueue([aRun(), aRun()]);
+    await store.close();
+    const run = async (...args: string[]) => {
+      await using example = new Example("copy_store.ts", ...args);
+      return { code: await example.ended(), output: example.output };
+    };
+    const args = [file, server!.url, "--schema", `example_${Deno.pid}`, "--relaxed"]; // ignored without a server
+
+    const { code, output } = await run(...args);
+
+    assert.equal(code, 0);
+    assert.match(output, /pending +│ +2/);
+    assert.match(output, /Copied and compared in/);
+    assert.equal((await run(...args)).code, 1); // it is not empty any more
+    assert.equal((await run()).code, 2);
   },
 });
 

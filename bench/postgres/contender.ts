@@ -32,6 +32,8 @@ export const POSTGRES_CONTENDERS = {
   raw: async () => (await import("./raw.ts")).raw,
   holdfast: async () => (await import("./holdfast.ts")).holdfast,
   dbos: async () => (await import("./dbos.ts")).dbos,
+  durably: async () => (await import("./durably.ts")).durably,
+  openworkflow: async () => (await import("./openworkflow.ts")).openworkflow,
   "pg-boss": async () => (await import("./pg_boss.ts")).pgBoss,
 } as const satisfies Record<string, () => Promise<PostgresContender>>;
 

@@ -50,6 +50,8 @@ function drain(name: string, processes: number, goals: readonly Goal[]): Trial {
       raw: measure("raw", RUNS),
       holdfast: measure("holdfast", RUNS),
       dbos: measure("dbos", PEER_RUNS),
+      durably: measure("durably", PEER_RUNS),
+      openworkflow: measure("openworkflow", PEER_RUNS),
       "pg-boss": measure("pg-boss", PEER_RUNS),
     },
   };

@@ -11,9 +11,12 @@ import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { FactReader, type ReadFact } from "../support/fact_reader.ts";
 import { findBrokenLine } from "../support/lines.ts";
-import { Script, type ScriptOptions } from "./operations.ts";
+import { Script, type ScriptOptions, WORKERS } from "./operations.ts";
 
 const OPERATIONS = 250;
+// A history is moved after so many operations at least, and as many follow. A move takes longer than any lease.
+const FIRST_MOVE = 60;
+const MOVE_MS = 1_000;
 
 /** A store that is compared with a `MemoryStore`. */
 export interface Subject {
@@ -25,6 +28,8 @@ export interface Subject {
   findFault(): Promise<string | null> | string | null;
   /** Closes what was opened. */
   close(): Promise<void>;
+  /** Moves everything to another store, with which the history continues. Left out: it stays. */
+  move?(): Promise<Subject>;
 }
 
 /** Makes an empty store. The ids that it makes are `copy-0`, `copy-1` and so on. */
@@ -65,11 +70,24 @@ async function compareHistory(seed: number, options: ScriptOptions, open: OpenSu
   let now = 1_700_000_000_000;
   const host: Host = { ...systemHost, now: () => now };
   const memory = new MemoryStore({ host: countingIds(host) });
-  const { store, makeOld, findFault, close } = await open(host);
+  let subject = await open(host);
   const script = new Script(new Chance(seed), () => now, (ms) => now += ms, options);
-  const [memoryFacts, facts] = [new FactReader(memory), new FactReader(store)];
+  let [memoryFacts, facts] = [new FactReader(memory), new FactReader(subject.store)];
   const history: string[] = [];
+  const movesAt = subject.move === undefined ? null : FIRST_MOVE + seed % (OPERATIONS - 2 * FIRST_MOVE);
   for (let i = 0; i < OPERATIONS; i++) {
+    if (i === movesAt) {
+      // All workers have ended, and the leases of those that have not released theirs have expired.
+      for (const store of [memory, subject.store]) await forgetWorkers(store);
+      script.forgetClaims();
+      now += MOVE_MS;
+      subject = await subject.move!(); // it can be moved
+      [memoryFacts, facts] = [await FactReader.atEnd(memory), await FactReader.atEnd(subject.store)];
+      assert.deepEqual(await dump(subject.store), await dump(memory), "different states after the move");
+      assert.equal(await subject.findFault(), null, "after the move");
+      history.push("move");
+    }
+    const { store, makeOld, findFault } = subject;
     const { text, call, request, newClaimBy } = script.next();
     history.push(text);
     const left = await outcomeOf(call(memory));
@@ -93,8 +111,12 @@ async function compareHistory(seed: number, options: ScriptOptions, open: OpenSu
     );
     assert.equal(await findFault(), null, `after:\n${history.slice(-12).join("\n")}`);
   }
-  await close();
+  await subject.close();
   await memory.close();
+}
+
+async function forgetWorkers(store: Store): Promise<void> {
+  for (const [workerId] of WORKERS) await store.forgetWorker(workerId);
 }
 
 function sortClaims(outcome: Outcome): void {

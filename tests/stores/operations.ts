@@ -35,7 +35,12 @@ export interface ScriptOptions {
   evolution?: boolean;
 }
 
-const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", ["a", "b", "c"]]];
+/** The workers that claim, and the jobs that they know. */
+export const WORKERS: [id: string, jobNames: string[]][] = [["w1", ["a", "b"]], ["w2", ["b", "c"]], ["w3", [
+  "a",
+  "b",
+  "c",
+]]];
 
 // Each job and key has one rate: how many starts a store keeps of several is its own business.
 /** The rate that workers have for the job b, if they have one. */
@@ -87,6 +92,11 @@ export class Script {
       }
     }
     if (Array.isArray(outcome.value) && outcome.value[0]?.expiresAt !== undefined) this.#seen = outcome.value;
+  }
+
+  /** Repeats no claim that was made until now. */
+  forgetClaims(): void {
+    this.#claimIds.clear();
   }
 
   next(): Operation {

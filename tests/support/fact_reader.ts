@@ -24,6 +24,15 @@ export class FactReader {
     this.#store = store;
   }
 
+  /** Begins at the end of the journal, and knows the runs that there are. */
+  static async atEnd(store: Store): Promise<FactReader> {
+    const reader = new FactReader(store);
+    reader.#position = (await store.findCursor(null))!.position; // the end of the journal is always known
+    const { ids, seqs } = await store.findRuns({ limit: 1_000 });
+    for (const [at, id] of ids.entries()) reader.#runIds.set(seqs[at]!, id);
+    return reader;
+  }
+
   /** Where it has ended. */
   get position(): number {
     return this.#position;

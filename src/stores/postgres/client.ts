@@ -54,7 +54,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 
 /** Opens pools of connections of `pg`, which it loads. No connection is made before the first statement. */
 export async function openPool(url: string): Promise<Connection> {
-  const { default: pg } = await import("pg");
+  const pg = await loadDriver();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
       connectionString: url,
@@ -104,6 +104,33 @@ export async function openPool(url: string): Promise<Connection> {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
   };
+}
+
+/** Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit. */
+export async function openSession(url: string): Promise<Connection> {
+  const pg = await loadDriver();
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    application_name: "holdfast",
+  });
+  // Without a listener, a connection that breaks while it is idle ends the process. Its next statement fails.
+  client.on("error", () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    throw storeError(new NotSentError(error), { writes: false });
+  }
+  return {
+    query: async (sql, parameters) =>
+      (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
+    close: () => client.end(),
+  };
+}
+
+async function loadDriver() {
+  return (await import("pg")).default;
 }
 
 /** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */

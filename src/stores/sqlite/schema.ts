@@ -235,7 +235,8 @@ export function migrateTables(database: SqliteDatabase): void {
   `);
 }
 
-function readVersion(database: SqliteDatabase): number {
+/** The version of the tables; 0: there are none. */
+export function readVersion(database: SqliteDatabase): number {
   const table = database.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'");
   if (table === undefined) return 0;
   return database.get<{ version: number }>("SELECT version FROM holdfast_schema")?.version ?? 0;

@@ -1,5 +1,6 @@
 import pg from "pg";
-import type { OpenSubject } from "../compare_histories.ts";
+import type { Host } from "../../../src/host.ts";
+import type { OpenSubject, Subject } from "../compare_histories.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { findFault } from "./postgres_faults.ts";
 import type { Server } from "./server.ts";
@@ -8,26 +9,36 @@ let schemas = 0;
 
 /** Makes stores of a server that can be compared with a `MemoryStore`. */
 export function openSubject({ url }: Server): OpenSubject {
-  return async (host) => {
-    const schema = `compared_${Deno.pid}_${++schemas}`;
-    const store = await PostgresStore.open(url, { schema, durability: "relaxed", host });
-    await store.migrate();
-    const client = new pg.Client({ connectionString: url });
-    await client.connect();
-    await client.query(`
-      create sequence ${schema}.copies_made minvalue 0 start 0;
-      create or replace function ${schema}.new_id_v1(p_now bigint) returns text language sql volatile as
-        $$ select 'copy-' || nextval('${schema}.copies_made') $$`);
-    return {
-      store,
-      makeOld: async (workerId) => {
-        await client.query(`update ${schema}.workers set seen_at = seen_at - 1000 where id = $1`, [workerId]);
-      },
-      findFault: () => findFault(client, schema),
-      close: async () => {
-        await store.close();
-        await client.end();
-      },
-    };
+  return (host) => openSchema(url, { schema: newSchema(), host, idsMade: 0 });
+}
+
+/** The name of a schema that no other subject has. */
+export function newSchema(): string {
+  return `compared_${Deno.pid}_${++schemas}`;
+}
+
+/** Makes a store of a schema, which can be compared, too. It continues after so many ids. */
+export async function openSchema(
+  url: string,
+  { schema, host, idsMade }: { schema: string; host: Host; idsMade: number },
+): Promise<Subject> {
+  const store = await PostgresStore.open(url, { schema, durability: "relaxed", host });
+  await store.migrate();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`
+    create sequence ${schema}.copies_made minvalue 0 start ${idsMade};
+    create or replace function ${schema}.new_id_v1(p_now bigint) returns text language sql volatile as
+      $$ select 'copy-' || nextval('${schema}.copies_made') $$`);
+  return {
+    store,
+    makeOld: async (workerId) => {
+      await client.query(`update ${schema}.workers set seen_at = seen_at - 1000 where id = $1`, [workerId]);
+    },
+    findFault: () => findFault(client, schema),
+    close: async () => {
+      await store.close();
+      await client.end();
+    },
   };
 }

@@ -19,11 +19,16 @@ export interface Server {
   readLog(): string;
 }
 
-const FOLDERS = ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
+/** The folder of the programs of the server to test. */
+const CHOSEN = Deno.env.get("HOLDFAST_POSTGRES_BIN");
+const FOLDERS = CHOSEN !== undefined
+  ? [CHOSEN]
+  : ["15", "16", "17", "18", "14"].map((version) => `/usr/lib/postgresql/${version}/bin`);
 
 /**
  * Starts a server in a temporary folder; it stops with the process. `null`, with a printed reason, where there is none.
- * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none.
+ * With `HOLDFAST_POSTGRES_URL` it uses that one. With `HOLDFAST_POSTGRES=required` it throws where there is none. The
+ * programs are those of `HOLDFAST_POSTGRES_BIN`, if that folder is given: so the tests run on another version.
  *
  * @param options.fsync Whether a commit waits for the disk.
  * @param options.isOwn Whether `HOLDFAST_POSTGRES_URL` does not count, since the server will be restarted.
@@ -33,7 +38,7 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
   if (given !== undefined) return serverAt(given);
   const programs = findPrograms();
   if (programs === null) {
-    const reason = "there is no server in /usr/lib/postgresql";
+    const reason = `there is no server in ${CHOSEN ?? "/usr/lib/postgresql"}`;
     if (Deno.env.get("HOLDFAST_POSTGRES") === "required") throw new Error(`HOLDFAST_POSTGRES=required, but ${reason}`);
     console.warn(`The tests of PostgresStore are skipped: ${reason}`);
     return null;

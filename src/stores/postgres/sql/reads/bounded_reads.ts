@@ -133,14 +133,17 @@ begin
   -- The lines of a run are numbered by one call after another.
   perform pg_advisory_xact_lock(hashtextextended('holdfast/logs/' || {literal} || '/' || o.seq, 0))
     from unnest(v_runs) o (seq);
+  -- The last numbers are read once: a search for each line would pass all lines that this statement has added before it.
+  with last as materialized (
+    select v.seq, coalesce((select g.no from {schema}.logs g where g.run_seq = v.seq order by g.no desc limit 1), 0) as no
+    from unnest(v_runs) v (seq))
   insert into {schema}.logs (id, run_seq, no, step_name, level, message, data, written_at)
-    select o.id, o.seq, coalesce((select g.no from {schema}.logs g where g.run_seq = o.seq order by g.no desc limit 1), 0)
-      + row_number() over (partition by o.seq order by o.no), o.x ->> 'stepName', o.x ->> 'level', o.x ->> 'message',
-      o.x ->> 'data', (o.x ->> 'writtenAt')::bigint
+    select o.id, o.seq, l.no + row_number() over (partition by o.seq order by o.no), o.x ->> 'stepName',
+      o.x ->> 'level', o.x ->> 'message', o.x ->> 'data', (o.x ->> 'writtenAt')::bigint
     from (select distinct on (q.seq, t.x ->> 'id') q.seq, t.x ->> 'id' as id, t.x, t.no
       from jsonb_array_elements(p) with ordinality t (x, no)
         cross join lateral (select u.seq from {schema}.runs u where u.id = t.x ->> 'runId' offset 0) q
-      order by q.seq, t.x ->> 'id', t.no) o
+      order by q.seq, t.x ->> 'id', t.no) o join last l on l.seq = o.seq
     where not exists (select from {schema}.logs g where g.id = o.id) on conflict do nothing;
   -- The last dropped line stays: it stands for those before it.
   for r in select o.seq, g.no from unnest(v_runs) o (seq) cross join lateral (

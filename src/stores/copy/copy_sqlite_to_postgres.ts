@@ -1,0 +1,159 @@
+import { StoreError } from "../../error.ts";
+import { systemHost } from "../../host.ts";
+import { isSameJson, type Json } from "../../json.ts";
+import { checkOptionNames } from "../../option_names.ts";
+import { RUN_STATUSES, type RunStatus } from "../../run.ts";
+import { openSession } from "../postgres/client.ts";
+import { PostgresDatabase } from "../postgres/postgres_database.ts";
+import { PostgresStore, type PostgresStoreOptions } from "../postgres/postgres_store.ts";
+import { readRuns as readPostgresRuns } from "../postgres/reads/bounded_reads.ts";
+import { readRuns as readSqliteRuns } from "../sqlite/reads/bounded_reads.ts";
+import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
+import { toPostgresRow } from "./postgres_row.ts";
+import { PostgresTarget } from "./postgres_target.ts";
+import { type RowDigest, RowDigester } from "./row_digest.ts";
+import { SqliteSource } from "./sqlite_source.ts";
+
+/** Options of {@linkcode copySqliteToPostgres}. */
+export interface CopyOptions extends Pick<PostgresStoreOptions, "schema" | "durability" | "host"> {
+  /** Is called after each part of a table that was written, with how many rows of it there are so far. */
+  onProgress?: (progress: { table: string; rows: number }) => void;
+}
+
+/** What was copied. */
+export interface CopyReport {
+  /** How many runs there are in each status. */
+  runs: Record<RunStatus, number>;
+  /** How many rows each table has, and their digest, which is that of the source as well. */
+  tables: Record<string, RowDigest>;
+  /** How long it took, in milliseconds. */
+  durationMs: number;
+}
+
+// About how many characters of rows one statement adds, and how many runs are compared at once.
+const BATCH_LENGTH = 1_000_000;
+const COMPARED_RUNS = 50;
+
+/**
+ * Copies everything that a `SqliteStore` has kept in a file into an empty schema of a PostgreSQL database: all runs, open
+ * and ended, with their ids, their order, their times and deadlines, steps, waits, children, logs and keys; schedules and
+ * paused jobs. Only events are not copied: event streams that resume begin with the state of their runs.
+ *
+ * Stop all engines that use the file first. A run that was being executed when its process died becomes due with the first
+ * claim. The file is not changed, and nobody can write to it meanwhile.
+ *
+ * It is one transaction: the copy is complete, or nothing of it is there and it can be tried again. Before the commit, all
+ * rows are read back and compared by a digest, and each run is read through both stores.
+ *
+ * @param file The path of the file, or a `file:` URL.
+ * @param url The address: `postgres://user:password@host:5432/database`. The role is the one that owns the tables.
+ * @throws {ConflictError} The file is in use: a worker is live, a run is under a lease, or another process is writing. Or
+ * the schema is not empty.
+ * @throws {StoreError} The file or the database cannot be read or written, or the copy differs from the file.
+ */
+export async function copySqliteToPostgres(
+  file: string | URL,
+  url: string | URL,
+  options: CopyOptions = {},
+): Promise<CopyReport> {
+  checkOptionNames(options, COPY_OPTIONS, "copySqliteToPostgres()");
+  const { onProgress = () => {}, ...storeOptions } = options;
+  const { schema = "holdfast", host } = storeOptions;
+  const startedAt = performance.now();
+  using source = await SqliteSource.open(file, (host ?? systemHost).now());
+  const store = await PostgresStore.open(url, storeOptions);
+  try {
+    await store.migrate();
+  } finally {
+    await store.close();
+  }
+  const session = await openSession(String(url));
+  try {
+    const target = new PostgresTarget(session, schema);
+    await target.begin();
+    await target.clear();
+    const tables: Record<string, RowDigest> = {};
+    for (const table of COPIED_TABLES) tables[table.to] = await copyTable(table, source, target, onProgress);
+    const now = host === undefined ? null : Math.floor(host.now());
+    await target.complete(source.lastNumber(), now);
+    for (const table of COPIED_TABLES) await checkTable(table, target, tables[table.to]!); // set above
+    const runs = await compareRuns(source, new PostgresDatabase(session, schema, () => now));
+    await target.commit();
+    return { runs, tables, durationMs: Math.round(performance.now() - startedAt) };
+  } finally {
+    await session.close(); // which rolls back what is not committed
+  }
+}
+
+const COPY_OPTIONS: Record<keyof CopyOptions, true> = { schema: true, durability: true, host: true, onProgress: true };
+
+async function copyTable(
+  table: CopiedTable,
+  source: SqliteSource,
+  target: PostgresTarget,
+  onProgress: NonNullable<CopyOptions["onProgress"]>,
+): Promise<RowDigest> {
+  const digester = await newDigester(table);
+  let batch: string[] = [];
+  let length = 0;
+  const flush = async () => {
+    if (batch.length === 0) return;
+    await target.insert(table, `[${batch.join(",")}]`);
+    onProgress({ table: table.to, rows: digester.value.rows });
+    batch = [];
+    length = 0;
+  };
+  for (const found of source.read(table)) {
+    const row = toPostgresRow(table, found);
+    digester.add(row);
+    const text = JSON.stringify(row);
+    batch.push(text);
+    length += text.length;
+    if (length > BATCH_LENGTH) await flush();
+  }
+  await flush();
+  return digester.value;
+}
+
+async function newDigester({ columns }: CopiedTable): Promise<RowDigester> {
+  const { createHash } = await import("node:crypto");
+  return new RowDigester(Object.keys(columns), (text) => createHash("sha256").update(text).digest("hex"));
+}
+
+/** Reads a table back, and compares it with what was to be written. */
+async function checkTable(table: CopiedTable, target: PostgresTarget, expected: RowDigest): Promise<void> {
+  const digester = await newDigester(table);
+  for await (const row of target.read(table)) digester.add(JSON.parse(row));
+  const { rows, digest } = digester.value;
+  if (rows === expected.rows && digest === expected.digest) return;
+  throw new StoreError(
+    `The copy of the table "${table.to}" differs: ${expected.rows} rows with the digest ${expected.digest} were written, ` +
+      `and ${rows} with ${digest} are there`,
+    { code: "internal" },
+  );
+}
+
+/** Reads each run through both stores, and compares them. Returns how many there are in each status. */
+async function compareRuns(source: SqliteSource, database: PostgresDatabase): Promise<Record<RunStatus, number>> {
+  const runs = Object.fromEntries(RUN_STATUSES.map((status) => [status, 0])) as Record<RunStatus, number>; // all of them
+  let after = 0;
+  while (true) {
+    const page = source.database.all<{ seq: number; id: string }>(
+      `SELECT seq, id FROM holdfast_runs WHERE seq > ? ORDER BY seq LIMIT ${COMPARED_RUNS}`,
+      after,
+    );
+    if (page.length === 0) return runs;
+    const ids = page.map(({ id }) => id);
+    const [expected, found] = [
+      readSqliteRuns(source.database, ids, Infinity),
+      await readPostgresRuns(database, ids, Infinity),
+    ];
+    for (const [at, run] of expected.entries()) {
+      if (!isSameJson(run as Json, found[at] as Json)) { // they consist of JSON
+        throw new StoreError(`The copy of run "${ids[at]}" differs from it`, { code: "internal" });
+      }
+      if (run !== null) runs[run.status] += 1;
+    }
+    after = page.at(-1)!.seq; // it is not empty
+  }
+}

@@ -1,0 +1,112 @@
+import { ConflictError } from "../../error.ts";
+import type { JsonText } from "../../json.ts";
+import type { Connection } from "../postgres/client.ts";
+import { storeError } from "../postgres/client.ts";
+import { FACTS_PER_ROW, toSql } from "../postgres/sql/names.ts";
+import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
+
+// How many rows are read at once.
+const PAGE = 200;
+
+/** The schema that is copied into, in one transaction. Nobody else can write to it meanwhile. */
+export class PostgresTarget {
+  readonly #connection: Connection;
+  readonly #schema: string;
+
+  /** Uses a connection that has no other use. The tables exist. */
+  constructor(connection: Connection, schema: string) {
+    this.#connection = connection;
+    this.#schema = schema;
+  }
+
+  /**
+   * Begins the transaction.
+   *
+   * @throws {ConflictError} The schema is not empty.
+   */
+  async begin(): Promise<void> {
+    await this.#execute("begin");
+    await this.#execute("set local statement_timeout = 0");
+    await this.#execute("set local idle_in_transaction_session_timeout = 0");
+    await this.#execute("select fn.lock_all()::text as r");
+    const tables = ["journal", ...COPIED_TABLES.map(({ to }) => to)].filter((table) => table !== "serving");
+    const found = tables.map((table) => `select '${table}' as r where exists (select from {schema}.${table})`);
+    const used = await this.#execute(found.join(" union all "));
+    if (used.length === 0) return;
+    const names = used.map(({ r }) => r).join(", ");
+    throw new ConflictError(`Cannot copy into the schema "${this.#schema}": it is not empty (${names})`);
+  }
+
+  /** Removes the rows that the tables have from their making. */
+  async clear(): Promise<void> {
+    await this.#execute("delete from {schema}.serving");
+  }
+
+  /** Adds rows to a table: a JSON array of objects. */
+  async insert({ to, columns }: CopiedTable, rows: JsonText): Promise<void> {
+    const names = Object.keys(columns).join(", ");
+    await this.#execute(
+      `insert into {schema}.${to} (${names}) overriding system value
+       select ${names} from json_populate_recordset(null::{schema}.${to}, $1::text::json)`,
+      [rows],
+    );
+  }
+
+  /** All rows of a table, as JSON objects. */
+  async *read({ to, columns }: CopiedTable): AsyncGenerator<JsonText> {
+    const names = Object.keys(columns).map((name) => `o.${name}`).join(", ");
+    await this.#execute(
+      `declare copied no scroll cursor for
+       select row_to_json(q)::text as r from (select ${names} from {schema}.${to} o) q`,
+    );
+    while (true) {
+      const rows = await this.#execute(`fetch ${PAGE} from copied`);
+      for (const { r } of rows) yield r!; // a row is not NULL
+      if (rows.length < PAGE) break;
+    }
+    await this.#execute("close copied");
+  }
+
+  /**
+   * Writes what follows from the rows: the numbers of runs, the next row numbers, and the begin of the journal, behind all
+   * positions of the source: a cursor of the source is valid for none of its rows.
+   *
+   * @param lastNumber The greatest number that a run, a step or a fact of the source has had.
+   * @param now The instant of the journal's first row; `null`: that of the server.
+   */
+  async complete(lastNumber: number, now: number | null): Promise<void> {
+    const place = (Math.floor(lastNumber / FACTS_PER_ROW) + 2) * FACTS_PER_ROW;
+    for (
+      const sql of [
+        "insert into {schema}.counts (status, job, runs) select status, job, count(*) from {schema}.runs group by 1, 2",
+        `insert into {schema}.journal (position, at, run_seq, facts) overriding system value
+         values (${place}, fn.clock(${now}), 0, '')`,
+        `update {schema}.journal_start set trimmed_to = ${place - FACTS_PER_ROW}`,
+        `select setval('{schema}.journal_position_seq', ${place})`,
+        `select setval('{schema}.runs_seq_seq', ${Math.max(1, lastNumber)})`,
+        `select setval('{schema}.steps_seq_seq', ${Math.max(1, lastNumber)})`,
+        `select setval('{schema}.pauses_seq_seq', greatest(1, (select max(seq) from {schema}.pauses),
+           (select max(parent_pause) from {schema}.runs)))`,
+      ]
+    ) await this.#execute(sql);
+  }
+
+  /** Makes the copy visible, and tells the planner of it. */
+  async commit(): Promise<void> {
+    await this.#execute("commit");
+    // The copy is complete. What autovacuum would do later is no reason to fail.
+    await this.#analyze().catch(() => {});
+  }
+
+  async #analyze(): Promise<void> {
+    for (const { to } of COPIED_TABLES) await this.#execute(`analyze {schema}.${to}`);
+  }
+
+  async #execute(sql: string, parameters?: readonly string[]): Promise<{ r: string | null }[]> {
+    try {
+      return await this.#connection.query(toSql(sql, this.#schema), parameters);
+    } catch (error) {
+      throw storeError(error, { writes: sql === "commit" });
+    }
+  }
+}
