@@ -1,5 +1,6 @@
 import process from "node:process";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
+import { type Host, systemHost } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
 import { FakeHost } from "./fake_host.ts";
 import { PendingCalls } from "./pending_calls.ts";
@@ -17,8 +18,19 @@ export function openPostgres(url: string): { host: FakeHost; opening: Promise<St
   const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
   return {
     host,
-    opening: PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host }).then((store) =>
-      calls.watch(store)
-    ),
+    opening: PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host: storeHost(host) })
+      .then((store) => calls.watch(store)),
+  };
+}
+
+/** The time of a test, for a store: its own timers, between notifications of other processes, are none of the test. */
+function storeHost(host: FakeHost): Host {
+  return {
+    now: () => host.now(),
+    monotonic: () => host.monotonic(),
+    random: () => host.random(),
+    newId: () => host.newId(),
+    schedule: systemHost.schedule,
+    defer: systemHost.defer,
   };
 }
