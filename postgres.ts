@@ -14,3 +14,4 @@
 
 export { PostgresStore, type PostgresStoreOptions } from "./src/stores/postgres/postgres_store.ts";
 export type { PostgresClient } from "./src/stores/postgres/client.ts";
+export type { PostgresWarning } from "./src/stores/postgres/reads/warnings.ts";

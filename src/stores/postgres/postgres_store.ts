@@ -49,6 +49,7 @@ import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bou
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
 import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
@@ -433,6 +434,16 @@ export class PostgresStore implements Store {
   /** A version that changes whenever another process has committed. */
   getVersion(): Promise<number> {
     return this.#database.read("get_version");
+  }
+
+  /**
+   * Finds what makes this store slow and is outside of it: transactions of others that have been open for more than five
+   * minutes, the oldest first. Those of other roles are seen only by a role with the rights of `pg_read_all_stats`.
+   *
+   * @param options.olderThanMs Another age of the transactions, in milliseconds (default 300,000).
+   */
+  getWarnings({ olderThanMs = 300_000 }: { olderThanMs?: number } = {}): Promise<PostgresWarning[]> {
+    return readWarnings(this.#database, olderThanMs);
   }
 
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {

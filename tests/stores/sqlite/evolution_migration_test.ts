@@ -179,3 +179,21 @@ Deno.test("SqliteStore deletes and backs up what belongs to a held run", async (
   database.close();
   await Deno.remove(folder, { recursive: true });
 });
+
+Deno.test("SqliteStore.migrate() keeps the leases of the version before, which name no claim: they expire", async () => {
+  const { database, run } = anOldDatabase();
+  const host = new FakeHost();
+  const lease = { lease_owner: "worker-a", lease_generation: 1, lease_expires_at: FAKE_START + 1_000 };
+  run(1, "leased", { status: "running", started_at: FAKE_START, ...lease });
+  await using store = await SqliteStore.from(database, { host });
+  await store.migrate();
+
+  const leases = await store.getLeases();
+  host.advance(1_000);
+  const { claims } = await store.claim(aClaimRequest({ workerId: "worker-b", claimId: "claim-b" }));
+
+  assert.deepEqual(leases.map(({ generation, claimId }) => [generation, claimId]), [[1, ""]]);
+  assert.deepEqual(claims.map(({ lease }) => [lease.generation, lease.claimId]), [[3, "claim-b"]]);
+  await store.saveInput(claims[0]!.lease, "print", null);
+  database.close();
+});

@@ -26,7 +26,7 @@ begin
     from {schema}.workers w where r.status = 'running' and w.id = r.lease_owner;
   update {schema}.ghosts g set expires_at = greatest(g.expires_at, p_now + v_longest) where v_longest is not null;
   -- The newest claim tells how long the server was certainly there.
-  update {schema}.workers w set seen_at = greatest(w.seen_at, p_now) where w.seen_at + w.lease_ms > v_seen_at;
+  update {schema}.workers w set seen_at = p_now where w.seen_at + w.lease_ms > v_seen_at;
   delete from {schema}.server;
   insert into {schema}.server values (pg_postmaster_start_time());
 end $$;

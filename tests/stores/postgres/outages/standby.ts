@@ -1,5 +1,5 @@
 import pg from "pg";
-import { findPrograms, freePort, makeServerFolder, runAsServer, runAsServerAsync } from "./server.ts";
+import { findPrograms, freePort, makeServerFolder, runAsServer, runAsServerAsync } from "../server.ts";
 
 /** A server and its asynchronous standby, which belong to one test. */
 export interface Pair extends AsyncDisposable {

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine, defineJob } from "../../../mod.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { anything } from "../../support/for_each_store.ts";
-import { A_JOB, aClaimRequest, aRun, aStep } from "../../support/fixtures.ts";
-import { claimedIds, claimOne, complete } from "../contract/arrange.ts";
-import { type Server, startServer } from "./server.ts";
+import { createEngine, defineJob } from "../../../../mod.ts";
+import { StoreError } from "../../../../src/error.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { anything } from "../../../support/for_each_store.ts";
+import { A_JOB, aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
+import { claimedIds, claimOne, complete } from "../../contract/arrange.ts";
+import { type Server, startServer } from "../server.ts";
 
 const server = startServer({ fsync: true, isOwn: true });
 
@@ -148,3 +149,25 @@ test("counts no abandonment of what engines execute during an outage", async (se
   await Promise.all(engines.map((engine) => engine.stop()));
   await Promise.all(stores.map((store) => store.close()));
 });
+
+test(
+  "refuses a role whose commits do not wait for the disk, on a server whose commits do",
+  async ({ url }, store, schema) => {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query("create role hasty login superuser; alter role hasty set synchronous_commit = off");
+    await client.end();
+    const address = new URL(url);
+    address.username = "hasty";
+    await using hasty = await PostgresStore.open(address, { schema });
+    await using relaxed = await PostgresStore.open(address, { schema, durability: "relaxed" });
+
+    await assert.rejects(
+      hasty.migrate(),
+      (error) => error instanceof StoreError && /synchronous_commit/.test(error.message),
+    );
+
+    await relaxed.migrate();
+    await store.migrate();
+  },
+);
