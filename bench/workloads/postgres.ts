@@ -4,7 +4,7 @@ import { measureIdle, measureNotice } from "../postgres/notice.ts";
 import { serverUrl } from "../postgres/server_url.ts";
 import type { Goal, Measure, Trial, Workload } from "../workload.ts";
 
-const RUNS = 4_000;
+const RUNS = 12_000;
 const PEER_RUNS = 400;
 const CONCURRENCY = 100;
 const NOTICED_RUNS = 60;
@@ -13,7 +13,7 @@ const IDLE_MS = 10_000;
 /** How fast processes work off runs on a PostgreSQL server, and how soon they notice each other. */
 export const postgres: Workload = {
   name: "postgres",
-  title: "PostgreSQL: 4,000 runs of 5 steps",
+  title: "PostgreSQL: 12,000 runs of 5 steps",
   about:
     "One server, synchronous_commit = on; each worker is a process of its own. Raw claims 100 runs by one statement and " +
     "records what they do at the same moment by one statement. Peers have 400 runs. pg-boss is a queue: it has no steps.",
