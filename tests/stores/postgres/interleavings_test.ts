@@ -126,6 +126,34 @@ test("two claims at the same moment take different runs", async ({ store, begin 
   assert.deepEqual(claimed.map(({ run }) => run.id), ["first", "second"]);
 });
 
+test("a claim that waits while a job is paused takes no run of it", async ({ store, begin }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a" })]);
+  await store.enqueue([aRun({ id: "second", jobName: "b" })]);
+
+  const transaction = await begin();
+  await transaction.store.pauseJob("a", { by: null, note: null });
+  const claiming = claim(store, "worker", { limit: 2 });
+  await pause(100);
+  await transaction.commit();
+  const claimed = [...await claiming, ...await claim(store, "worker", { limit: 2 })];
+
+  assert.deepEqual(claimed.map(({ run }) => run.id), ["second"]);
+});
+
+test("a claim that waits beyond the deadline of a run does not take it", async ({ store, begin }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a", flow: aFlow({ startWithin: 300 }) })]);
+  await store.enqueue([aRun({ id: "second", jobName: "a" })]);
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  const claiming = claim(store, "worker", { limit: 2 });
+  await pause(400);
+  await transaction.rollback();
+  const claimed = [...await claiming, ...await claim(store, "worker", { limit: 2 })];
+
+  assert.deepEqual(claimed.map(({ run }) => run.id), ["second"]);
+});
+
 for (const end of ["commit", "rollback"] as const) {
   test(`of two triggers of a key at the same moment one is claimable when the other is about to ${end}`, async (fixture) => {
     const { store, begin, client, schema } = fixture;

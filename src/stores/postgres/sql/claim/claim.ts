@@ -48,6 +48,12 @@ begin
     -- The next runs stand in no line: they are claimed beside others who claim such runs.
     perform fn.lock_runs('{}');
     v_now := fn.clock(p_now);
+    -- While it has waited, a job can have been paused or a deadline have passed: then it takes nothing, and the next claim
+    -- looks anew.
+    if exists (select 1 from {schema}.paused_jobs j where j.job <> all(f.paused))
+        or exists (select 1 from {schema}.runs r where r.deadline_at is not null and r.deadline_at <= v_now) then
+      v_limit := 0;
+    end if;
     t := fn.take_simple(v_page, v_limit);
   else
     perform fn.lock_all();
