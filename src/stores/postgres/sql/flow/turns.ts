@@ -14,10 +14,12 @@ const MAX_FORGOTTEN = 100;
 export const TURNS = `
 -- Notes that the claimable runs of a group have changed.
 create or replace function fn.touch_group(p_queue text, p_fairness_key text) returns void language plpgsql as $$
+declare v_touched jsonb; v_group text := jsonb_build_array(p_queue, p_fairness_key)::text;
 begin
   if p_fairness_key is null then return; end if;
-  perform set_config('holdfast.touched', (coalesce(nullif(current_setting('holdfast.touched', true), ''), '[]')::jsonb
-    || jsonb_build_array(jsonb_build_array(p_queue, p_fairness_key)))::text, true);
+  v_touched := coalesce(nullif(current_setting('holdfast.touched', true), ''), '[]')::jsonb;
+  if v_touched ? v_group then return; end if;
+  perform set_config('holdfast.touched', (v_touched || to_jsonb(v_group))::text, true);
 end $$;
 
 -- Restores T1.
@@ -26,7 +28,8 @@ declare v_touched text := current_setting('holdfast.touched', true); g record; r
 begin
   if coalesce(v_touched, '') = '' then return; end if;
   perform set_config('holdfast.touched', '', true);
-  for g in select distinct t ->> 0 as queue, t ->> 1 as fairness_key from jsonb_array_elements(v_touched::jsonb) t loop
+  for g in select t.x::jsonb ->> 0 as queue, t.x::jsonb ->> 1 as fairness_key
+      from jsonb_array_elements_text(v_touched::jsonb) t (x) loop
     select q.seq, q.position into r from {schema}.runs q
       where q.queue = g.queue and q.fairness_key = g.fairness_key and q.queue_state = 'R' and q.fairness_key is not null
       order by q.position, q.seq limit 1;
