@@ -21,8 +21,11 @@ const MAX_LENGTH = 1_000_000;
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
+  #urgent: Write[] = [];
   #queue: Write[] = [];
   #isRunning = false;
+  /** Whether a group is under way: nothing can join it any more. */
+  #isSent = false;
   #pending = new Set<Promise<unknown>>();
 
   constructor(database: PostgresDatabase) {
@@ -32,13 +35,15 @@ export class WriteBatch {
   /**
    * Performs a write, and returns its answer, which can be a refusal.
    *
-   * @param options.urgent It waits for no group: it is sent at once, on the connections for leases.
+   * @param options.urgent It precedes the others, and waits for no group that is under way: then it is sent on the
+   * connections for leases.
+   * @param options.isAlone It is sent so in any case.
    */
-  submit(write: object, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
+  submit(write: object, { urgent = false, isAlone = false } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { text: writeParameter(write), resolve, reject };
-      if (urgent) return void this.#send([waiting], "leases");
-      this.#queue.push(waiting);
+      if (isAlone || (urgent && this.#isSent)) return void this.#send([waiting], "leases");
+      (urgent ? this.#urgent : this.#queue).push(waiting);
       if (!this.#isRunning) void this.#run();
     });
     this.#pending.add(answer);
@@ -55,14 +60,24 @@ export class WriteBatch {
   async #run(): Promise<void> {
     this.#isRunning = true;
     await null; // what is written at the same moment goes together
-    while (this.#queue.length > 0) await this.#send(this.#take(), "writes");
+    while (this.#urgent.length + this.#queue.length > 0) {
+      const group = this.#take();
+      this.#isSent = true;
+      await this.#send(group, "writes");
+      this.#isSent = false;
+    }
     this.#isRunning = false;
   }
 
   #take(): Write[] {
+    const waiting = [...this.#urgent, ...this.#queue];
     let length = 0;
-    const tooMuch = this.#queue.findIndex(({ text }, at) => (length += text.length) > MAX_LENGTH && at > 0);
-    return this.#queue.splice(0, Math.min(MAX_WRITES, tooMuch === -1 ? this.#queue.length : tooMuch));
+    const tooMuch = waiting.findIndex(({ text }, at) => (length += text.length) > MAX_LENGTH && at > 0);
+    const group = waiting.slice(0, Math.min(MAX_WRITES, tooMuch === -1 ? waiting.length : tooMuch));
+    const left = Math.max(0, group.length - this.#urgent.length);
+    this.#urgent = this.#urgent.slice(group.length);
+    this.#queue = this.#queue.slice(left);
+    return group;
   }
 
   async #send(group: readonly Write[], lane: Lane): Promise<void> {
