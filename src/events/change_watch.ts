@@ -4,8 +4,10 @@ import type { StoreWatch } from "../store/store_watch.ts";
 import type { Hub } from "./hub.ts";
 import { Throttle } from "./throttle.ts";
 
-// Changes that are reported within this time are one call: other processes can commit at any rate.
+// Other processes can commit at any rate: of many changes, those within this time are one call. A few are passed on at
+// once, so that a change does not wait because this process has committed something just before.
 const REST_MS = 20;
+const BURST = 4;
 
 /** One watch of the store, for all parts of an engine that look for changes. It exists while there are listeners. */
 export class ChangeWatch {
@@ -19,7 +21,7 @@ export class ChangeWatch {
   constructor(store: Store, { host, hub }: { host: Host; hub: Hub }) {
     this.#store = store;
     this.#hub = hub;
-    this.#throttle = new Throttle(host, REST_MS, () => this.#notify());
+    this.#throttle = new Throttle(host, REST_MS, () => this.#notify(), BURST);
   }
 
   /**
@@ -31,7 +33,7 @@ export class ChangeWatch {
   }
 
   /**
-   * Calls back after the store has reported changes, at most every 20 ms, and whenever {@linkcode ChangeWatch.isLive}
+   * Calls back after the store has reported changes, every 20 ms if there are many, and whenever {@linkcode ChangeWatch.isLive}
    * changes, until the returned function is called.
    */
   on(listener: () => void): () => void {

@@ -44,3 +44,25 @@ Deno.test("Throttle.cancel() forgets a call that waits", async () => {
 
   assert.equal(calls.length, 1);
 });
+
+Deno.test("Throttle.call() passes a burst on at once, and no more than one in an interval on average", async () => {
+  const host = new FakeHost();
+  let calls = 0;
+  const throttle = new Throttle(host, 100, () => calls++, 3);
+
+  for (let n = 0; n < 10; n++) throttle.call();
+  const atOnce = calls;
+  for (let n = 0; n < 100; n++) {
+    throttle.call();
+    await pass(host, 10, 10);
+  }
+  const inASecond = calls - atOnce;
+  throttle.cancel();
+  await pass(host, 1_000, 10);
+  calls = 0;
+  for (let n = 0; n < 10; n++) throttle.call();
+  throttle.cancel();
+
+  assert.deepEqual([atOnce, calls], [3, 3]);
+  assert.ok(inASecond >= 9 && inASecond <= 10, `${inASecond} calls in a second`);
+});

@@ -512,7 +512,8 @@ export class PostgresStore implements Store {
     write: WriteParameter,
     { urgent = false, isSilent = false }: WriteOptions = {},
   ): Promise<T | Refusal> {
-    const answer = await this.#writes.submit(write, { urgent });
+    // Reports precede the steps that are written with them; a renewal without any waits for nothing.
+    const answer = await this.#writes.submit(write, { urgent, isAlone: urgent && isSilent });
     if (!isSilent) this.#announcer.announce();
     return answer as T | Refusal; // the functions of each kind return it
   }

@@ -25,6 +25,7 @@ const MIN_BESIDE = 16;
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
+  #urgent: Write[] = [];
   #queue: Write[] = [];
   readonly #sent = new Set<readonly Write[]>();
   #isStarting = false;
@@ -37,13 +38,15 @@ export class WriteBatch {
   /**
    * Performs a write, and returns its answer, which can be a refusal.
    *
-   * @param options.urgent It waits for no group: it is sent at once, on the connections for leases.
+   * @param options.urgent It precedes the others, and waits for no group that is under way: then it is sent on the
+   * connections for leases.
+   * @param options.isAlone It is sent so in any case.
    */
-  submit(write: WriteParameter, { urgent = false }: { urgent?: boolean } = {}): Promise<unknown> {
+  submit(write: WriteParameter, { urgent = false, isAlone = false } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { ...toGroupedWrite(write), resolve, reject };
-      if (urgent) return void this.#send([waiting], "leases");
-      this.#queue.push(waiting);
+      if (isAlone || (urgent && this.#sent.size > 0)) return void this.#send([waiting], "leases");
+      (urgent ? this.#urgent : this.#queue).push(waiting);
       this.#startSoon();
     });
     this.#pending.add(answer);
@@ -87,7 +90,7 @@ export class WriteBatch {
     const busy = new Set(others.flatMap(({ runIds }) => runIds));
     const group: Write[] = [];
     let length = 0;
-    for (const write of this.#queue) {
+    for (const write of [...this.#urgent, ...this.#queue]) {
       length += write.text.length;
       if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
       if (!isAlone) {
@@ -100,6 +103,7 @@ export class WriteBatch {
     }
     if (!isAlone && group.length < MIN_BESIDE) return [];
     const taken = new Set(group);
+    this.#urgent = this.#urgent.filter((write) => !taken.has(write));
     this.#queue = this.#queue.filter((write) => !taken.has(write));
     return group;
   }

@@ -16,6 +16,7 @@ export async function startPooler({ url }: Server): Promise<string | null> {
   const { hostname, port, username, pathname } = new URL(url);
   const folder = await Deno.makeTempDir({ prefix: "holdfast_pooler_" });
   const listenPort = freePort();
+  // Sessions do not live long: one that has served many schemas, as those of the contract's cases, is slow.
   await Deno.writeTextFile(
     `${folder}/pgbouncer.ini`,
     `[databases]
@@ -28,6 +29,7 @@ auth_type = any
 unix_socket_dir =
 default_pool_size = 8
 max_client_conn = 1000
+server_lifetime = 5
 logfile = ${folder}/log
 `,
   );

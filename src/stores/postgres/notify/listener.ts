@@ -18,7 +18,7 @@ export interface NotifyListenerDeps {
 }
 
 // Both bound how long a connection that is broken and does not say so is trusted.
-const TEST_EVERY_MS = 5_000;
+const TEST_EVERY_MS = 8_000;
 const TEST_LIMIT_MS = 2_000;
 const LISTEN_LIMIT_MS = 10_000;
 const NOTHING_ARRIVES =
@@ -28,7 +28,7 @@ const MAX_PAUSE_MS = 30_000;
 
 /**
  * Reports notifications to those who watch. It listens while somebody does. It is live once a notification that it has
- * sent to itself has arrived, and sends another one every five seconds. When one does not arrive within two seconds, or
+ * sent to itself has arrived, and sends another one every eight seconds. When one does not arrive within two seconds, or
  * the connection breaks, it is not live, and tries again with growing pauses.
  */
 export class NotifyListener {
