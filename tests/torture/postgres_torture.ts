@@ -33,8 +33,10 @@ export async function runPostgresTorture({ minutes, seed, runs, only }: Postgres
       return problems;
     },
     "many runs": async (server) => {
-      const { problems, ms, steps } = await executeManyRuns(server, runs);
-      console.log(`${runs} runs with ${steps} steps took ${Math.round(ms)} ms`);
+      const { problems, ms, steps, startedAgain } = await executeManyRuns(server, runs);
+      console.log(
+        `${runs} runs with ${steps} steps took ${Math.round(ms)} ms; ${startedAgain} steps were started again`,
+      );
       return problems;
     },
   };
