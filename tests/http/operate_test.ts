@@ -254,7 +254,7 @@ forEachStore("GET /metrics shows the store, and what this process has counted", 
   for (const [name, line] of expected) assert.ok(linesOf(text, name).includes(line), `${line}\n${text}`);
   assert.match(
     text,
-    new RegExp(`^holdfast_info\\{version="${PACKAGE_VERSION}",runtime="deno [^"]+",store="\\w+"\\} 1$`, "m"),
+    new RegExp(`^holdfast_info\\{version="${PACKAGE_VERSION}",runtime="(deno|node) [^"]+",store="\\w+"\\} 1$`, "m"),
   );
 });
 
