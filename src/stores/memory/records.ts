@@ -10,6 +10,7 @@ import type { CopiedHistory, HoldRecord, RunHistory } from "../../store/hold_rec
 import type { NewRun } from "../../store/new_run.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
+import { firstResumed } from "../first_resumed.ts";
 import { queueName } from "../queue_name.ts";
 import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
 
@@ -134,7 +135,8 @@ export interface KeptChild {
 }
 
 /** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
-export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child"> {
+export interface KeptPause
+  extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child" | "firstResumedAt"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
   /** When the run first paused on it. */
@@ -330,6 +332,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     input: run.input,
     execution: run.interruptions + 1,
     startedAgoMs: Math.max(0, now - run.startedAt!), // and has started it
+    startDelayMs: run.generation > 1 ? null : Math.max(0, run.startedAt! - dueFrom(run)),
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
@@ -344,6 +347,11 @@ export function toClaim(run: KeptRun, now: number): Claim {
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };
+}
+
+/** From when on a run could be claimed: its trigger, or the end of its delay. */
+export function dueFrom({ createdAt, startAt }: Pick<KeptRun, "createdAt" | "startAt">): number {
+  return Math.max(createdAt, startAt ?? createdAt);
 }
 
 /** All that a replay of a run needs. */
@@ -398,7 +406,21 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
   const [childCount, childTotal] = [children?.members.length ?? 0, children?.total ?? 0];
   const child = children?.total === 1 && resolution !== null ? resultOf(children.members[0]!) : null;
-  return { id, kind, name, metadata, childCount, childTotal, child, deadlineAt, createdAt, preparedNo, resolution };
+  const { outcome = null } = resolution ?? {};
+  return {
+    id,
+    kind,
+    name,
+    metadata,
+    childCount,
+    childTotal,
+    child,
+    deadlineAt,
+    ...firstResumed({ kind, outcome, first_resumed_at: pause.firstResumedAt }),
+    createdAt,
+    preparedNo,
+    resolution,
+  };
 }
 
 /** How a child ended; `null` if it has not, or the result is lost. */

@@ -1,3 +1,4 @@
+import { LISTED_LEASES } from "../../worker_details.ts";
 import { ENTRY } from "./basics.ts";
 import { underLease } from "./under_lease.ts";
 
@@ -32,7 +33,7 @@ $$;
 -- Deletes the entries of workers that died long ago: after a hundred lengths of their leases without a claim, unless the
 -- server was away.
 create or replace function fn.forget_dead_workers(p_now bigint) returns void language sql volatile as $$
-  delete from {schema}.workers where seen_at + lease_ms * 100 < p_now and not fn.was_away()
+  delete from {schema}.workers where seen_at + lease_ms * ${LISTED_LEASES} < p_now and not fn.was_away()
 $$;
 
 -- Pauses a job, unless it is paused already. See Store.pauseJob().
