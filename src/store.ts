@@ -6,6 +6,7 @@ import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
 import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
+import type { RunBlockers } from "./store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
 import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
@@ -316,6 +317,16 @@ export interface Store extends AsyncDisposable {
 
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]>;
+
+  /**
+   * What holds up a run, in the order of a claim; `null` if there is no such run. It reads what a claim reads: the limits
+   * are those of the live workers, as they said them with their last claims, and an expired timer counts although no
+   * claim has processed it. A run that only a claim can take out of the way still counts, such as one whose lease has
+   * expired.
+   *
+   * If live workers differ in the jobs and limits that they know, the reasons are those of one that has the fewest.
+   */
+  getBlockers(runId: string): Promise<RunBlockers | null>;
 
   /**
    * Adds a schedule, or replaces the one of that name, if it has not changed since it was read. The store sets its

@@ -40,6 +40,7 @@ import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
+import { ALL, type Explanation, toExplanation } from "./operate/explanation.ts";
 import type { Plugin } from "./plugin.ts";
 import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import { checkRunFilter, FILTER_FIELDS } from "./run_filter.ts";
@@ -398,6 +399,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     throw new NotFoundError(`There was no run "${runId}" when its history was read`);
   }
 
+  async explain(runId: string): Promise<Explanation> {
+    await this.migrate();
+    const blockers = await this.#store.getBlockers(runId);
+    return blockers === null ? await this.#noRun(runId) : toExplanation(blockers, ALL);
+  }
+
   async stranded(): Promise<StrandedJob[]> {
     await this.migrate();
     return await this.#store.getStrandedJobs();
@@ -439,8 +446,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async #runOf(runId: string): Promise<Run> {
-    const run = await this.getRun(runId);
-    if (run !== null) return run;
+    return await this.getRun(runId) ?? await this.#noRun(runId);
+  }
+
+  async #noRun(runId: string): Promise<never> {
     const wait = await this.#store.getWait(runId);
     throw new NotFoundError(
       wait === null

@@ -16,6 +16,7 @@ import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
+import type { Explanation } from "./operate/explanation.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
@@ -337,6 +338,11 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {SerializationError} `redact` has returned something that is not JSON.
    */
   exportHistory(runId: string, options?: ExportHistoryOptions): Promise<ExportedHistory>;
+  /**
+   * Why a run is not executed, or that it is: what holds it up, in the order in which a claim checks it, and what to act on
+   * first at the front.
+   */
+  explain(runId: string): Promise<Explanation>;
   /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
   stranded(): Promise<StrandedJob[]>;
   /**

@@ -40,6 +40,9 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { readBlockerFacts } from "./blockers.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
@@ -360,6 +363,14 @@ export class MemoryStore implements Store {
       const wasPaused = this.#paused.delete(jobName);
       if (wasPaused) this.#runs.countChange();
       return wasPaused;
+    });
+  }
+
+  /** What holds up a run, or `null` if there is none. */
+  getBlockers(runId: string): Promise<RunBlockers | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : findBlockers(readBlockerFacts(this.#state, run, now));
     });
   }
 

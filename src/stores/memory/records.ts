@@ -32,10 +32,12 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   /** The latest stored progress. */
   progress: JsonText | null;
   /**
-   * The lease, with the number of the last report under it, and whether the run was held before; set exactly while the
-   * run is running.
+   * The lease, with the number of the last report under it, whether the run was held before, and when it was given; set
+   * exactly while the run is running.
    */
-  lease: { owner: string; claimId: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
+  lease:
+    | { owner: string; claimId: string; expiresAt: number; lastReportNo: number; isResumed: boolean; since: number }
+    | null;
   /** The number of the newest lease. */
   generation: number;
   /** What it waits for; set exactly while the run is waiting. */

@@ -143,7 +143,7 @@ export class MemoryRuns {
     run.parking = null;
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
-    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
+    run.lease = { owner, claimId, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed, since: now };
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {

@@ -9,6 +9,7 @@ import type { CancelledExecution, ClaimRequest, Ending } from "../../store/claim
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest } from "../../store/pause_request.ts";
 import type { Deadline } from "../../wait.ts";
+import { limitsOf } from "../operate/blocker_facts.ts";
 import { queueName } from "../queue_name.ts";
 import { fromInput } from "../rows.ts";
 
@@ -149,7 +150,7 @@ function toNewPause({ children, ...pause }: NewPause): object {
 
 /** A request for runs. */
 export function toClaimParameter({ jobs, holding, ...request }: ClaimRequest): object {
-  return { ...request, jobs: jobs.map(toKnownJob), holding: holding.map(toLeaseParameter) };
+  return { ...request, jobs: jobs.map(toKnownJob), limits: limitsOf(jobs), holding: holding.map(toLeaseParameter) };
 }
 
 function toKnownJob({ name, names, version, print, concurrency, rate }: KnownJob): object {

@@ -11,6 +11,7 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import type { Store } from "../../store.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import type { JobPause } from "../../store/job_pause.ts";
@@ -43,6 +44,8 @@ import {
   toReportParameters,
   toStepParameter,
 } from "./parameters.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import { type BlockersAnswer, toBlockerFacts } from "./operate/blockers.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
@@ -243,6 +246,12 @@ export class PostgresStore implements Store {
   /** Ends the pause of a job. */
   resumeJob(jobName: string): Promise<boolean> {
     return this.#write("resume_job", { jobName });
+  }
+
+  /** What holds up a run, or `null` if there is none. */
+  async getBlockers(runId: string): Promise<RunBlockers | null> {
+    const answer = await this.#database.read<BlockersAnswer | null>("get_blockers", { runId });
+    return answer === null ? null : findBlockers(toBlockerFacts(answer));
   }
 
   /** The paused jobs, in the order of their names. */

@@ -10,6 +10,7 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -19,6 +20,8 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import { readBlockerFacts } from "./operate/blockers.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
@@ -353,6 +356,14 @@ export class SqliteStore implements Store {
   /** Ends the pause of a job. */
   resumeJob(jobName: string): Promise<boolean> {
     return this.#write(() => resumeJob(this.#db, jobName));
+  }
+
+  /** What holds up a run, or `null` if there is none. */
+  getBlockers(runId: string): Promise<RunBlockers | null> {
+    return this.#read(() => {
+      const facts = this.#db.snapshot(() => readBlockerFacts(this.#db, runId, this.#host.now()));
+      return facts === null ? null : findBlockers(facts);
+    });
   }
 
   /** The paused jobs, in the order of their names. */

@@ -10,6 +10,7 @@ import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
 import { PAUSES } from "./pauses.ts";
 import { READS } from "./reads/functions.ts";
+import { RUN_TRAILS } from "./operate/functions.ts";
 import { RECORDS } from "./records.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { SETS } from "./sets.ts";
@@ -35,5 +36,6 @@ export const FUNCTIONS: string = [
     CHILDREN,
     SCHEDULES,
     EVOLUTION,
+    RUN_TRAILS,
   ],
 ].join("\n");

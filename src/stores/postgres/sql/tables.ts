@@ -17,6 +17,9 @@ import { FACTS_PER_ROW } from "./names.ts";
 //
 // `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
 // fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
+// `leased_at` is when the newest lease was given. `limits` of a worker has those of its jobs. `attempts` has the failed
+// attempts that another one followed, `interruptions` the executions that lost their lease without an end: `kind` is
+// lost (it expired), released or held.
 // All rows of the journal up to `trimmed_to` were removed.
 
 // A row of the journal has facts of one call about one run: JSON, with commas and without the brackets around them.
@@ -41,6 +44,7 @@ create table {schema}.runs (
   lease_owner text collate "C",
   lease_claim text collate "C",
   lease_expires_at bigint,
+  leased_at bigint,
   lease_generation int not null default 0,
   last_report_no bigint not null default 0,
   recorded int not null default 0,
@@ -233,6 +237,7 @@ create table {schema}.pauses (
   prepared_no int,
   recorded_no int,
   created_at bigint not null,
+  payload_schema text,
   deadline_at bigint,
   suspended_at bigint,
   resolved_at bigint,
@@ -241,6 +246,30 @@ create table {schema}.pauses (
   added int,
   unfinished int,
   unique (run_seq, kind, name)
+);
+
+create index pauses_open_waits on {schema}.pauses (coalesce(deadline_at, 9000000000000000), seq)
+  where kind = 'wait' and status = 'pending';
+
+create table {schema}.attempts (
+  run_seq bigint not null,
+  step_name text collate "C" not null,
+  attempt int not null,
+  started_at bigint not null,
+  ended_at bigint not null,
+  retry_at bigint not null,
+  failure text not null,
+  primary key (run_seq, step_name, attempt)
+);
+
+create table {schema}.interruptions (
+  run_seq bigint not null,
+  generation int not null,
+  kind text collate "C" not null,
+  worker text collate "C",
+  leased_at bigint,
+  ended_at bigint not null,
+  primary key (run_seq, generation)
 );
 
 create table {schema}.children (
@@ -328,6 +357,7 @@ create table {schema}.workers (
   queues text[] collate "C" not null,
   seen_at bigint not null,
   lease_ms bigint not null,
-  claim_id text collate "C" not null
+  claim_id text collate "C" not null,
+  limits jsonb not null default '[]'
 ) with (fillfactor = 50);
 `;

@@ -347,10 +347,11 @@ function claimRows(
   const rows = db.all<ClaimedRow>(
     `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
-       started_at = coalesce(started_at, ?), updated_at = ?
-     WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
+       started_at = coalesce(started_at, ?), leased_at = ?,
+       updated_at = ? WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
     request.workerId,
     now + request.leaseMs,
+    now,
     now,
     now,
     JSON.stringify(candidates.map(({ seq }) => seq)),

@@ -1,5 +1,6 @@
 import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
+import { limitsOf } from "../../operate/blocker_facts.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -35,7 +36,8 @@ export function noteWorker(
   now: number,
 ): void {
   db.run(
-    "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
+    `INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, limits)
+     VALUES (?, ?, ?, ?, ?, ?, ?)`,
     request.workerId,
     JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
       queueName(name, version),
@@ -45,6 +47,7 @@ export function noteWorker(
     request.leaseMs,
     request.claimId,
     JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
+    JSON.stringify(limitsOf(request.jobs)),
   );
 }
 
