@@ -79,8 +79,18 @@ export type Blocker =
   }
   /** The first run of its fairness key cannot be claimed, and those behind wait for it. */
   | { kind: "turn"; ahead: number }
-  /** As many runs are executed, or have started, as a limit allows. `rate` is set exactly if a rate is used up. */
-  | { kind: "limit"; of: "job" | "key"; inUse: number; max: number; rate: (Rate & { opensAt: number }) | null }
+  /**
+   * As many runs are executed, or have started, as a limit allows, or will with the `ahead` runs that come before it.
+   * `rate` is set exactly if the limit is a rate.
+   */
+  | {
+    kind: "limit";
+    of: "job" | "key";
+    inUse: number;
+    max: number;
+    ahead: number;
+    rate: (Rate & { opensAt: number }) | null;
+  }
   /** All slots are taken of the live workers that have its job, or will be by the `ahead` runs that come before it. */
   | { kind: "slots"; busy: number; total: number; ahead: number }
   /** Nothing holds it up: the next claim takes it. */

@@ -107,16 +107,18 @@ function describeKey(
 }
 
 function describeLimit(
-  { of, inUse, max, rate }: Extract<Blocker, { kind: "limit" }>,
+  { of, inUse, max, ahead, rate }: Extract<Blocker, { kind: "limit" }>,
   run: Run,
   until: (at: number) => string,
 ): string {
   const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;
   if (rate === null) {
-    return `${runs(inUse)} of the ${subject} ${inUse === 1 ? "is" : "are"} executed, of ${max} at most`;
+    const executed = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "is" : "are"} executed`;
+    return `${executed}, of ${max} at most; ${aheadOf(ahead)}`;
   }
-  return `${runs(max)} of the ${subject} ${max === 1 ? "has" : "have"} started in ${describeDuration(rate.period)}, ` +
-    `as many as its rate allows; the next one may start at ${until(rate.opensAt)}`;
+  const started = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "has" : "have"} started`;
+  return `${started} in ${describeDuration(rate.period)}, of ${max} at most; ${aheadOf(ahead)}; the rate opens at ` +
+    until(rate.opensAt);
 }
 
 function nameOf({ id, name }: BlockingWorker): string {

@@ -2,8 +2,7 @@ import { failureText } from "../../failure.ts";
 import type { Rate } from "../../flow.ts";
 import { type BlockingRun, MAX_AHEAD } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
-import { limitsOf, liveWorkers } from "../operate/blocker_facts.ts";
-import { queueName } from "../queue_name.ts";
+import { limitsOf, liveWorkers, versionQueue } from "../operate/blocker_facts.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./claim.ts";
 import { DueRuns } from "./due_runs.ts";
@@ -21,9 +20,12 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
   const workers = toWorkerFacts(state);
   const queue = queueOf(run);
   const able = liveWorkers(workers, now).filter(({ queues }) => queues.includes(queue));
-  const limits = able.flatMap((worker) => toLimits(state, run, worker, now));
+  const key = toKeyFacts(state, due, run, now);
+  const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
+  const limits = able.flatMap((worker) => toLimits(state, due, run, { worker, queues }, now));
   const position = due.positionOf(run);
-  const group = groupOf(due, run, limits.some(({ isClosed }) => isClosed), now);
+  const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
+  const group = groupOf(due, run, isRateClosed, now);
   return {
     run: toRun(run),
     now,
@@ -36,7 +38,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     awaited: toAwaited(run),
     paused: [...state.paused.values()],
     workers,
-    key: toKeyFacts(state, due, run, now),
+    key,
     head: group[0] === undefined
       ? null
       : { key: toKeyFacts(state, due, group[0], now), ahead: Math.min(group.length, MAX_AHEAD) },
@@ -122,7 +124,16 @@ function toKeyFacts({ runs, rates }: ClaimState, due: DueRuns, run: KeptRun, now
       if (first === undefined) return [];
       const before = line.filter((other) => other !== run && due.positionOf(other) < position).length;
       const isReady = due.keyOpensAt(first) <= now;
-      return [{ queue, position: due.positionOf(first), isReady, before: Math.min(before, MAX_AHEAD) }];
+      const hasBegun = first.startedAt !== null;
+      const { keyConcurrency: concurrency } = first.flow;
+      return [{
+        queue,
+        position: due.positionOf(first),
+        isReady,
+        hasBegun,
+        concurrency,
+        before: Math.min(before, MAX_AHEAD),
+      }];
     }),
   };
 }
@@ -133,25 +144,30 @@ function openingOf(opensAt: number, rate: Rate, now: number): (Rate & { opensAt:
   return at <= now ? null : { limit: rate.limit, period: rate.period, opensAt: at };
 }
 
-/** What the limits of a worker for a run allow, and whether its rate is used up for runs that have not started. */
+/** What the limits of a worker for some queues allow. */
 function toLimits(
-  { runs, rates }: ClaimState,
+  { runs, rates, paused }: ClaimState,
+  due: DueRuns,
   run: KeptRun,
-  worker: WorkerFacts,
+  { worker, queues }: { worker: WorkerFacts; queues: ReadonlySet<string> },
   now: number,
-): (LimitFacts & { isClosed: boolean })[] {
-  return worker.limits.filter((limit) => limit.queue === queueName(run.jobName, run.version))
-    .map(({ names, concurrency, rate }) => {
-      const executed = [...runs.open.filter(({ lease }) => lease !== null), ...runs.keys.ghosts];
-      const closed = rate === null ? null : openingOf(rates.opensAt(jobScope(names[0]), rate), rate, now);
-      return {
-        workerId: worker.id,
-        inUse: executed.filter(({ jobName }) => names.includes(jobName)).length,
-        concurrency,
-        rate: run.startedAt === null ? closed : null,
-        isClosed: closed !== null,
-      };
-    });
+): LimitFacts[] {
+  const executed = [...runs.open.filter(({ lease }) => lease !== null), ...runs.keys.ghosts];
+  return worker.limits.filter(({ queue }) => queues.has(queue)).map(({ queue, names, concurrency, rate }) => {
+    const ahead = due.inOrder.filter((other) =>
+      other !== run && due.positionOf(other) < due.positionOf(run) && names.includes(other.jobName) &&
+      !paused.has(other.jobName) && worker.queues.includes(queueOf(other)) && due.keyOpensAt(other) <= now
+    );
+    return {
+      workerId: worker.id,
+      queue,
+      inUse: executed.filter(({ jobName }) => names.includes(jobName)).length,
+      concurrency,
+      rate: rate === null ? null : { ...rate, ...rates.roomOf(jobScope(names[0]), rate, now) },
+      ahead: Math.min(ahead.length, MAX_AHEAD),
+      aheadNew: Math.min(ahead.filter(({ startedAt }) => startedAt === null).length, MAX_AHEAD),
+    };
+  });
 }
 
 /** The runs of the queue and the fairness key of a run that have passed their concurrency keys and come before it. */

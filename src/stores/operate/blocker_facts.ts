@@ -2,7 +2,7 @@ import type { KnownJob, Rate } from "../../flow.ts";
 import type { Run } from "../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
-import { queueName } from "../queue_name.ts";
+import { jobNameOf, queueName, versionOf } from "../queue_name.ts";
 
 /** What a store reads of one run, and of what may hold it up. Instants are milliseconds. */
 export interface BlockerFacts {
@@ -35,7 +35,7 @@ export interface BlockerFacts {
    * first itself.
    */
   head: { key: KeyFacts | null; ahead: number } | null;
-  /** What the limits allow that live workers have for its job. */
+  /** What the limits allow that live workers have for its job, and for those of the other runs in the queue of its key. */
   limits: readonly LimitFacts[];
   /** How many runs that have passed their keys come before it in the queues of the workers that have its job. */
   readyBefore: number;
@@ -68,16 +68,21 @@ export function limitsOf(jobs: readonly KnownJob[]): WorkerLimit[] {
   });
 }
 
-/** What a limit of the job of the run allows. */
+/** What a limit of a job allows. */
 export interface LimitFacts {
   /** The worker that has the limit. */
   workerId: string;
+  /** The queue of the version of the job. */
+  queue: string;
   /** How many runs of the job are executed, ghosts included. */
   inUse: number;
   /** How many may be; `null`: without limit. */
   concurrency: number | null;
-  /** Its rate, and when it opens; `null`: it has none, or it is open for this run. */
-  rate: (Rate & { opensAt: number }) | null;
+  /** Its rate, how many more runs may start, and when the next one may after these; `null`: it has none. */
+  rate: (Rate & { allowed: number; opensAt: number }) | null;
+  /** How many runs of the job that have passed their keys come before the run: in all, and of those that have not begun. */
+  ahead: number;
+  aheadNew: number;
 }
 
 /** A run in the queue of a concurrency key. */
@@ -97,7 +102,28 @@ export interface KeyFacts {
   /** The rate of the key, and when it opens; `null`: it has none, or it is open for this run. */
   rate: (Rate & { opensAt: number }) | null;
   /** Of each queue, the first run that is due for the key, but for this one, and how many come before this one. */
-  firsts: readonly { queue: string; position: number; isReady: boolean; before: number }[];
+  firsts: readonly FirstInQueue[];
+}
+
+/** The first run of a queue in the line of a key. */
+export interface FirstInQueue {
+  /** The queue. */
+  queue: string;
+  /** Its position. */
+  position: number;
+  /** Whether it has passed the key. */
+  isReady: boolean;
+  /** Whether it was claimed before. */
+  hasBegun: boolean;
+  /** How many runs may hold the key, with this one. */
+  concurrency: number;
+  /** How many runs of the queue come before the run that was asked for. */
+  before: number;
+}
+
+/** The queue of the version of the job, of a queue that may be that of a print. */
+export function versionQueue(queue: string): string {
+  return queueName(jobNameOf(queue), versionOf(queue));
 }
 
 /** The live workers: those that claimed within the length of their leases. */

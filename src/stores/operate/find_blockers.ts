@@ -1,7 +1,7 @@
 import { isTerminal } from "../../run.ts";
 import { type Blocker, type BlockingWorker, MAX_AHEAD, type RunBlockers } from "../../store/blockers.ts";
 import { jobNameOf } from "../queue_name.ts";
-import { type BlockerFacts, type KeyFacts, liveWorkers, type WorkerFacts } from "./blocker_facts.ts";
+import { type BlockerFacts, type KeyFacts, liveWorkers, versionQueue, type WorkerFacts } from "./blocker_facts.ts";
 
 /** Says what holds up a run, in the order in which a claim checks it. See `Store.getBlockers()`. */
 export function findBlockers(facts: BlockerFacts): RunBlockers {
@@ -115,10 +115,12 @@ function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] 
       ahead,
     }];
   }
-  if (isFull || isBehind(key, facts, worker) || hasBefore(key)) return [{ kind: "key", holder: null, ahead }];
+  const isSecond = hasBefore(key) || isBehind(key, facts, worker) ||
+    countRivals(key, facts, worker) >= concurrency - holderCount;
+  if (isFull || isSecond) return [{ kind: "key", holder: null, ahead }];
   return rate === null || rate.opensAt <= now
     ? []
-    : [{ kind: "limit", of: "key", inUse: rate.limit, max: rate.limit, rate }];
+    : [{ kind: "limit", of: "key", inUse: rate.limit, max: rate.limit, ahead, rate }];
 }
 
 /** Whether another run of the same queue comes first. */
@@ -129,8 +131,28 @@ function hasBefore({ queue, position, firsts }: KeyFacts): boolean {
 function passesKey(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): boolean {
   if (key.isHolder) return true;
   const { holderCount, concurrency, rate } = key;
-  return holderCount < concurrency && !hasBefore(key) && !isBehind(key, facts, worker) &&
+  const room = concurrency - holderCount;
+  return room > 0 && !hasBefore(key) && !isBehind(key, facts, worker) && countRivals(key, facts, worker) < room &&
     (rate === null || rate.opensAt <= facts.now);
+}
+
+/**
+ * How many runs of other queues come before a run, and are taken by the same claim: then they hold the key. `Infinity` if
+ * one of those before it is left: it holds up the run.
+ */
+function countRivals(
+  { queue, position, holderCount, firsts }: KeyFacts,
+  facts: BlockerFacts,
+  worker: WorkerFacts | null,
+) {
+  if (worker === null) return 0;
+  const rivals = firsts.filter((first) =>
+    first.queue !== queue && first.position < position && first.isReady && counts(facts, first.queue) &&
+    worker.queues.includes(first.queue) && limitsOf(facts, worker, { ...first, isFirst: true }).length === 0
+  );
+  const inOrder = rivals.toSorted((one, other) => one.position - other.position);
+  const areTaken = inOrder.every(({ concurrency, before }, at) => holderCount + at < concurrency && before === 1);
+  return areTaken ? rivals.length : Infinity;
 }
 
 /**
@@ -157,15 +179,36 @@ function turnBlocker(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
   return [{ kind: "turn", ahead: head.ahead }];
 }
 
-function limitBlockers({ limits, now }: BlockerFacts, { id }: WorkerFacts): Blocker[] {
-  return limits.filter(({ workerId }) => workerId === id).flatMap(({ inUse, concurrency, rate }): Blocker[] => [
-    ...(concurrency !== null && inUse >= concurrency
-      ? [{ kind: "limit", of: "job", inUse, max: concurrency, rate: null } as const]
-      : []),
-    ...(rate !== null && rate.opensAt > now
-      ? [{ kind: "limit", of: "job", inUse: rate.limit, max: rate.limit, rate } as const]
-      : []),
-  ]);
+function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
+  return limitsOf(facts, worker, { queue: facts.queue, hasBegun: facts.run.startedAt !== null, isFirst: false });
+}
+
+/** The limits of the job of a queue that hold up a run; `isFirst`: no run of its job comes before it. */
+function limitsOf(
+  { limits }: BlockerFacts,
+  { id }: WorkerFacts,
+  { queue, hasBegun, isFirst }: { queue: string; hasBegun: boolean; isFirst: boolean },
+): Blocker[] {
+  const own = limits.filter((limit) => limit.workerId === id && limit.queue === versionQueue(queue));
+  return own.flatMap(({ inUse, concurrency: max, rate, ...counts }): Blocker[] => {
+    const { ahead, aheadNew } = isFirst ? { ahead: 0, aheadNew: 0 } : counts;
+    const blockers: Blocker[] = [];
+    if (max !== null && inUse + ahead >= max) {
+      blockers.push({ kind: "limit", of: "job", inUse, max, ahead, rate: null });
+    }
+    if (rate !== null && !hasBegun && aheadNew >= rate.allowed) {
+      const { allowed, ...opening } = rate;
+      blockers.push({
+        kind: "limit",
+        of: "job",
+        inUse: rate.limit - allowed,
+        max: rate.limit,
+        ahead: aheadNew,
+        rate: opening,
+      });
+    }
+    return blockers;
+  });
 }
 
 /** The slots of the workers that have the job; `null`: one is free for the run, or it is not known how many there are. */

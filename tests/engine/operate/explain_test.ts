@@ -190,7 +190,7 @@ forEachStore("explain() says that a job executes as many runs as it may", async 
     inUse: 1,
     max: 1,
     opensAt: null,
-    message: "1 run of the job import-csv is executed, of 1 at most",
+    message: "1 run of the job import-csv is executed, of 1 at most; no run is ahead of it",
   });
 });
 
@@ -211,7 +211,8 @@ forEachStore("explain() says when the rate of a job allows the next start", asyn
     inUse: 2,
     max: 2,
     opensAt: isoAfter(60_000),
-    message: "2 runs of the job import-csv have started in 1 min, as many as its rate allows; the next one may start " +
+    message:
+      "2 runs of the job import-csv have started in 1 min, of 2 at most; no run is ahead of it; the rate opens " +
       `at ${isoAfter(60_000)} (in 40 s)`,
   });
 });
@@ -237,7 +238,7 @@ forEachStore("explain() says when the rate of a key allows the next start", asyn
     inUse: 1,
     max: 1,
     opensAt: isoAfter(60_000),
-    message: "1 run of the key acme has started in 1 min, as many as its rate allows; the next one may start " +
+    message: "1 run of the key acme has started in 1 min, of 1 at most; no run is ahead of it; the rate opens " +
       `at ${isoAfter(60_000)} (in 1 min)`,
   });
 });

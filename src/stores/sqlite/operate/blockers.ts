@@ -8,21 +8,23 @@ import {
   type KeyFacts,
   type LimitFacts,
   liveWorkers,
+  versionQueue,
   type WorkerFacts,
-  type WorkerLimit,
 } from "../../operate/blocker_facts.ts";
-import { isOfPrint, jobNameOf } from "../../queue_name.ts";
+import { jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { HEAD_START } from "../flow/concurrency_keys.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
-import { jobScope, keyScope, rateOpensAt } from "../flow/rates.ts";
+import { countAllowed, jobScope, keyScope, rateOpensAt } from "../flow/rates.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // The maximum number of holders of a key that are read.
 const MAX_HOLDERS = 20;
+// Runs with a fairness key are not in the order of their positions: so many of a queue are examined.
+const MAX_EXAMINED = 5_000;
 
 interface BlockedRow extends RunRow {
   queue_state: "R" | "B" | null;
@@ -55,8 +57,11 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const workers = readWorkers(db);
   const paused = readJobPauses(db);
   const able = liveWorkers(workers, now).filter(({ queues }) => queues.includes(queue));
-  const limits = able.flatMap((worker) => readLimits(db, run, worker, now));
-  const isRateClosed = limits.some(({ isClosed }) => isClosed);
+  const key = readKey(db, run, now);
+  const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
+  const pausedNames = new Set(paused.map(({ jobName }) => jobName));
+  const limits = able.flatMap((worker) => readLimits(db, run, { worker, queues, paused: pausedNames }, now));
+  const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = row.fairness_key === null ? NO_GROUP : readGroup(db, { ...run, isRateClosed });
   return {
     run: toRun(row),
@@ -70,10 +75,10 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     awaited: isWaiting ? readAwaited(db, row.seq) : [],
     paused,
     workers,
-    key: readKey(db, run, now),
+    key,
     head: group.headSeq === null ? null : { key: readKeyOf(db, group.headSeq, now), ahead: group.count },
     limits,
-    readyBefore: countReady(db, run, able, new Set(paused.map(({ jobName }) => jobName))) + group.count,
+    readyBefore: countReady(db, run, able, pausedNames) + group.count,
   };
 }
 
@@ -169,37 +174,71 @@ function readWorkers(db: SqliteDatabase): WorkerFacts[] {
   }));
 }
 
-interface LimitedRun {
-  seq: number;
-  /** Its queue. */
-  job: string;
-  started_at: number | null;
-}
-
-/** What the limits of a worker for a run allow, and whether its rate is used up for runs that have not started. */
+/** What the limits of a worker for some queues allow. */
 function readLimits(
   db: SqliteDatabase,
-  { job: queue, started_at }: LimitedRun,
-  worker: WorkerFacts,
+  run: Pick<KeyedRun, "seq" | "position">,
+  { worker, queues, paused }: { worker: WorkerFacts; queues: ReadonlySet<string>; paused: ReadonlySet<string> },
   now: number,
-): (LimitFacts & { isClosed: boolean })[] {
-  const own = isOfPrint(queue) ? queue.slice(0, queue.lastIndexOf("\t")) : queue;
-  return worker.limits.filter((limit) => isSameQueue(limit.queue, own)).map((limit: WorkerLimit) => {
-    const { names, concurrency, rate } = limit;
-    const closed = rate === null ? null : openingOf(db, jobScope(names[0]), rate, now);
+): LimitFacts[] {
+  return worker.limits.filter(({ queue }) => queues.has(queue)).map(({ queue, names, concurrency, rate }) => {
+    const own = worker.queues.filter((other) => names.includes(jobNameOf(other)) && !paused.has(jobNameOf(other)));
+    const ahead = own.reduce((sum, other) => sum + countJobReady(db, other, run, "all"), 0);
+    const begun = rate === null ? 0 : own.reduce((sum, other) => sum + countJobReady(db, other, run, "begun"), 0);
     return {
       workerId: worker.id,
-      inUse: countExecuted(db, limit),
+      queue,
+      inUse: countExecuted(db, { names }),
       concurrency,
-      rate: started_at === null ? closed : null,
-      isClosed: closed !== null,
+      rate: rate === null ? null : readRoom(db, jobScope(names[0]), rate, now),
+      ahead: Math.min(ahead, MAX_AHEAD),
+      aheadNew: rate === null ? 0 : Math.min(ahead - begun, MAX_AHEAD),
     };
   });
 }
 
-/** Whether two names are of one queue: that of a print names the first version, too. */
-function isSameQueue(one: string, other: string): boolean {
-  return one === other || `${one}\t1` === other;
+/** How many runs of a queue that have passed their keys come before a run: all, or those that have begun before. */
+function countJobReady(
+  db: SqliteDatabase,
+  queue: string,
+  { seq, position }: Pick<KeyedRun, "seq" | "position">,
+  which: "all" | "begun",
+): number {
+  const [plain, flow] = which === "all"
+    ? [
+      "INDEXED BY holdfast_runs_ready WHERE queue_state = 'R'",
+      "INDEXED BY holdfast_flow_ready WHERE queue_state = 'R'",
+    ]
+    : [
+      "INDEXED BY holdfast_runs_ready_begun WHERE queue_state = 'R' AND started_at IS NOT NULL",
+      "INDEXED BY holdfast_flow_ready_begun WHERE queue_state = 'R' AND begun = 1",
+    ];
+  const { count } = db.one<{ count: number }>(
+    `SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_runs ${plain} AND job = ? AND seq < ? LIMIT ${MAX_AHEAD}))
+       + (SELECT count(*) FROM (SELECT 1 FROM (SELECT position, run_seq FROM holdfast_flow ${flow} AND job = ?
+           LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ? LIMIT ${MAX_AHEAD})) AS count`,
+    queue,
+    position,
+    queue,
+    position,
+    seq,
+  );
+  return count;
+}
+
+/** What a rate allows: how many starts now, and when the next one may follow them. */
+function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): NonNullable<LimitFacts["rate"]> {
+  const { limit, period } = rate;
+  const oldest = db.get<{ at: number }>(
+    `SELECT at FROM holdfast_starts
+     WHERE scope = ? AND no > (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ? AND at > ? ORDER BY no LIMIT 1`,
+    scope,
+    scope,
+    limit,
+    now - period,
+  );
+  const opensAt = Math.min(oldest?.at ?? now, now) + period;
+  return { limit, period, allowed: countAllowed(db, scope, rate, limit, now), opensAt };
 }
 
 /** A rate that is used up, and when it opens. */
@@ -285,12 +324,12 @@ function readFirsts(
   now: number,
 ): KeyFacts["firsts"] {
   return [...queuesInLine(db, key)].flatMap((queue) => {
-    const first = db.get<{ position: number; state: string }>(
-      `SELECT position, state FROM (
-         SELECT * FROM (SELECT seq AS position, queue_state AS state FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+    const first = db.get<{ position: number; state: string; begun: number; concurrency: number }>(
+      `SELECT position, state, begun, concurrency FROM (
+         SELECT * FROM (SELECT seq AS position, queue_state AS state, started_at IS NOT NULL AS begun, 1 AS concurrency FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
            WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND seq <> ? ORDER BY seq LIMIT 1)
          UNION ALL
-         SELECT * FROM (SELECT position, queue_state AS state FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+         SELECT * FROM (SELECT position, queue_state AS state, begun, key_concurrency AS concurrency FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
            WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND run_seq <> ? ORDER BY position LIMIT 1))
        ORDER BY position LIMIT 1`,
       key,
@@ -307,7 +346,9 @@ function readFirsts(
       queue,
     );
     const isReady = opening === undefined ? first.state === "R" : opening.opens_at <= now;
-    return [{ queue, position: first.position, isReady, before: countBefore(db, key, queue, { seq, position }) }];
+    const before = countBefore(db, key, queue, { seq, position });
+    const { position: at, begun, concurrency } = first;
+    return [{ queue, position: at, isReady, hasBegun: begun === 1, concurrency, before }];
   });
 }
 
