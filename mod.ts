@@ -167,12 +167,16 @@ export {
 export type * from "./src/store.ts";
 export type * from "./src/store/claim.ts";
 export type * from "./src/store/hold_record.ts";
+export type * from "./src/store/job_numbers.ts";
 export type * from "./src/store/job_pause.ts";
 export type * from "./src/store/new_run.ts";
 export type * from "./src/store/pause_request.ts";
 export type * from "./src/store/run_query.ts";
 export type * from "./src/store/run_state.ts";
 export type * from "./src/store/schedule_record.ts";
+export type * from "./src/store/statistics.ts";
+export type * from "./src/store/store_info.ts";
+export type * from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";

@@ -2,6 +2,7 @@ import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "..
 import { within } from "../host.ts";
 import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
+import type { WorkerDetails } from "../store/worker_record.ts";
 import { isoTime } from "../iso_time.ts";
 import { executeRun } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
@@ -10,6 +11,7 @@ import { DeadWorkerLeases } from "./dead_worker_leases.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
+import { workerDetails } from "./worker_details.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
 // The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
@@ -24,6 +26,7 @@ export class Worker {
   readonly #deps: ExecutionDeps;
   readonly #jobs: JobCatalog;
   readonly #settings: WorkerSettings;
+  readonly #details: WorkerDetails;
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
@@ -59,6 +62,7 @@ export class Worker {
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
+    this.#details = workerDetails(settings);
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
@@ -235,6 +239,7 @@ export class Worker {
     const limit = Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots()));
     return {
       workerId: this.id,
+      worker: this.#details,
       claimId: this.#deps.host.newId(),
       jobs: this.#jobs.known,
       holding: holding.map(({ claim }) => claim.lease),

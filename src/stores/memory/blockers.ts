@@ -3,6 +3,7 @@ import type { Rate } from "../../flow.ts";
 import { type BlockingRun, MAX_AHEAD } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import { limitsOf, liveWorkers, versionQueue } from "../operate/blocker_facts.ts";
+import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./claim.ts";
 import { DueRuns } from "./due_runs.ts";
@@ -48,12 +49,11 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
 }
 
 function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
-  return [...workers].sort(([one], [other]) => one < other ? -1 : 1).map(([id, { jobs, leaseMs, seenAt }]) => ({
+  return [...workers].sort(([one], [other]) => one < other ? -1 : 1).map((
+    [id, { jobs, leaseMs, seenAt, details }],
+  ) => ({
     id,
-    name: null,
-    hostname: null,
-    deployment: null,
-    concurrency: null,
+    ...toNamedWorker(details),
     lastSeenAt: seenAt,
     leaseMs,
     queues: jobs.flatMap(queuesOf),

@@ -323,6 +323,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     input: run.input,
     execution: run.interruptions + 1,
     startedAgoMs: Math.max(0, now - run.startedAt!), // and has started it
+    startDelayMs: run.generation > 1 ? null : Math.max(0, run.startedAt! - dueFrom(run)),
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
@@ -337,6 +338,11 @@ export function toClaim(run: KeptRun, now: number): Claim {
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
   };
+}
+
+/** From when on a run could be claimed: its trigger, or the end of its delay. */
+export function dueFrom({ createdAt, startAt }: Pick<KeptRun, "createdAt" | "startAt">): number {
+  return Math.max(createdAt, startAt ?? createdAt);
 }
 
 /** All that a replay of a run needs. */

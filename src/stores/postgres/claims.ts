@@ -4,6 +4,7 @@ import type { JsonText } from "../../json.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
 import { versionOf } from "../queue_name.ts";
+import { startDelay } from "../start_delay.ts";
 import { type IdentityRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
 import { type PauseRow, toPauseRecord } from "./rows.ts";
 
@@ -20,6 +21,8 @@ interface ClaimedRow extends IdentityRow {
   lease_generation: number;
   lease_expires_at: number;
   interruptions: number;
+  created_at: number;
+  start_at: number | null;
   started_at: number;
   priority: number;
   fairness_key: string | null;
@@ -57,6 +60,7 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     input: toInput(row),
     execution: row.interruptions + 1,
     startedAgoMs: Math.max(0, now - row.started_at),
+    startDelayMs: startDelay(row),
     priority: row.priority,
     fairnessKey: row.fairness_key,
     depth: row.depth,

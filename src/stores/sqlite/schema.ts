@@ -3,6 +3,7 @@ import { CHILD_TABLES } from "./children/schema.ts";
 import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
 import { RUN_TRAIL_TABLES } from "./operate/runs_schema.ts";
+import { OPERATE_TABLES } from "./operate/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
 // All names begin with `holdfast_`, so that the tables can be in a file of the host application.
@@ -203,6 +204,7 @@ export const MIGRATIONS: readonly string[] = [
   FIRST_VERSION,
   FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES,
   EVOLUTION_TABLES,
+  OPERATE_TABLES,
   RUN_TRAIL_TABLES,
 ];
 

@@ -4,7 +4,7 @@ import type { Engine } from "../../../src/engine/engine.ts";
 import type { Explanation } from "../../../src/engine/operate/explanation.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aHold, aKnownJob, aRun } from "../../support/fixtures.ts";
+import { aClaimRequest, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
 import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
@@ -130,7 +130,7 @@ forEachStore("explain() names the last worker that had a job", async (context) =
     kind: "unknown_job",
     jobName: "import-csv",
     version: 1,
-    lastKnownBy: { id: "web-1", name: null, hostname: null, lastSeenAt: AT_START },
+    lastKnownBy: { id: "web-1", name: null, hostname: "host-1", lastSeenAt: AT_START },
     message: "No live worker has the job import-csv; the last that had it was web-1, 26 min 30 s ago",
   });
 });
@@ -192,6 +192,34 @@ forEachStore("explain() says that a job executes as many runs as it may", async 
     opensAt: null,
     message: "1 run of the job import-csv is executed, of 1 at most; no run is ahead of it",
   });
+});
+
+forEachStore("explain() says that all slots are taken, and how many runs are ahead", async (context) => {
+  const { store, host } = context;
+  await using engine = anEngine(context);
+  const worker = someDetails({ name: "web", deployment: "2026.11.20", concurrency: 2 });
+  for (let count = 0; count < 4; count++) await engine.trigger("import-csv", null);
+  const { id } = await engine.trigger("import-csv", null);
+  await store.claim(
+    aClaimRequest({ workerId: "web-1", worker, jobNames: ["import-csv"], limit: 2, leaseMs: LEASE_MS }),
+  );
+
+  const full = await firstOf(engine, id);
+  host.advance(2 * LEASE_MS);
+  await see(context, ["resize"], "web-2");
+  const { message } = await firstOf(engine, id);
+
+  assert.deepEqual(full, {
+    kind: "slots",
+    busy: 2,
+    total: 2,
+    ahead: 2,
+    message: "2 of 2 slots of the workers that have the job import-csv are busy; 2 runs are ahead of it",
+  });
+  assert.equal(
+    message,
+    "No live worker has the job import-csv; the last that had it was web (version 2026.11.20), 1 min ago",
+  );
 });
 
 forEachStore("explain() says when the rate of a job allows the next start", async (context) => {
@@ -339,7 +367,7 @@ forEachStore("explain() names the worker that executes a run, and the one that w
   // Its lease lasts longer than that of the run: it is live after the other is lost, and has not claimed again.
   await store.claim(aClaimRequest({ workerId: "web-2", jobNames: ["import-csv"], limit: 0, leaseMs: 10 * LEASE_MS }));
   host.advance(4_000);
-  const worker = { id: "web-1", name: null, hostname: null, lastSeenAt: AT_START };
+  const worker = { id: "web-1", name: null, hostname: "host-1", lastSeenAt: AT_START };
   const leaseExpiresAt = isoAfter(LEASE_MS);
 
   const executed = await engine.explain(id);

@@ -5,6 +5,7 @@ import type { RunStatus } from "../../../run.ts";
 import type { BlockerFacts, WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
+import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { type RunRow, toRun } from "../rows.ts";
 
 /** What `fn.get_blockers()` returns. */
@@ -12,7 +13,8 @@ export interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "
   run: RunRow;
   awaited: AwaitedRow[];
   paused: { job: string; paused_at: number; paused_by: string | null; note: string | null }[];
-  workers: Pick<WorkerFacts, "id" | "lastSeenAt" | "leaseMs" | "queues" | "limits" | "leases">[];
+  workers:
+    (Pick<WorkerFacts, "id" | "lastSeenAt" | "leaseMs" | "queues" | "limits" | "leases"> & { details: JsonText })[];
 }
 
 /** Something that a run waits for. */
@@ -34,7 +36,10 @@ export function toBlockerFacts({ run, awaited, paused, workers, ...facts }: Bloc
       by: paused_by,
       note,
     })),
-    workers: workers.map((worker) => ({ ...worker, name: null, hostname: null, deployment: null, concurrency: null })),
+    workers: workers.map(({ details, ...worker }) => ({
+      ...worker,
+      ...toNamedWorker(parseWorkerDetails(details)),
+    })),
   };
 }
 

@@ -8,9 +8,9 @@ import { EVOLUTION } from "./evolution/functions.ts";
 import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
+import { OPERATE } from "./operate/functions.ts";
 import { PAUSES } from "./pauses.ts";
 import { READS } from "./reads/functions.ts";
-import { RUN_TRAILS } from "./operate/functions.ts";
 import { RECORDS } from "./records.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { SETS } from "./sets.ts";
@@ -36,6 +36,6 @@ export const FUNCTIONS: string = [
     CHILDREN,
     SCHEDULES,
     EVOLUTION,
-    RUN_TRAILS,
+    OPERATE,
   ],
 ].join("\n");

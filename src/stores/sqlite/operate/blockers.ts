@@ -13,6 +13,7 @@ import {
 } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
+import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { HEAD_START } from "../flow/concurrency_keys.ts";
 import { countExecuted } from "../flow/job_gates.ts";
@@ -20,6 +21,7 @@ import { readJobPauses } from "../flow/job_pauses.ts";
 import { countAllowed, jobScope, keyScope, rateOpensAt } from "../flow/rates.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { countLeases } from "./workers.ts";
 
 // The maximum number of holders of a key that are read.
 const MAX_HOLDERS = 20;
@@ -151,21 +153,15 @@ function readAwaited(db: SqliteDatabase, runSeq: number): BlockerFacts["awaited"
 
 /** The workers that are known, in the order of their ids. */
 function readWorkers(db: SqliteDatabase): WorkerFacts[] {
-  const rows = db.all<{ id: string; jobs: JsonText; seen_at: number; lease_ms: number; limits: JsonText }>(
-    "SELECT id, jobs, seen_at, lease_ms, limits FROM holdfast_workers ORDER BY id",
+  const rows = db.all<
+    { id: string; jobs: JsonText; seen_at: number; lease_ms: number; limits: JsonText; details: JsonText }
+  >(
+    "SELECT id, jobs, seen_at, lease_ms, limits, details FROM holdfast_workers ORDER BY id",
   );
-  const leases = new Map(
-    db.all<{ lease_owner: string; leases: number }>(
-      `SELECT lease_owner, count(*) AS leases FROM holdfast_runs INDEXED BY holdfast_runs_leases
-       WHERE lease_expires_at IS NOT NULL GROUP BY lease_owner`,
-    ).map(({ lease_owner, leases }) => [lease_owner, leases]),
-  );
-  return rows.map(({ id, jobs, seen_at, lease_ms, limits }) => ({
+  const leases = countLeases(db);
+  return rows.map(({ id, jobs, seen_at, lease_ms, limits, details }) => ({
     id,
-    name: null,
-    hostname: null,
-    deployment: null,
-    concurrency: null,
+    ...toNamedWorker(parseWorkerDetails(details)),
     lastSeenAt: seen_at,
     leaseMs: lease_ms,
     queues: JSON.parse(jobs),

@@ -73,7 +73,7 @@ $$;
 -- The workers that are known: see WorkerFacts.
 create or replace function fn.worker_facts() returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'lastSeenAt', w.seen_at, 'leaseMs', w.lease_ms,
-    'queues', w.queues, 'limits', w.limits, 'leases', (select count(*) from {schema}.runs r
+    'queues', w.queues, 'details', w.details, 'limits', w.limits, 'leases', (select count(*) from {schema}.runs r
       where r.status = 'running' and r.lease_owner = w.id)) order by w.id), '[]')
   from {schema}.workers w
 $$;
