@@ -12,6 +12,8 @@ import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./store/hold_record.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
+import type { FoundRun, OpenWaitPlace, OpenWaits } from "./store/operator_reads.ts";
+import type { RunFailures, TimelinePlace, TimelineRecords } from "./store/timeline_records.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
 import type { JobList, RatedJob } from "./store/job_numbers.ts";
@@ -505,6 +507,25 @@ export interface Store extends AsyncDisposable {
 
   /** A wait, or `null` if there is none, or it is a sleep. */
   getWait(waitId: string): Promise<Wait | null>;
+
+  /**
+   * A part of the records of a run, for its timeline: up to `limit` records of each kind after a place. Values are not
+   * read. `null` if there is no such run.
+   */
+  getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null>;
+
+  /** The failures of a run and of the attempts at its steps, with stacks and causes; `null` if there is no such run. */
+  getFailures(runId: string): Promise<RunFailures | null>;
+
+  /** Open waits after a place (`null`: from the first one), the soonest deadline first, those without one last. */
+  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits>;
+
+  /**
+   * Finds runs by a text: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
+   * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
+   * run once, by what finds it first in this order.
+   */
+  searchRuns(text: string, limit: number): Promise<FoundRun[]>;
 
   /** The stored log lines of a run, in the order in which they were added; empty for an unknown run. */
   getLogs(runId: string): Promise<LogEntry[]>;

@@ -18,8 +18,8 @@ import { OPERATE_TABLES } from "./operate/tables.ts";
 //
 // `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
 // fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
-// `leased_at` is when the newest lease was given. `limits` of a worker has those of its jobs. `attempts` has the failed
-// attempts that another one followed, `interruptions` the executions that lost their lease without an end: `kind` is
+// `leased_at` is when the newest lease was given. `limits` of a worker has those of its jobs. `attempts` has the
+// attempts at steps that needed more than one, `interruptions` the executions that lost their lease without an end: `kind` is
 // lost (it expired), released or held.
 // All rows of the journal up to `trimmed_to` were removed.
 
@@ -258,8 +258,8 @@ create table {schema}.attempts (
   attempt int not null,
   started_at bigint not null,
   ended_at bigint not null,
-  retry_at bigint not null,
-  failure text not null,
+  retry_at bigint,
+  failure text,
   primary key (run_seq, step_name, attempt)
 );
 

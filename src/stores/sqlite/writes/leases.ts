@@ -5,6 +5,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
+import { noteInterruption } from "../operate/trail.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
 
@@ -38,6 +39,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
   const added = findNewReports(db, lease, reports);
+  noteInterruption(db, lease, "released", now);
   const row = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
