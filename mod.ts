@@ -48,7 +48,14 @@ export type {
 } from "./src/engine/engine.ts";
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
-export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { Health, HealthCheck, HealthStatus } from "./src/engine/operate/health.ts";
+export type { JobInfo, JobLimitsInfo } from "./src/engine/operate/job_info.ts";
+export type { Stats } from "./src/engine/operate/operator.ts";
+export type { Rates, Windows } from "./src/engine/operate/rates.ts";
+export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/series.ts";
+export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
+export type { Latency } from "./src/statistics/latencies.ts";
 export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
@@ -98,6 +105,7 @@ export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rat
 export { type Host, systemHost } from "./src/host.ts";
 export type {
   HandlerAuth,
+  OpenPart,
   Operation,
   RequestedOperation,
   RequestedTrigger,

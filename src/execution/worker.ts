@@ -50,6 +50,8 @@ export class Worker {
   #draining = 0;
   /** When held runs are offered next, on the monotonic clock. */
   #nextOfferAt = -Infinity;
+  /** When the loop began, or completed its last round, on the monotonic clock; `null`: it does not run. */
+  #roundAt: number | null = null;
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   constructor(
@@ -71,6 +73,21 @@ export class Worker {
   /** Polls for work until {@linkcode Worker.stop}. */
   start(): void {
     this.#loop ??= this.#work();
+  }
+
+  /** How long ago the loop completed a round, and after how long it is stuck; `null` if it does not run. */
+  get condition(): { roundAgoMs: number; limitMs: number } | null {
+    if (this.#roundAt === null) return null;
+    const { pollingInterval, staleThreshold } = this.#settings;
+    return {
+      roundAgoMs: this.#deps.host.monotonic() - this.#roundAt,
+      limitMs: 3 * (pollingInterval + staleThreshold / 3),
+    };
+  }
+
+  /** How many runs it executes, and how many more it could. */
+  get slots(): { busy: number; free: number } {
+    return { busy: this.#executions.size, free: Math.max(0, this.#freeSlots()) };
   }
 
   /** Polls for work at once. */
@@ -149,6 +166,7 @@ export class Worker {
     this.#stopping.abort(reason);
     this.#idle.wake();
     const { host } = this.#deps;
+    if (this.#executions.size > 0) this.#noteStopping();
     await within(host, timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.state.interrupt(reason);
@@ -164,6 +182,10 @@ export class Worker {
     await this.#allEnded();
   }
 
+  async #noteStopping(): Promise<void> {
+    await this.#deps.store.noteStopping(this.id).catch((error) => this.#deps.hub.publishError(error));
+  }
+
   async #forget(): Promise<void> {
     if (!this.#hasClaimed) return;
     await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
@@ -175,6 +197,7 @@ export class Worker {
 
   async #work(): Promise<void> {
     const { host, hub } = this.#deps;
+    this.#roundAt = host.monotonic();
     while (!this.#stopping.signal.aborted) {
       // A worker counts as alive for the length of its leases after each claim.
       const { pollingInterval, staleThreshold } = this.#settings;
@@ -190,10 +213,12 @@ export class Worker {
       } catch (error) {
         hub.publishError(error);
       }
+      this.#roundAt = host.monotonic();
       await this.#idle.sleep(idleMs);
       // Runs that become due together are claimed together.
       await new Promise<void>((resolve) => host.defer(resolve));
     }
+    this.#roundAt = null;
   }
 
   #freeSlots(): number {
@@ -282,6 +307,7 @@ export class Worker {
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
+    if (claim.startDelayMs !== null) this.#deps.recorder.noteStart(run.jobName, claim.startDelayMs);
     if (claim.isResumed) execution.publish({ type: "run:resume" });
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
@@ -292,6 +318,8 @@ export class Worker {
   async #executeRun(execution: Execution): Promise<void> {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await executeRun(execution);
+    const isLost = outcome.kind === "interrupted" && execution.abortSignal.reason instanceof LeaseLostError;
+    this.#deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
     // A result that a step returns right after the signal is still recorded.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {

@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import process from "node:process";
+import { runtimeName } from "../statistics/runtime_name.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
 import { PACKAGE_VERSION } from "../version.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
@@ -15,13 +16,6 @@ export function workerDetails({ name, deployment, concurrency }: WorkerSettings)
     deployment,
     concurrency,
   };
-}
-
-/** The runtime of this process and its version. */
-export function runtimeName(): string {
-  const { deno, bun, node } = process.versions as { [runtime: string]: string | undefined };
-  if (deno !== undefined) return `deno ${deno}`;
-  return bun !== undefined ? `bun ${bun}` : `node ${node}`;
 }
 
 /** The name of the machine; `null` if it would have to be asked for: nobody is asked for a permission. */

@@ -1,7 +1,7 @@
 import type { RunStatus } from "../../run.ts";
 import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
 import type { WorkerList, WorkerRecord } from "../../store/worker_record.ts";
-import { noRuns } from "../no_runs.ts";
+import { noRuns } from "../../no_runs.ts";
 import { jobNameOf } from "../queue_name.ts";
 import { parseWorkerDetails } from "../worker_details.ts";
 

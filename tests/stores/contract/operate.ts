@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { noRuns } from "../../../src/stores/no_runs.ts";
+import { noRuns } from "../../../src/no_runs.ts";
 import type { JobStatistics, StatisticsRow } from "../../../src/store/statistics.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, someDetails } from "../../support/fixtures.ts";

@@ -1,7 +1,7 @@
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
-import { noRuns } from "../../no_runs.ts";
+import { noRuns } from "../../../no_runs.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import { type ClaimState, isLive } from "../claim.ts";
 import { nextDeadline } from "../deadlines.ts";

@@ -1,6 +1,6 @@
 import type { RunStatus } from "../../../run.ts";
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
-import { noRuns } from "../../no_runs.ts";
+import { noRuns } from "../../../no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
