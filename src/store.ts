@@ -12,7 +12,7 @@ import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./store/hold_record.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
-import type { FoundRun, OpenWaitPlace, OpenWaits } from "./store/operator_reads.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "./store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "./store/timeline_records.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
@@ -525,7 +525,7 @@ export interface Store extends AsyncDisposable {
    * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
    * run once, by what finds it first in this order.
    */
-  searchRuns(text: string, limit: number): Promise<FoundRun[]>;
+  searchRuns(text: string, limit: number): Promise<SearchHit[]>;
 
   /** The stored log lines of a run, in the order in which they were added; empty for an unknown run. */
   getLogs(runId: string): Promise<LogEntry[]>;

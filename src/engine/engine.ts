@@ -18,6 +18,10 @@ import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { Explanation } from "./operate/explanation.ts";
+import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
+import type { FoundRun } from "./operate/found_runs.ts";
+import type { OpenWaitsPage, OpenWaitsQuery } from "./operate/open_waits.ts";
+import type { Timeline, TimelineOptions } from "./operate/timeline.ts";
 import type { Health } from "./operate/health.ts";
 import type { JobInfo } from "./operate/job_info.ts";
 import type { Stats } from "./operate/operator.ts";
@@ -372,6 +376,35 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * first at the front.
    */
   explain(runId: string): Promise<Explanation>;
+  /**
+   * What has happened in a run: the time in its queue, its steps with their attempts and delays, its pauses, and executions
+   * that were interrupted, by the times at which they began. A step that is executed is not among them: nothing is
+   * recorded of it yet.
+   *
+   * @throws {ValidationError} `from` or `limit` is not valid.
+   */
+  getTimeline(runId: string, options?: TimelineOptions): Promise<Timeline>;
+  /**
+   * The waits of all runs that nobody has signalled yet, the soonest deadline first. With a filter, a call ends after some
+   * 100 ms; `next` continues it.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getOpenWaits(query?: OpenWaitsQuery): Promise<OpenWaitsPage>;
+  /**
+   * What runs failed of lately: the newest 200 failed runs by job, step and error, the largest group first. Numbers and ids
+   * in the errors are left out.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getFailures(query?: FailuresQuery): Promise<FailureGroups>;
+  /**
+   * Finds runs by an id, or its start, or its end (among the newest 5,000 runs), by the id of a wait, by an idempotency key,
+   * by a concurrency key (runs that have not ended), or by a label, `key=value`: 20 at most.
+   *
+   * @throws {ValidationError} The query is not a string of 1 to 320 characters.
+   */
+  findRuns(query: string): Promise<FoundRun[]>;
   /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
   stranded(): Promise<StrandedJob[]>;
   /**

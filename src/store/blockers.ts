@@ -95,6 +95,3 @@ export type Blocker =
   | { kind: "slots"; busy: number; total: number; ahead: number }
   /** Nothing holds it up: the next claim takes it. */
   | { kind: "due"; since: number };
-
-/** Up to how many runs before another one are counted. */
-export const MAX_AHEAD = 1_000;

@@ -26,23 +26,17 @@ export interface OpenWaitRecord {
 export interface OpenWaits {
   /** The waits, the soonest deadline first, those without one last. */
   waits: OpenWaitRecord[];
-  /** How many there are in all, counted up to {@linkcode MAX_COUNTED_WAITS} and one. */
+  /** How many there are in all, counted up to 1,001. */
   total: number;
 }
-
-/** Up to how many open waits are counted. */
-export const MAX_COUNTED_WAITS = 1_000;
 
 /** By what a search has found a run. */
 export type FoundBy = "id" | "waitId" | "idempotencyKey" | "concurrencyKey" | "label";
 
 /** A run that a search has found. */
-export interface FoundRun {
+export interface SearchHit {
   /** The run. */
   runId: string;
   /** By what. */
   by: FoundBy;
 }
-
-/** Among how many of the newest runs an id is looked for by its end. */
-export const SEARCHED_BY_END = 5_000;

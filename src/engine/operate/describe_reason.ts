@@ -2,7 +2,7 @@ import { isoTime } from "../../iso_time.ts";
 import type { Run } from "../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
-import type { Sight } from "./explanation.ts";
+import type { Sight } from "./sight.ts";
 
 /** For whom, and of which run, a reason is described. */
 export interface ReasonContext {

@@ -3,6 +3,7 @@ import { isoTime } from "../../iso_time.ts";
 import type { Run, RunStatus, TerminalStatus } from "../../run.ts";
 import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
+import type { Sight } from "./sight.ts";
 
 /** Why a run is not executed, or that it is. Times are ISO 8601 in UTC. */
 export interface Explanation {
@@ -65,17 +66,6 @@ export type Reason =
     | { kind: "slots"; busy: number; total: number; ahead: number }
     | { kind: "due"; since: string }
   );
-
-/** What may be shown to the one who asks. */
-export interface Sight {
-  /** Whether workers may be named. */
-  workers: boolean;
-  /** Whether a run may be named. */
-  mayRead(runId: string): boolean;
-}
-
-/** Shows everything. */
-export const ALL: Sight = { workers: true, mayRead: () => true };
 
 /** The runs that the explanation would name, besides its own. */
 export function namedRuns({ blockers }: RunBlockers): string[] {

@@ -4,8 +4,8 @@ import type { Json } from "../../json.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import { type Labels, type ListFilter, matches } from "../../run.ts";
 import type { Store } from "../../store.ts";
-import { MAX_COUNTED_WAITS, type OpenWaitPlace, type OpenWaitRecord } from "../../store/operator_reads.ts";
-import type { Wait } from "../../wait.ts";
+import type { OpenWaitPlace, OpenWaitRecord } from "../../store/operator_reads.ts";
+import { MAX_COUNTED_WAITS, type Wait } from "../../wait.ts";
 import { checkRunFilter } from "../run_filter.ts";
 
 /** Which open waits to list. */
@@ -64,26 +64,31 @@ export async function listOpenWaits(
   }
   const checked = checkRunFilter(filter);
   let after = cursor === undefined ? null : toPlace(cursor);
-  const isRestricted = checked.jobName !== undefined || checked.labels !== undefined;
+  /** Where the list goes on: after a wait that was shown, since the place of another one says something about it. */
+  let shownUpTo = after;
+  const isWhole = checked.jobName === undefined && checked.labels === undefined && mayShow === null;
+  const asked = isWhole ? limit + 1 : SLICE;
   const startedAt = host.monotonic();
   const waits: OpenWait[] = [];
-  let total: number | null = null;
   while (true) {
-    const found = await store.getOpenWaits(after, isRestricted || mayShow !== null ? SLICE : limit + 1);
-    if (!isRestricted && mayShow === null && found.total <= MAX_COUNTED_WAITS) total = found.total;
+    const found = await store.getOpenWaits(after, asked);
+    const isCounted = mayShow === null && found.total <= MAX_COUNTED_WAITS;
+    const total = isWhole && isCounted ? found.total : null;
     for (const record of found.waits) {
       const isShown = matches(record.run, checked) && (mayShow === null || await mayShow(record));
-      if (isShown && waits.length === limit) return { waits, total, next: toCursor(after!) }; // one came before
+      if (isShown && waits.length === limit) return { waits, total, next: toCursor(shownUpTo!) }; // one was shown
       after = record.place;
-      if (isShown) waits.push(toOpenWait(record));
+      if (!isShown) continue;
+      shownUpTo = after;
+      waits.push(toOpenWait(record));
     }
-    const asked = isRestricted || mayShow !== null ? SLICE : limit + 1;
     if (found.waits.length < asked) {
       // All open waits were examined, from the first one on.
-      if (cursor === undefined && mayShow === null) total ??= found.total > MAX_COUNTED_WAITS ? null : waits.length;
-      return { waits, total, next: null };
+      return { waits, total: total ?? (isCounted && cursor === undefined ? waits.length : null), next: null };
     }
-    if (host.monotonic() - startedAt > MAX_MS) return { waits, total, next: toCursor(after!) }; // the slice was full
+    if (host.monotonic() - startedAt <= MAX_MS) continue;
+    if (mayShow === null) return { waits, total, next: toCursor(after!) }; // the slice was full
+    if (waits.length > 0) return { waits, total, next: toCursor(shownUpTo!) }; // one was shown
   }
 }
 

@@ -1,4 +1,4 @@
-import { NotFoundError, ValidationError } from "../../error.ts";
+import { ValidationError } from "../../error.ts";
 import { isoTime } from "../../iso_time.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import type { Store } from "../../store.ts";
@@ -89,16 +89,15 @@ const MAX_LIMIT = 1_000;
 const PLACE = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$/;
 
 /**
- * Reads a part of the timeline of a run.
+ * Reads a part of the timeline of a run; `null` if there is no such run.
  *
- * @throws {NotFoundError} There is no such run.
  * @throws {ValidationError} `from` or `limit` is not valid.
  */
 export async function readTimeline(
   store: Pick<Store, "getTimeline">,
   runId: string,
   options: TimelineOptions,
-): Promise<Timeline> {
+): Promise<Timeline | null> {
   checkOptionNames(options, OPTIONS, "getTimeline()");
   const { limit = DEFAULT_LIMIT } = options;
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
@@ -106,8 +105,7 @@ export async function readTimeline(
   }
   const from = options.from === undefined ? START : toPlace(options.from);
   const records = await store.getTimeline(runId, from, limit);
-  if (records === null) throw new NotFoundError(`There is no run "${runId}"`);
-  return toTimeline(records, from, limit);
+  return records === null ? null : toTimeline(records, from, limit);
 }
 
 const START: TimelinePlace = { steps: 0, pauses: 0, interruptions: 0 };

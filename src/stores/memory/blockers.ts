@@ -1,8 +1,8 @@
 import { failureText } from "../../failure.ts";
 import type { Rate } from "../../flow.ts";
-import { type BlockingRun, MAX_AHEAD } from "../../store/blockers.ts";
+import type { BlockingRun } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
-import { limitsOf, liveWorkers, versionQueue } from "../operate/blocker_facts.ts";
+import { limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
 import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./claim.ts";

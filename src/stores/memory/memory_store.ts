@@ -46,7 +46,7 @@ import type { WorkerList } from "../../store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { readBlockerFacts } from "./blockers.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
-import type { FoundRun, OpenWaitPlace, OpenWaits } from "../../store/operator_reads.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/operator_reads.ts";
 import type { RunBlockers } from "../../store/blockers.ts";
@@ -398,7 +398,7 @@ export class MemoryStore implements Store {
   }
 
   /** Finds runs by an id, a key or a label. */
-  searchRuns(text: string, limit: number): Promise<FoundRun[]> {
+  searchRuns(text: string, limit: number): Promise<SearchHit[]> {
     return this.#perform(() => searchRuns(this.#runs, text, limit));
   }
 

@@ -4,6 +4,9 @@ import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.
 import type { JobPause } from "../../store/job_pause.ts";
 import { jobNameOf, queueName, versionOf } from "../queue_name.ts";
 
+/** Up to how many runs before another one are counted. */
+export const MAX_AHEAD = 1_000;
+
 /** What a store reads of one run, and of what may hold it up. Instants are milliseconds. */
 export interface BlockerFacts {
   /** The run. */

@@ -1,7 +1,14 @@
 import { isTerminal } from "../../run.ts";
-import { type Blocker, type BlockingWorker, MAX_AHEAD, type RunBlockers } from "../../store/blockers.ts";
+import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
 import { jobNameOf } from "../queue_name.ts";
-import { type BlockerFacts, type KeyFacts, liveWorkers, versionQueue, type WorkerFacts } from "./blocker_facts.ts";
+import {
+  type BlockerFacts,
+  type KeyFacts,
+  liveWorkers,
+  MAX_AHEAD,
+  versionQueue,
+  type WorkerFacts,
+} from "./blocker_facts.ts";
 
 /** Says what holds up a run, in the order in which a claim checks it. See `Store.getBlockers()`. */
 export function findBlockers(facts: BlockerFacts): RunBlockers {

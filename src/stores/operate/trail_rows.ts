@@ -6,6 +6,9 @@ import { toFailure } from "../rows.ts";
 /** How many failures of steps are read at most. */
 export const MAX_FAILURES = 1_000;
 
+/** Among how many of the newest runs an id is looked for by its end. */
+export const SEARCHED_BY_END = 5_000;
+
 /** A row of `steps` for a timeline. */
 export interface TrailStepRow {
   name: string;

@@ -11,7 +11,7 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import type { Store } from "../../store.ts";
-import type { FoundRun, OpenWaitPlace, OpenWaits } from "../../store/operator_reads.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import {
   type FailuresAnswer,
@@ -313,8 +313,8 @@ export class PostgresStore implements Store {
   }
 
   /** Finds runs by an id, a key or a label. */
-  async searchRuns(text: string, limit: number): Promise<FoundRun[]> {
-    return toFound(await this.#database.read<FoundRun[]>("search_runs", { text, limit }), limit);
+  async searchRuns(text: string, limit: number): Promise<SearchHit[]> {
+    return toFound(await this.#database.read<SearchHit[]>("search_runs", { text, limit }), limit);
   }
 
   /** What holds up a run, or `null` if there is none. */

@@ -10,7 +10,7 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
-import type { FoundRun, OpenWaitPlace, OpenWaits } from "../../store/operator_reads.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
 import { readFailures, readTimeline } from "./operate/trail_reads.ts";
@@ -512,7 +512,7 @@ export class SqliteStore implements Store {
   }
 
   /** Finds runs by an id, a key or a label. */
-  searchRuns(text: string, limit: number): Promise<FoundRun[]> {
+  searchRuns(text: string, limit: number): Promise<SearchHit[]> {
     return this.#read(() => this.#db.snapshot(() => searchRuns(this.#db, text, limit)));
   }
 

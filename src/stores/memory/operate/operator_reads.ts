@@ -1,13 +1,7 @@
 import { failureText } from "../../../failure.ts";
 import { isTerminal } from "../../../run.ts";
-import {
-  type FoundBy,
-  type FoundRun,
-  MAX_COUNTED_WAITS,
-  type OpenWaitPlace,
-  type OpenWaits,
-  SEARCHED_BY_END,
-} from "../../../store/operator_reads.ts";
+import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
+import { MAX_COUNTED_WAITS } from "../../../wait.ts";
 import type {
   RunFailures,
   TimelinePause,
@@ -15,7 +9,7 @@ import type {
   TimelineRecords,
   TimelineStep,
 } from "../../../store/timeline_records.ts";
-import { MAX_FAILURES } from "../../operate/trail_rows.ts";
+import { MAX_FAILURES, SEARCHED_BY_END } from "../../operate/trail_rows.ts";
 import { byIndex, type KeptPause, type KeptRun, type KeptStep, toIdentity, toWait } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 
@@ -111,7 +105,7 @@ function placeOf({ deadlineAt, seq }: KeptPause): OpenWaitPlace {
 }
 
 /** Finds runs by a text. See `Store.searchRuns()`. */
-export function searchRuns(runs: MemoryRuns, text: string, limit: number): FoundRun[] {
+export function searchRuns(runs: MemoryRuns, text: string, limit: number): SearchHit[] {
   const newest = runs.all.toReversed();
   const [key, value] = text.includes("=") ? [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)] : [];
   const byId = runs.all.filter(({ id }) => id.startsWith(text)).sort((one, other) => one.id < other.id ? -1 : 1);

@@ -1,5 +1,5 @@
 import type { JsonText } from "../../../json.ts";
-import type { FoundRun, OpenWaits } from "../../../store/operator_reads.ts";
+import type { OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import type { RunFailures, TimelineRecords } from "../../../store/timeline_records.ts";
 import { type AttemptRow, toFailures, toTimelineStep, type TrailStepRow } from "../../operate/trail_rows.ts";
 import { type IdentityRow, toFailure, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
@@ -47,8 +47,8 @@ export function toOpenWaits({ waits, total }: OpenWaitsAnswer): OpenWaits {
 }
 
 /** What `fn.search_runs()` returns: each run once, by what has found it first. */
-export function toFound(rows: readonly FoundRun[], limit: number): FoundRun[] {
-  const found = new Map<string, FoundRun>();
+export function toFound(rows: readonly SearchHit[], limit: number): SearchHit[] {
+  const found = new Map<string, SearchHit>();
   for (const row of rows) if (!found.has(row.runId) && found.size < limit) found.set(row.runId, row);
   return [...found.values()];
 }

@@ -1,8 +1,8 @@
 import { JOINS_LISTS } from "./basics.ts";
 
 // The three kinds of writes that are by far the most frequent are done for a whole group with a few statements. What is
-// special about one of them is left to the function of its kind: several writes to one run in a group, more reports than
-// that the step began, a run with a key, pauses or a parent, a trigger with a key or a fairness key.
+// special about one of them is left to the function of its kind: several writes to one run in a group, a step that is
+// tried again, more reports than that the step began, a run with a key, pauses or a parent, a trigger with a key or a fairness key.
 
 /** Writes of a group that are done together. */
 export const SETS = `
@@ -23,7 +23,8 @@ begin
     select t.no, t.x, t.kind, t.x -> 'reports' as reports from t join n on n.run_id = t.run_id
     where t.kind in ('save_step', 'finish'))
   select
-    jsonb_agg(jsonb_build_object('no', s.no, 'x', s.x)) filter (where s.kind = 'save_step' and (
+    jsonb_agg(jsonb_build_object('no', s.no, 'x', s.x)) filter (where s.kind = 'save_step'
+      and (s.x ->> 'attempts')::int = 1 and s.x ->> 'status' <> 'retrying' and (
       s.reports = '[]' or (jsonb_array_length(s.reports) = 1 and (s.x ->> 'startsLast')::boolean))),
     jsonb_agg(jsonb_build_object('no', s.no, 'x', s.x)) filter (where s.kind = 'finish' and s.reports = '[]' and exists (
       select 1 from {schema}.runs r where r.id = s.x ->> 'runId' and r.concurrency_key is null and not r.has_pauses

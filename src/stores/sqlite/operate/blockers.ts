@@ -2,12 +2,12 @@ import { failureText } from "../../../failure.ts";
 import { positionOf, type Rate } from "../../../flow.ts";
 import type { JsonText } from "../../../json.ts";
 import type { RunStatus } from "../../../run.ts";
-import { MAX_AHEAD } from "../../../store/blockers.ts";
 import {
   type BlockerFacts,
   type KeyFacts,
   type LimitFacts,
   liveWorkers,
+  MAX_AHEAD,
   versionQueue,
   type WorkerFacts,
 } from "../../operate/blocker_facts.ts";

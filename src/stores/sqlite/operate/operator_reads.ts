@@ -1,12 +1,7 @@
 import type { JsonText } from "../../../json.ts";
-import {
-  type FoundBy,
-  type FoundRun,
-  MAX_COUNTED_WAITS,
-  type OpenWaitPlace,
-  type OpenWaits,
-  SEARCHED_BY_END,
-} from "../../../store/operator_reads.ts";
+import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
+import { MAX_COUNTED_WAITS } from "../../../wait.ts";
+import { SEARCHED_BY_END } from "../../operate/trail_rows.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -47,7 +42,7 @@ export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, l
 }
 
 /** Finds runs by a text. See `Store.searchRuns()`. */
-export function searchRuns(db: SqliteDatabase, text: string, limit: number): FoundRun[] {
+export function searchRuns(db: SqliteDatabase, text: string, limit: number): SearchHit[] {
   const found = new Map<string, FoundBy>();
   const add = (by: FoundBy, rows: readonly { id: string }[]) => {
     for (const { id } of rows) if (!found.has(id) && found.size < limit) found.set(id, by);
@@ -93,7 +88,7 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Fou
   return toFound(found);
 }
 
-function toFound(found: ReadonlyMap<string, FoundBy>): FoundRun[] {
+function toFound(found: ReadonlyMap<string, FoundBy>): SearchHit[] {
   return [...found].map(([runId, by]) => ({ runId, by }));
 }
 

@@ -1,4 +1,4 @@
-import { MAX_AHEAD } from "../../../../store/blockers.ts";
+import { MAX_AHEAD } from "../../../operate/blocker_facts.ts";
 import { ENTRY } from "../basics.ts";
 
 // The maximum number of holders of a key that are read.

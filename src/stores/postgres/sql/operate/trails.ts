@@ -1,5 +1,5 @@
-import { MAX_COUNTED_WAITS, SEARCHED_BY_END } from "../../../../store/operator_reads.ts";
-import { MAX_FAILURES } from "../../../operate/trail_rows.ts";
+import { MAX_COUNTED_WAITS } from "../../../../wait.ts";
+import { MAX_FAILURES, SEARCHED_BY_END } from "../../../operate/trail_rows.ts";
 import { ENTRY } from "../basics.ts";
 
 // The place of a wait without a deadline.
