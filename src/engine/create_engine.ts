@@ -135,6 +135,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       host,
       currentStep: new AsyncLocalStorage(),
       maxValueBytes,
+      storesStacks: options.errors?.stack ?? true,
       runs: {
         // Inherited labels were checked by the first trigger.
         create: (job, input, options) => triggers.requestChecked(job, input, options),

@@ -70,6 +70,8 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
+  /** What is stored of errors. `stack: false`: no stacks, neither of failed runs nor of failed steps. Default `true`. */
+  errors?: { stack?: boolean };
   /**
    * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
    * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
