@@ -91,7 +91,7 @@ export class TwinStore {
 function evenOutBlockers({ value: left }: Explained, { value: right }: Explained): void {
   if (!left || !right) return;
   const blockers = [...left.blockers, ...right.blockers];
-  if (blockers.some(({ kind }) => kind === "no_worker" || kind === "unknown_job")) right.blockers = left.blockers;
+  if (blockers.some(({ kind }) => ["no_worker", "unknown_job", "slots"].includes(kind))) right.blockers = left.blockers;
   for (const blocker of blockers) {
     if ("worker" in blocker) blocker.worker.lastSeenAt = null;
     if (blocker.kind === "key" && blocker.holder?.worker) blocker.holder.worker.lastSeenAt = null;
