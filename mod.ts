@@ -49,6 +49,11 @@ export type {
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explanation.ts";
+export type { FailureGroup, FailureGroups, FailuresQuery } from "./src/engine/operate/failure_groups.ts";
+export type { FoundRun } from "./src/engine/operate/found_runs.ts";
+export type { OpenWait, OpenWaitsPage, OpenWaitsQuery } from "./src/engine/operate/open_waits.ts";
+export type { Timeline, TimelineOptions, TimelineRow, TimelineSpan } from "./src/engine/operate/timeline.ts";
 export type { Health, HealthCheck, HealthStatus } from "./src/engine/operate/health.ts";
 export type { JobInfo, JobLimitsInfo } from "./src/engine/operate/job_info.ts";
 export type { Stats } from "./src/engine/operate/operator.ts";
@@ -173,11 +178,13 @@ export {
   toClientStep,
 } from "./src/step.ts";
 export type * from "./src/store.ts";
+export type * from "./src/store/blockers.ts";
 export type * from "./src/store/claim.ts";
 export type * from "./src/store/hold_record.ts";
 export type * from "./src/store/job_numbers.ts";
 export type * from "./src/store/job_pause.ts";
 export type * from "./src/store/new_run.ts";
+export type * from "./src/store/operator_reads.ts";
 export type * from "./src/store/pause_request.ts";
 export type * from "./src/store/run_query.ts";
 export type * from "./src/store/run_state.ts";
@@ -185,6 +192,7 @@ export type * from "./src/store/schedule_record.ts";
 export type * from "./src/store/statistics.ts";
 export type * from "./src/store/store_info.ts";
 export type * from "./src/store/store_watch.ts";
+export type * from "./src/store/timeline_records.ts";
 export type * from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";

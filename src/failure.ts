@@ -18,7 +18,11 @@ export interface Failure {
   message: string;
   /** The error's `stack`, 8 KiB of it at most; `null` if there is none. */
   stack: string | null;
-  /** What the error named as its `cause`, down to the fifth error; `null` if it named none. */
+  /**
+   * What the error named as its `cause`, down to the fifth error; `null` if it named none. Of an `AggregateError` without a
+   * cause it is the first of its errors, whose cause is the second, up to the fourth. All names, messages and stacks
+   * together take 16 KiB at most.
+   */
   cause: Failure | null;
 }
 

@@ -6,11 +6,14 @@ import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
 import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
+import type { RunBlockers } from "./store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
 import type { Enqueued, NewRun } from "./store/new_run.ts";
 import type { PauseRequest, PauseResult } from "./store/pause_request.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./store/hold_record.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "./store/operator_reads.ts";
+import type { RunFailures, TimelinePlace, TimelineRecords } from "./store/timeline_records.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
 import type { JobList, RatedJob } from "./store/job_numbers.ts";
@@ -351,6 +354,16 @@ export interface Store extends AsyncDisposable {
   getPausedJobs(): Promise<JobPause[]>;
 
   /**
+   * What holds up a run, in the order of a claim; `null` if there is no such run. It reads what a claim reads: the limits
+   * are those of the live workers, as they said them with their last claims, and an expired timer counts although no
+   * claim has processed it. A run that only a claim can take out of the way still counts, such as one whose lease has
+   * expired.
+   *
+   * If live workers differ in the jobs and limits that they know, the reasons are those of one that has the fewest.
+   */
+  getBlockers(runId: string): Promise<RunBlockers | null>;
+
+  /**
    * Adds a schedule, or replaces the one of that name, if it has not changed since it was read. The store sets its
    * `version`.
    *
@@ -500,6 +513,25 @@ export interface Store extends AsyncDisposable {
 
   /** A wait, or `null` if there is none, or it is a sleep. */
   getWait(waitId: string): Promise<Wait | null>;
+
+  /**
+   * A part of the records of a run, for its timeline: up to `limit` records of each kind after a place. Values are not
+   * read. `null` if there is no such run.
+   */
+  getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null>;
+
+  /** The failures of a run and of the attempts at its steps, with stacks and causes; `null` if there is no such run. */
+  getFailures(runId: string): Promise<RunFailures | null>;
+
+  /** Open waits after a place (`null`: from the first one), the soonest deadline first, those without one last. */
+  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits>;
+
+  /**
+   * Finds runs by a text: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
+   * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
+   * run once, by what finds it first in this order.
+   */
+  searchRuns(text: string, limit: number): Promise<SearchHit[]>;
 
   /** The stored log lines of a run, in the order in which they were added; empty for an unknown run. */
   getLogs(runId: string): Promise<LogEntry[]>;

@@ -37,6 +37,9 @@ export interface Wait {
   firstResumedAt: string | null;
 }
 
+/** Up to how many open waits are counted. */
+export const MAX_COUNTED_WAITS = 1_000;
+
 /** The fields of a wait that hold JSON values. */
 export const WAIT_VALUES = ["metadata", "payload"] as const;
 

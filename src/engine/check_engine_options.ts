@@ -21,6 +21,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   schedules: true,
   fairnessLabel: true,
   maxValueBytes: true,
+  errors: true,
   onDivergence: true,
   build: true,
   logger: true,
@@ -42,6 +43,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkFairnessLabel(options.fairnessLabel);
   checkMaxValueBytes(options.maxValueBytes);
+  checkErrors(options.errors ?? {});
   if (options.onDivergence !== undefined) checkOnDivergence(options.onDivergence, "createEngine()");
   if (options.build !== undefined) checkName(options.build, "build of createEngine()");
 }
@@ -128,4 +130,10 @@ function checkMaxValueBytes(bytes: number | undefined): void {
 function checkFairnessLabel(label: unknown): void {
   if (label === undefined || isLabelKey(label)) return;
   throw new TypeError("fairnessLabel must be the key of a label: 1 to 63 characters of A-Za-z0-9-_./");
+}
+
+function checkErrors(errors: NonNullable<EngineOptions<Jobs>["errors"]>): void {
+  checkOptionNames(errors, { stack: true }, "errors");
+  const { stack = true } = errors;
+  if (typeof stack !== "boolean") throw new TypeError(`errors.stack must be a boolean, not ${kindOf(stack)}`);
 }

@@ -44,6 +44,13 @@ import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
+import { type Explanation, toExplanation } from "./operate/explanation.ts";
+import { ALL } from "./operate/sight.ts";
+import { failedRunsFilter, readFailedRuns } from "./operate/failed_runs.ts";
+import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
+import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
+import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "./operate/open_waits.ts";
+import { readTimeline, type Timeline, type TimelineOptions } from "./operate/timeline.ts";
 import type { Plugin } from "./plugin.ts";
 import { JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import type { Health } from "./operate/health.ts";
@@ -129,6 +136,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       host,
       currentStep: new AsyncLocalStorage(),
       maxValueBytes,
+      storesStacks: options.errors?.stack ?? true,
       runs: {
         // Inherited labels were checked by the first trigger.
         create: (job, input, options) => triggers.requestChecked(job, input, options),
@@ -465,6 +473,35 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     throw new NotFoundError(`There was no run "${runId}" when its history was read`);
   }
 
+  async explain(runId: string): Promise<Explanation> {
+    await this.migrate();
+    const blockers = await this.#store.getBlockers(runId);
+    return blockers === null ? await this.#noRun(runId) : toExplanation(blockers, ALL);
+  }
+
+  async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {
+    await this.migrate();
+    return await readTimeline(this.#store, runId, options) ?? await this.#noRun(runId);
+  }
+
+  async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
+    await this.migrate();
+    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, mayShow: null });
+  }
+
+  async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
+    const filter = failedRunsFilter(query);
+    await this.migrate();
+    const { ids } = await this.#store.findRuns({ ...filter, uncounted: true });
+    return groupFailures(await readFailedRuns(this.#store, ids));
+  }
+
+  async findRuns(query: string): Promise<FoundRun[]> {
+    const text = checkSearch(query);
+    await this.migrate();
+    return await findRuns(this.#store, [text], { limit: MAX_FOUND, mayShow: () => true });
+  }
+
   async stranded(): Promise<StrandedJob[]> {
     await this.migrate();
     return await this.#store.getStrandedJobs();
@@ -506,8 +543,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async #runOf(runId: string): Promise<Run> {
-    const run = await this.getRun(runId);
-    if (run !== null) return run;
+    return await this.getRun(runId) ?? await this.#noRun(runId);
+  }
+
+  async #noRun(runId: string): Promise<never> {
     const wait = await this.#store.getWait(runId);
     throw new NotFoundError(
       wait === null

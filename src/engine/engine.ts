@@ -17,6 +17,11 @@ import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
+import type { Explanation } from "./operate/explanation.ts";
+import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
+import type { FoundRun } from "./operate/found_runs.ts";
+import type { OpenWaitsPage, OpenWaitsQuery } from "./operate/open_waits.ts";
+import type { Timeline, TimelineOptions } from "./operate/timeline.ts";
 import type { Health } from "./operate/health.ts";
 import type { JobInfo } from "./operate/job_info.ts";
 import type { Stats } from "./operate/operator.ts";
@@ -69,6 +74,8 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
+  /** What is stored of errors. `stack: false`: no stacks, neither of failed runs nor of failed steps. Default `true`. */
+  errors?: { stack?: boolean };
   /**
    * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
    * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
@@ -370,6 +377,40 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {SerializationError} `redact` has returned something that is not JSON.
    */
   exportHistory(runId: string, options?: ExportHistoryOptions): Promise<ExportedHistory>;
+  /**
+   * Why a run is not executed, or that it is: what holds it up, in the order in which a claim checks it, and what to act on
+   * first at the front.
+   */
+  explain(runId: string): Promise<Explanation>;
+  /**
+   * What has happened in a run: the time in its queue, its steps with their attempts and delays, its pauses, and executions
+   * that were interrupted, by the times at which they began. A step that is executed is not among them: nothing is
+   * recorded of it yet.
+   *
+   * @throws {ValidationError} `from` or `limit` is not valid.
+   */
+  getTimeline(runId: string, options?: TimelineOptions): Promise<Timeline>;
+  /**
+   * The waits of all runs that nobody has signalled yet, the soonest deadline first. With a filter, a call ends after some
+   * 100 ms; `next` continues it.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getOpenWaits(query?: OpenWaitsQuery): Promise<OpenWaitsPage>;
+  /**
+   * What runs failed of lately: the newest 200 failed runs by job, step and error, the largest group first. Numbers and ids
+   * in the errors are left out.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getFailures(query?: FailuresQuery): Promise<FailureGroups>;
+  /**
+   * Finds runs by an id, or its start, or its end (among the newest 5,000 runs), by the id of a wait, by an idempotency key,
+   * by a concurrency key (runs that have not ended), or by a label, `key=value`: 20 at most.
+   *
+   * @throws {ValidationError} The query is not a string of 1 to 320 characters.
+   */
+  findRuns(query: string): Promise<FoundRun[]>;
   /** The jobs and versions of open runs that no live worker knows: these runs wait until a worker does. */
   stranded(): Promise<StrandedJob[]>;
   /**

@@ -51,7 +51,9 @@ export class JobPauses {
     const pause = await store.pauseJob(name, { by, note });
     for (const alias of aliases) await store.pauseJob(alias, { by, note });
     if (earlier === null) hub.publishJob({ type: "job:pause", jobName: name, by: pause.by, note: pause.note });
-    return await this.#deps.readJob(name);
+    const { since, by: pausedBy, note: why } = pause;
+    // Somebody may have resumed the job meanwhile: the answer is that of this call.
+    return { ...await this.#deps.readJob(name), paused: { since, by: pausedBy, note: why } };
   }
 
   /** Does `Engine.resumeJob()`. */
@@ -64,7 +66,7 @@ export class JobPauses {
       hub.publishJob({ type: "job:resume", jobName: name });
       onResume();
     } else await this.#checkExists(name);
-    return await this.#deps.readJob(name);
+    return { ...await this.#deps.readJob(name), paused: null };
   }
 
   #namesOf(jobName: string): readonly [string, ...string[]] {

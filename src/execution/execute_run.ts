@@ -1,4 +1,3 @@
-import { toFailure } from "../to_failure.ts";
 import { StepError, ValidationError } from "../error.ts";
 import { isInstance } from "../is_instance.ts";
 import { type Failure, failureText, toError } from "../failure.ts";
@@ -88,7 +87,7 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {
-    outcome = failedOutcome(error);
+    outcome = failedOutcome(execution, error);
     thrown = { error };
   }
   await replay.guard.untilMayEnd(thrown);
@@ -163,7 +162,7 @@ function refusedOutcome(execution: Execution, { refusal, issues }: Refusal): Out
 }
 
 function refusedBy(execution: Execution, reason: Omit<NewHold, "print">): Outcome {
-  if (execution.onDivergence === "fail") return failedOutcome(new Error(reason.message));
+  if (execution.onDivergence === "fail") return failedOutcome(execution, new Error(reason.message));
   const message = tidyText(`Held: ${reason.message}`, MAX_MESSAGE_LENGTH);
   return { kind: "held", hold: { ...reason, message, print: execution.definition.print } };
 }
@@ -182,11 +181,11 @@ function lateOutcome(failure: Failure): Outcome {
 }
 
 /** The failure of a run whose function threw. */
-function failedOutcome(thrown: unknown): Outcome {
+function failedOutcome(execution: Execution, thrown: unknown): Outcome {
   return {
     kind: "failed",
     // If a step timed out, the run has failed with an error: the run itself has no timeout.
-    failure: { ...toFailure(thrown), kind: "error" },
+    failure: { ...execution.toFailure(thrown), kind: "error" },
     failedStepName: findFailedStep(thrown),
     thrown,
   };

@@ -3,6 +3,8 @@ import { LeaseLostError } from "../error.ts";
 import type { RunHappening } from "../event.ts";
 import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
+import type { Failure, FailureKind } from "../failure.ts";
+import { toFailure, withoutStacks } from "../to_failure.ts";
 import type { Host } from "../host.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
@@ -48,6 +50,8 @@ export interface ExecutionDeps {
   currentStep: AsyncLocalStorage<string | undefined>;
   /** The maximum size of a value, in bytes of JSON. */
   maxValueBytes: number;
+  /** Whether the stacks of failures are stored. */
+  storesStacks: boolean;
   /** Starts the runs that jobs ask for. */
   runs: RunStarter;
   /** What is done with a run that diverges, if its job does not say it. */
@@ -306,6 +310,12 @@ export class Execution {
   /** Encodes a value as JSON, within the limits of this engine. */
   encode(value: unknown, subject: string): JsonText | null {
     return encode(value, { subject, maxBytes: this.deps.maxValueBytes });
+  }
+
+  /** The description of what was thrown, as it is stored. */
+  toFailure(thrown: unknown, kind: FailureKind = "error"): Failure {
+    const failure = toFailure(thrown, kind);
+    return this.deps.storesStacks ? failure : withoutStacks(failure);
   }
 }
 

@@ -3,6 +3,7 @@ import { internalsOf } from "../engine/engine_internals.ts";
 import { checkHost } from "./access/allowed_hosts.ts";
 import { describeGaps } from "./access/auth_hooks.ts";
 import { AuthorizedEngine, type AuthorizedEngineDeps } from "./access/authorized_engine.ts";
+import { AuthorizedReads } from "./access/authorized_reads.ts";
 import { AuthorizedOperator } from "./access/authorized_operator.ts";
 import { Caller } from "./access/caller.ts";
 import { checkCrossSite } from "./access/cross_site.ts";
@@ -113,7 +114,8 @@ async function answer(
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
   const engine = new AuthorizedEngine(caller, deps);
   const operator = new AuthorizedOperator(caller, deps);
-  return await route.answer({ request, query: url.searchParams, engine, operator, report, settings });
+  const reads = new AuthorizedReads(caller, { ...deps, runs: engine, showFailures: settings.showFailures });
+  return await route.answer({ request, query: url.searchParams, engine, operator, reads, report, settings });
 }
 
 /** Whether a request is for something that the host has opened to callers that are not authenticated. */

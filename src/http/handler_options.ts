@@ -35,6 +35,11 @@ export interface HandlerOptions<Context = unknown> {
    * an address of yours. Default: any.
    */
   allowedHosts?: readonly string[];
+  /**
+   * Whether `GET /failure` shows stacks and causes although there is no `auth`. Default `false`. With `auth`, `onRunAccess`
+   * and `onOperate` decide.
+   */
+  showFailures?: boolean;
   /** Receives errors that a response hides, such as the error behind a 500. Default: it is printed. */
   onError?: (error: unknown, request: Request) => unknown;
   /** Time and timers. Default: those of the system. */
@@ -79,6 +84,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   limits: true,
   trustedOrigins: true,
   allowedHosts: true,
+  showFailures: true,
   onError: true,
   host: true,
 };
@@ -116,9 +122,10 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
   checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
-  const { basePath = "", trustedOrigins = [] } = options;
+  const { basePath = "", trustedOrigins = [], showFailures = false } = options;
   const { onRequest = () => {}, onError = printError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
+  if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   if (typeof basePath !== "string") throw new TypeError("basePath must be a string");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
@@ -132,6 +139,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
     limits,
     trustedOrigins,
     allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
+    showFailures,
     onError: onError.bind(options),
     host,
   };

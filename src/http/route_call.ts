@@ -1,4 +1,5 @@
 import type { AuthorizedEngine } from "./access/authorized_engine.ts";
+import type { AuthorizedReads } from "./access/authorized_reads.ts";
 import type { AuthorizedOperator } from "./access/authorized_operator.ts";
 import type { Settings } from "./handler_options.ts";
 
@@ -12,6 +13,8 @@ export interface RouteCall {
   engine: AuthorizedEngine;
   /** The operations that do not concern one run, restricted in the same way. */
   operator: AuthorizedOperator;
+  /** What operators read of runs, restricted in the same way. */
+  reads: AuthorizedReads;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings for reading requests. */

@@ -6,15 +6,20 @@ import { streamJson } from "./lists/json_stream.ts";
 import {
   checkNoFrom,
   readBulk,
+  readFailuresQuery,
   readFrom,
   readJobName,
   readListFilter,
+  readListView,
   readNote,
+  readOpenWaitsQuery,
   readRunFilter,
   readRunId,
   readScheduleName,
+  readSearch,
   readSeriesQuery,
   readSignal,
+  readTimelineOptions,
   readTrigger,
   readWaitId,
 } from "./requests/request.ts";
@@ -57,6 +62,18 @@ export interface RouteFunctions {
   readonly resume: Respond;
   /** `DELETE /run?runId=`: deletes a run that has ended. */
   readonly delete: Respond;
+  /** `GET /explain?runId=`: says why a run is not executed. */
+  readonly explain: Respond;
+  /** `GET /timeline?runId=&from=&limit=`: shows what has happened in a run. */
+  readonly timeline: Respond;
+  /** `GET /failure?runId=`: shows the stacks and causes of what a run failed of. */
+  readonly failure: Respond;
+  /** `GET /waits/open`: lists the waits of all runs that nobody has signalled yet. */
+  readonly waitsOpen: Respond;
+  /** `GET /failures?jobName=&since=`: groups the newest failed runs by their errors. */
+  readonly failures: Respond;
+  /** `GET /find?q=`: finds runs by an id, a key or a label. */
+  readonly find: Respond;
   /** `POST /runs/cancel`: cancels many runs. */
   readonly runsCancel: Respond;
   /** `POST /runs/retrigger`: retriggers many runs. */
@@ -120,6 +137,12 @@ export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   cancel: { method: "POST", path: "/cancel", answer: cancel },
   resume: { method: "POST", path: "/resume", answer: resume },
   delete: { method: "DELETE", path: "/run", answer: deleteRun },
+  explain: { method: "GET", path: "/explain", answer: explain },
+  timeline: { method: "GET", path: "/timeline", answer: showTimeline },
+  failure: { method: "GET", path: "/failure", answer: showFailure },
+  waitsOpen: { method: "GET", path: "/waits/open", answer: listOpenWaits },
+  failures: { method: "GET", path: "/failures", answer: listFailures },
+  find: { method: "GET", path: "/find", answer: findRuns },
   runsCancel: { method: "POST", path: "/runs/cancel", answer: (call) => performBulk("cancel", call) },
   runsRetrigger: { method: "POST", path: "/runs/retrigger", answer: (call) => performBulk("retrigger", call) },
   runsDelete: { method: "POST", path: "/runs/delete", answer: (call) => performBulk("delete", call) },
@@ -171,7 +194,7 @@ async function subscribeRuns({ engine, query, request }: RouteCall): Promise<Res
 }
 
 async function listRuns({ engine, query, report }: RouteCall): Promise<Response> {
-  return await streamJson(await engine.listRuns(readRunFilter(query)), report);
+  return await streamJson(await engine.listRuns(readRunFilter(query), readListView(query)), report);
 }
 
 async function showRun({ engine, query }: RouteCall): Promise<Response> {
@@ -219,6 +242,30 @@ async function resume({ engine, query }: RouteCall): Promise<Response> {
 async function deleteRun({ engine, query }: RouteCall): Promise<Response> {
   await engine.deleteRun(readRunId(query));
   return jsonResponse({ success: true });
+}
+
+async function explain({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.explain(readRunId(query)));
+}
+
+async function showTimeline({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.getTimeline(readRunId(query), readTimelineOptions(query)));
+}
+
+async function showFailure({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.getFailure(readRunId(query)));
+}
+
+async function listOpenWaits({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.getOpenWaits(readOpenWaitsQuery(query)));
+}
+
+async function listFailures({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.getFailures(readFailuresQuery(query)));
+}
+
+async function findRuns({ reads, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await reads.findRuns(readSearch(query)));
 }
 
 async function performBulk(operation: BulkOperation, call: RouteCall): Promise<Response> {

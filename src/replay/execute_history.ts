@@ -73,6 +73,7 @@ class HistoryExecution {
       hub: new Hub(this.#host, toLogger(null)),
       host: this.#host,
       currentStep: new AsyncLocalStorage(),
+      storesStacks: true,
       maxValueBytes: Infinity,
       runs: {
         create: (job, input, options) => this.#newChild(job, input, options),

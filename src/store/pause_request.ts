@@ -18,6 +18,8 @@ export interface NewPause {
   deadline: Deadline;
   /** Information from the job for those who may signal. */
   metadata: JsonText | null;
+  /** Of a wait: the JSON schema of the payload that the job asks for; left out: it is not known. */
+  payloadSchema?: JsonText | null;
   /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */
   prepared: boolean;
 }

@@ -16,5 +16,12 @@ export function parseWorkerDetails(details: JsonText): WorkerDetails {
   return { ...UNKNOWN, ...JSON.parse(details) }; // written by a store, from details
 }
 
+/** What a worker has said of itself, as far as reasons name it; 0 slots are not known. */
+export function toNamedWorker(
+  { name, hostname, deployment, concurrency }: WorkerDetails,
+): { name: string | null; hostname: string | null; deployment: string | null; concurrency: number | null } {
+  return { name, hostname, deployment, concurrency: concurrency === 0 ? null : concurrency };
+}
+
 /** How many lengths of its lease after its last claim a worker is still listed. */
 export const LISTED_LEASES = 100;

@@ -192,3 +192,63 @@ forEachStore("a string that a step throws is named as what it is", async (contex
   assert.equal(error, 'A string was thrown instead of an Error: "boom"');
   assert.equal(failure!.stack, null);
 });
+
+forEachStore("with errors.stack false, no stack of a run, a step or a cause is stored", async ({ store, host }) => {
+  const job = aJob((step) => step.run("read", openFile), "import");
+  await using engine = createEngine({ store, host, jobs: { job }, errors: { stack: false } });
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { failure } = (await engine.getRun(id))!;
+  const [step] = await engine.getSteps(id);
+  assert.deepEqual([failure!.message, failure!.stack, failure!.cause!.message, failure!.cause!.stack], [
+    "ENOENT: no such file",
+    null,
+    "the disk is gone",
+    null,
+  ]);
+  assert.deepEqual(step!.failure, failure);
+});
+
+forEachStore("a stack of a megabyte, and a getter that throws, do no harm", async (context) => {
+  const { store } = context;
+  const enormous = Object.assign(new Error("x".repeat(100_000)), { stack: "at ".repeat(350_000) });
+  const hostile = Object.defineProperty(new Error("y"), "cause", {
+    get: () => {
+      throw new Error("no");
+    },
+  });
+  await using engine = anEngine(context, async (step) => {
+    await step.run("enormous", () => Promise.reject(enormous)).catch(() => {});
+    await step.run("hostile", () => Promise.reject(hostile));
+  });
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const { steps, run } = (await store.getFailures(id))!;
+  assert.deepEqual(steps.map(({ name, attempt }) => [name, attempt]), [["enormous", 1], ["hostile", 1]]);
+  const { message, stack } = steps[0]!.failure;
+  assert.ok(message.length + stack!.length <= 16_500, `${message.length} and ${stack!.length}`);
+  assert.deepEqual([run!.message, run!.cause], ["y", null]);
+});
+
+forEachStore("an AggregateError keeps its first four errors, and 16 KiB in all", async (context) => {
+  const errors = Array.from(
+    { length: 6 },
+    (_, at) => Object.assign(new Error(`error ${at}`), { stack: "x".repeat(6_000) }),
+  );
+  await using engine = anEngine(context, () => {
+    throw new AggregateError(errors, "all failed");
+  });
+  const { id } = await engine.trigger("import", null);
+
+  await engine.runUntilIdle();
+
+  const kept: (Failure | null)[] = [];
+  for (let failure = (await engine.getRun(id))!.failure; failure !== null; failure = failure.cause) kept.push(failure);
+  assert.deepEqual(kept.map((failure) => failure!.message), ["all failed", "error 0", "error 1", "error 2", "error 3"]);
+  const bytes = kept.reduce((sum, failure) => sum + (failure!.stack?.length ?? 0), 0);
+  assert.ok(bytes <= 16_384 && bytes > 12_000, `${bytes}`);
+});

@@ -722,7 +722,7 @@ const ODD_IDS = [
 
 for (const [name, { method, path }] of NEED_A_RUN) {
   forEachStore(`${method} ${path} (${name}) answers 404 for a run that does not exist`, async (context) => {
-    await using service = aService({}, context);
+    await using service = aService({ showFailures: true }, context);
     const { runId, waitId } = await aWaitingRun(service);
     const body = name === "signal" ? { body: { signalId: "s", payload: 1 } } : {};
 
@@ -736,7 +736,7 @@ for (const [name, { method, path }] of NEED_A_RUN) {
   });
 
   forEachStore(`${method} ${path} (${name}) refuses a runId that is missing, empty or given twice`, async (context) => {
-    await using service = aService({}, context);
+    await using service = aService({ showFailures: true }, context);
     const { runId, waitId } = await aWaitingRun(service);
     const body = name === "signal" ? { body: { signalId: "s", payload: 1 } } : {};
 

@@ -23,6 +23,7 @@ import {
   signalRule,
 } from "./change_facts.ts";
 import type { Code } from "./changes_plan.ts";
+import type { Explained } from "./check_explained.ts";
 import { checkClaim } from "./check_claim.ts";
 import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
@@ -41,6 +42,8 @@ export interface Call {
   sentAt: number;
   /** The code of the process that has sent it. */
   code: Code;
+  /** Of a claim: what was said of each run right before. */
+  explained?: Explained | undefined;
 }
 
 /** Judges a committed call against what was committed before, and takes note of it. Answers which runs it touched. */
@@ -67,7 +70,7 @@ type Check = (
 
 const CHECKS: Record<string, Check> = {
   enqueue: checkEnqueue,
-  claim: (facts, parameters, outcome, _wallNow, _now, { code }) => checkClaim(facts, parameters, outcome, code),
+  claim: (facts, parameters, outcome, _wallNow, _now, call) => checkClaim(facts, parameters, outcome, call),
   renew: checkRenew,
   release: checkRelease,
   revoke: checkRevoke,

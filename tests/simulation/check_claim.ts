@@ -1,4 +1,5 @@
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import { checkExplained, type Explained } from "./check_explained.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { checkOffered, noteClaimed, noteOffers } from "./change_facts.ts";
 import type { Code } from "./changes_plan.ts";
@@ -13,7 +14,7 @@ export function checkClaim(
   facts: Facts,
   [request]: [ClaimRequest],
   outcome: { value: ClaimResult } | { error: unknown },
-  code: Code,
+  { code, explained }: { code: Code; explained?: Explained | undefined },
 ): "any" {
   if ("error" in outcome) return "any";
   const { claims, failed, cancelled, hasMore, now } = outcome.value;
@@ -23,6 +24,7 @@ export function checkClaim(
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
+  if (!isRepeated && explained !== undefined) checkExplained(facts, request, outcome.value, explained);
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
   const offered = isRepeated ? [] : noteOffers(facts, request, code);

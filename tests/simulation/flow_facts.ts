@@ -20,13 +20,14 @@ export class FlowFacts {
   readonly paused = new Set<string>();
   /** Who takes turns. */
   readonly windows = new FairnessWindows();
-  readonly #workers = new Map<string, { lines: Set<string>; leaseMs: number; seenAt: number }>();
+  readonly #workers = new Map<string, { lines: Set<string>; leaseMs: number; seenAt: number; jobs: string }>();
   #starts: Start[] = [];
 
   /** A worker claims. */
   noteClaim({ workerId, jobs, leaseMs }: ClaimRequest, now: number): void {
     this.#workers.set(workerId, {
       lines: new Set(jobs.map(({ name, version }) => `${name} ${version}`)),
+      jobs: JSON.stringify(jobs),
       leaseMs,
       seenAt: now,
     });
@@ -34,6 +35,21 @@ export class FlowFacts {
       .filter(({ at, jobRate, keyRate }) => {
         return at + Math.max(jobRate?.period ?? 0, keyRate?.period ?? 0) + FORGOTTEN_AFTER_MS > now;
       });
+  }
+
+  /** Whether a worker has claimed not long ago with the same jobs. */
+  isLiveAsBefore({ workerId, jobs }: ClaimRequest, now: number): boolean {
+    const worker = this.#workers.get(workerId);
+    return worker !== undefined && worker.seenAt <= now && now - worker.seenAt < worker.leaseMs * 2 / 3 &&
+      worker.jobs === JSON.stringify(jobs);
+  }
+
+  /** Whether all workers that may be live know the same jobs, with the same limits, as one that claims. */
+  areWorkersAlike({ jobs }: ClaimRequest, now: number): boolean {
+    const text = JSON.stringify(jobs);
+    return [...this.#workers.values()].every(({ seenAt, leaseMs, jobs }) =>
+      jobs === text || seenAt > now || now - seenAt >= leaseMs
+    );
   }
 
   /** A worker will not claim again. */

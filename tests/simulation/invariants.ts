@@ -37,6 +37,7 @@ export const INVARIANTS = {
   F9: "An attempt begins no earlier than its delay after the one before, however wrong the clocks of processes are.",
   F11: "A call that changes many runs meets those that it selects, none that it has made, and none twice.",
   F12: "A system in which nothing changes looks for work no more often than it polls.",
+  E1: "What explain() says first of a run agrees with the next claim: it takes the run exactly if nothing holds it up.",
   J1: "A reader of the journal gets every row that is kept, once and in order, and learns that others are gone.",
   J2: "The journal has the facts of each commit and no others.",
   J3: "The state of a run is what its facts in the journal add up to.",

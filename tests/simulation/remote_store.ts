@@ -1,6 +1,7 @@
 import { StoreError } from "../../src/error.ts";
 import type { Store } from "../../src/store.ts";
 import { Chance } from "../support/chance.ts";
+import { explainAll, type Explained } from "./check_explained.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts } from "./facts.ts";
 import { isReading } from "./is_reading.ts";
@@ -92,6 +93,7 @@ function send(
       const isLast = faults.happensAtRandom(`${name} is its last`, isQuick ? 0 : reliability.diesAfter, chance);
       const isSlow = faults.happensAtRandom(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
       const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
+      let explained: Explained | undefined;
       const done = (outcome: Call["outcome"]) => {
         if ("error" in outcome && outcome.error instanceof StoreError) {
           const { error } = outcome;
@@ -99,7 +101,16 @@ function send(
           facts.notice("a full disk refused a write");
           return answer(() => reject(error), back);
         }
-        const call: Call = { method, parameters, outcome, wallNow: world.wallNow, now: world.now, sentAt, code };
+        const call: Call = {
+          method,
+          parameters,
+          outcome,
+          wallNow: world.wallNow,
+          now: world.now,
+          sentAt,
+          code,
+          explained,
+        };
         way.committed(call, incarnation);
         if (isLast && process.label === label) {
           facts.notice("a process died right after a commit");
@@ -116,7 +127,12 @@ function send(
           }, back);
         }
       };
-      invoke(store, method, parameters).then((value) => done({ value }), (error) => done({ error }));
+      // Asked right before, so that nothing changes in between.
+      const asking = method === "claim" ? explainAll(store, facts) : Promise.resolve(undefined);
+      asking.then((asked) => {
+        explained = asked;
+        return invoke(store, method, parameters);
+      }).then((value) => done({ value }), (error) => done({ error }));
     });
   });
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
+import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimResult } from "../../src/store/claim.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store.ts";
@@ -57,6 +58,7 @@ export class TwinStore {
     const right = await outcomeOf(askSecond());
     this.#hasRates ||= /"(key)?[rR]ate":\{/.test(this.#last);
     if (method === "claim" && this.#hasRates) evenOut(left as Claimed, right as Claimed);
+    if (method === "getBlockers") evenOutBlockers(left as Explained, right as Explained);
     if (method === "findRuns") this.#compareSeqs(left as Found, right as Found);
     assert.deepEqual(right, left, `different answers to ${this.#last}`);
     return await answer;
@@ -82,6 +84,23 @@ export class TwinStore {
   }
 }
 
+/**
+ * A store does not note each claim that finds nothing, so workers may differ in whether they are live. And a repeated call
+ * may count as an update of the run.
+ */
+function evenOutBlockers({ value: left }: Explained, { value: right }: Explained): void {
+  if (!left || !right) return;
+  const blockers = [...left.blockers, ...right.blockers];
+  if (blockers.some(({ kind }) => ["no_worker", "unknown_job", "slots"].includes(kind))) right.blockers = left.blockers;
+  for (const blocker of blockers) {
+    if ("worker" in blocker) blocker.worker.lastSeenAt = null;
+    if (blocker.kind === "key" && blocker.holder?.worker) blocker.holder.worker.lastSeenAt = null;
+    if (blocker.kind === "due") blocker.since = 0;
+    if (blocker.kind === "key" && blocker.holder?.status === "waiting") blocker.holder.since = 0;
+  }
+}
+
+type Explained = { value?: RunBlockers | null };
 type Found = { value?: FoundRuns };
 type Claimed = { value?: ClaimResult };
 

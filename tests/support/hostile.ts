@@ -8,7 +8,7 @@ import { type Answer, aService, type Asked, type Service } from "./http.ts";
 /** Every route, with its name. */
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
-const OF_NO_RUN = /^\/(runs|schedules|stats|series|jobs|workers|health|metrics)(\/|$)/;
+const OF_NO_RUN = /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|find|waits\/open)(\/|$)/;
 
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));

@@ -1,9 +1,9 @@
 import { checkDuration } from "../../check_duration.ts";
 import { ValidationError } from "../../error.ts";
 import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
-import { decode } from "../../json.ts";
+import { decode, type JsonText } from "../../json.ts";
 import { checkOptionNames } from "../../option_names.ts";
-import { parse, type Schema } from "../../schema.ts";
+import { jsonSchemaOf, parse, type Schema } from "../../schema.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../wait.ts";
@@ -87,7 +87,11 @@ export class PauseCalls {
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
-      const pause = this.#history.pause("wait", name) ?? this.#newPause("wait", name, deadline, options.metadata);
+      const known = this.#history.pause("wait", name);
+      const pause = known ?? {
+        ...this.#newPause("wait", name, deadline, options.metadata),
+        payloadSchema: payloadSchemaOf(options.schema),
+      };
       return await this.#result(pause, options.schema);
     } finally {
       this.#waitNames.end(givenName);
@@ -217,6 +221,16 @@ export class PauseCalls {
       firstResumedAt: null,
     };
   }
+}
+
+// A longer description is not kept.
+const MAX_SCHEMA_LENGTH = 8_192;
+
+/** What a schema asks of a payload, as JSON; `null`: it does not say it, or says too much. */
+function payloadSchemaOf(schema: Schema | undefined): JsonText | null {
+  const described = schema === undefined ? null : jsonSchemaOf(schema);
+  const text = described === null ? null : JSON.stringify(described);
+  return text === null || text.length > MAX_SCHEMA_LENGTH ? null : text;
 }
 
 function toNewPause({ id, kind, name, metadata, deadlineAt }: PauseRecord): NewPause {

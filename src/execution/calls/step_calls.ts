@@ -1,5 +1,4 @@
 import { checkDuration } from "../../check_duration.ts";
-import { toFailure } from "../../to_failure.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../../error.ts";
 import { isInstance } from "../../is_instance.ts";
 import type { Failure } from "../../failure.ts";
@@ -234,14 +233,14 @@ export class StepCalls {
       if (abortSignal.aborted) throw abortSignal.reason;
       const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
       const delayMs = this.#delayAfter(error, step.retry, attempt);
-      return { status: "failed", failure: toFailure(error, kind), thrown: error, delayMs };
+      return { status: "failed", failure: this.#execution.toFailure(error, kind), thrown: error, delayMs };
     } finally {
       timeout?.cancel();
     }
     try {
       return { status: "completed", output: this.#execution.encode(value, `The result of step "${step.name}"`) };
     } catch (error) {
-      return { status: "failed", failure: toFailure(error), thrown: error, delayMs: null };
+      return { status: "failed", failure: this.#execution.toFailure(error), thrown: error, delayMs: null };
     }
   }
 

@@ -21,6 +21,7 @@ import { withoutUndefined } from "../without_undefined.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
 import { noSuchRun } from "../response.ts";
+import type { ListView } from "../lists/list_view.ts";
 import type { Resume } from "../streams/resume.ts";
 import type { Streams } from "../streams/streams.ts";
 
@@ -69,6 +70,28 @@ export class AuthorizedEngine {
       },
       beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : (found) => this.#checkFound(found),
     });
+  }
+
+  /** The run, if it exists and the caller may perform the operation on it. */
+  async findRun(operation: RunOperation, runId: string): Promise<Run> {
+    return await this.#findRun(operation, runId);
+  }
+
+  /** Whether the caller may perform an operation on a run. */
+  async may(run: Run, operation: RunOperation): Promise<boolean> {
+    return this.#deps.auth?.onRunAccess === undefined || await this.#mayChange(run, operation);
+  }
+
+  /** The filter that matches both a filter and what the caller may list; `null` without `scopeRuns`. */
+  async scopeOf(filter: RunFilter): Promise<RunQuery | null> {
+    const scope = await this.#scope("scopeRuns", filter);
+    return scope === null ? null : await this.#toQuery(filter, scope);
+  }
+
+  /** A text as a key of the caller's tenant; `null` without the `tenant` hook. */
+  async ownKey(text: string): Promise<string | null> {
+    const tenant = await this.#tenant();
+    return tenant === null ? null : tenantPrefix(tenant) + text;
   }
 
   /** A run. */
@@ -143,11 +166,21 @@ export class AuthorizedEngine {
   }
 
   /** Lists the runs that match a filter and that the caller may see. */
-  async listRuns(filter: RunFilter): Promise<JsonPieces> {
+  async listRuns(filter: RunFilter, { before, isSummary }: ListView): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
     const query = scope === null ? filter : await this.#toQuery(filter, scope);
     const lists = await this.#lists();
-    return runsJson(lists, await lists.store.findRuns(query), query.status);
+    const found = await lists.store.findRuns({ ...query, ...await this.#placeOf(before) });
+    return runsJson(lists, found, { status: query.status, isSummary });
+  }
+
+  /** The place of a run in lists, which the caller has to be able to read. */
+  async #placeOf(before: string | undefined): Promise<Pick<RunQuery, "before">> {
+    if (before === undefined) return {};
+    const { id } = await this.#findRun("read", before);
+    const state = await internalsOf(this.#deps.engine).store().then((store) => store.getRunState(id));
+    if (state === null) throw noSuchRun();
+    return { before: state.seq };
   }
 
   /** Streams the events of the runs that match a filter and that the caller may see. */
@@ -179,7 +212,7 @@ export class AuthorizedEngine {
   }
 
   /** Whether the caller may perform an operation on a run. */
-  async #mayChange(run: Run, operation: BulkOperation): Promise<boolean> {
+  async #mayChange(run: Run, operation: RunOperation): Promise<boolean> {
     try {
       await this.#checkAccess(() => deepFreeze(run), operation);
       return true;
@@ -309,8 +342,7 @@ function checkNotOfSchedule(key: string | null): void {
  * says whose turn it is.
  */
 function ofTenant(tenant: string, run: NewRun): NewRun {
-  const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
-  const prefix = encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
+  const prefix = tenantPrefix(tenant);
   const own = (key: string | null) => key === null ? null : prefix + key;
   return {
     ...run,
@@ -318,6 +350,12 @@ function ofTenant(tenant: string, run: NewRun): NewRun {
     concurrencyKey: own(run.concurrencyKey),
     flow: { ...run.flow, fairnessKey: run.flow.fairnessKey ?? tenant },
   };
+}
+
+/** What the keys of a tenant begin with. */
+function tenantPrefix(tenant: string): string {
+  const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
+  return encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
 }
 
 function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {

@@ -34,10 +34,10 @@ export interface ListSource {
 export async function* runsJson(
   source: ListSource,
   { ids, total, hasMore }: FoundRuns,
-  status: RunFilter["status"],
+  { status, isSummary }: { status: RunFilter["status"]; isSummary: boolean },
 ): JsonPieces {
   yield '{"runs":';
-  yield* arrayJson(source, runParts(source, ids, status), writeRun);
+  yield* arrayJson(source, runParts(source, ids, status), isSummary ? writeSummary : writeRun);
   yield `,"total":${total},"hasMore":${hasMore}}`;
 }
 
@@ -157,6 +157,11 @@ function writeRun({ payload: input, output, ...run }: RunText): Written {
     input: toWritten(input, placeOf("payload")),
     output: toWritten(output, placeOf("output")),
   });
+}
+
+function writeSummary(run: RunText): Written {
+  const { input: _, output: __, ...summary } = toClientRun({ ...run, payload: null, output: null });
+  return [JSON.stringify(summary)];
 }
 
 function writeStep(step: StepText): Written {

@@ -1,5 +1,8 @@
 import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
 import type { SeriesQuery } from "../../engine/operate/series.ts";
+import type { FailuresQuery } from "../../engine/operate/failure_groups.ts";
+import type { OpenWaitsQuery } from "../../engine/operate/open_waits.ts";
+import type { TimelineOptions } from "../../engine/operate/timeline.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
@@ -7,12 +10,14 @@ import { HoldfastError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../json.ts";
 import { type BulkOperation, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { checkName } from "../../name.ts";
 import { parse, type Schema } from "../../schema.ts";
 import { tidyText } from "../../text.ts";
 import type { Signal } from "../../wait.ts";
 import type { RouteCall } from "../route_call.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { readJson } from "./read_json.ts";
+import type { ListView } from "../lists/list_view.ts";
 import { similarNameFinder } from "../similar_name.ts";
 
 /** The parsed body of `POST /trigger`. */
@@ -143,6 +148,42 @@ export function readRunFilter(query: URLSearchParams): RunFilter {
     limit: readInteger(query, "limit"),
     offset: readInteger(query, "offset"),
   });
+}
+
+/**
+ * Reads how a list of runs is to be shown.
+ *
+ * @throws {ValidationError} A parameter is not valid.
+ */
+export function readListView(query: URLSearchParams): ListView {
+  const [before, fields] = [readOptional(query, "before"), readOptional(query, "fields")];
+  if (fields !== undefined && fields !== "summary") {
+    throw new ValidationError('The parameter fields can only be "summary"');
+  }
+  if (before !== undefined) checkName(before, "before");
+  return { ...withoutUndefined({ before }), isSummary: fields === "summary" };
+}
+
+/** Reads which part of a timeline is asked for. */
+export function readTimelineOptions(query: URLSearchParams): TimelineOptions {
+  return withoutUndefined({ from: readOptional(query, "from"), limit: readInteger(query, "limit") });
+}
+
+/** Reads which open waits are asked for. */
+export function readOpenWaitsQuery(query: URLSearchParams): OpenWaitsQuery {
+  const { jobName, labels } = readListFilter(query);
+  const page = { limit: readInteger(query, "limit"), cursor: readOptional(query, "cursor") };
+  return withoutUndefined({ jobName, labels, ...page });
+}
+
+/** Reads which failures are asked for. */
+export function readFailuresQuery(query: URLSearchParams): FailuresQuery {
+  return withoutUndefined({ jobName: readList(query, "jobName"), since: readOptional(query, "since") });
+}
+
+/** Reads what is searched for; `checkSearch()` checks it. */
+export function readSearch(query: URLSearchParams): string {
+  return readOptional(query, "q") ?? "";
 }
 
 /** Reads the filter of a stream, as {@linkcode readRunFilter} does. */

@@ -16,8 +16,8 @@ import type { MemoryTurns } from "./fairness_turns.ts";
 
 /** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
-  /** The jobs that it knows. */
-  jobs: readonly Pick<KnownJob, "name" | "version" | "print">[];
+  /** The jobs that it knows, with their limits. */
+  jobs: readonly KnownJob[];
   /** When it claimed. */
   seenAt: number;
   /** The runs that it took, in their order. */
@@ -56,7 +56,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
-  const jobs = request.jobs.map(({ name, version, print }) => ({ name, version, print }));
+  const jobs = structuredClone(request.jobs);
   const { startedAt = now, isStopping = false } = last ?? {};
   const worker = { claimId, jobs, leaseMs, seenAt: now, details: { ...request.worker }, startedAt, isStopping };
   workers.set(workerId, { ...worker, runIds: [] });

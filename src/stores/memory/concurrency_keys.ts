@@ -28,6 +28,12 @@ export class MemoryKeys {
     return [...this.#ghosts.values()];
   }
 
+  /** The other holders of the key of a run, by their ids. */
+  othersOf({ id, concurrencyKey }: { id: string; concurrencyKey: string | null }): KeyHolder[] {
+    const others = this.#holdersOf(concurrencyKey).filter(({ runId }) => runId !== id);
+    return others.sort((one, other) => one.runId < other.runId ? -1 : 1);
+  }
+
   /** How many runs hold a key, one of them left out. */
   countOthers({ id, concurrencyKey }: { id: string; concurrencyKey: string | null }): number {
     return this.#holdersOf(concurrencyKey).filter(({ runId }) => runId !== id).length;
@@ -55,6 +61,11 @@ export class MemoryKeys {
   /** Keeps what a run holds that was cancelled under a lease. */
   keep(ghost: Ghost): void {
     this.#ghosts.set(ghost.runId, ghost);
+  }
+
+  /** The run of this id, if it was cancelled under a lease, and a worker may still execute it. */
+  getGhost(runId: string): Ghost | undefined {
+    return this.#ghosts.get(runId);
   }
 
   /** Finds a run that was cancelled under this lease, and that a worker may still execute. */

@@ -24,7 +24,7 @@ export class DueRuns {
     const due = runs.open.filter(isDue);
     // Those that use nothing are in their order already.
     const isSorted = due.every((run) => run.flow.priority === 0 && !this.#keys.isHeldBy(run));
-    this.#inOrder = isSorted ? due : due.sort((left, right) => this.#positionOf(left) - this.#positionOf(right));
+    this.#inOrder = isSorted ? due : due.sort((left, right) => this.positionOf(left) - this.positionOf(right));
   }
 
   /** The due runs in their order, those that were removed included. */
@@ -52,7 +52,13 @@ export class DueRuns {
     this.#lineUpTo(run);
     return [...this.#lines.get(key)?.values() ?? []]
       .flatMap(([first]) => first ?? [])
-      .filter((first) => queueOf(first) !== queueOf(run) && this.#positionOf(first) < this.#positionOf(run));
+      .filter((first) => queueOf(first) !== queueOf(run) && this.positionOf(first) < this.positionOf(run));
+  }
+
+  /** The runs in the line of the key of a run: of each queue, in their order. */
+  lineOfKey({ concurrencyKey: key }: KeptRun): ReadonlyMap<string, readonly KeptRun[]> {
+    if (this.#inOrder.length > 0) this.#lineUpTo(this.#inOrder.at(-1)!);
+    return (key === null ? undefined : this.#lines.get(key)) ?? new Map();
   }
 
   /**
@@ -68,15 +74,16 @@ export class DueRuns {
   }
 
   #lineUpTo(run: KeptRun): void {
-    const position = this.#positionOf(run);
+    const position = this.positionOf(run);
     for (; this.#lined < this.#inOrder.length; this.#lined++) {
       const next = this.#inOrder[this.#lined]!;
-      if (this.#positionOf(next) > position) return;
+      if (this.positionOf(next) > position) return;
       if (!this.#removed.has(next)) this.#lineOf(next)?.push(next);
     }
   }
 
-  #positionOf(run: KeptRun): number {
+  /** The place of a run in the order of claims. */
+  positionOf(run: KeptRun): number {
     return positionOf(run.seq, run.flow.priority) - (this.#keys.isHeldBy(run) ? HEAD_START : 0);
   }
 

@@ -44,6 +44,12 @@ import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { readBlockerFacts } from "./blockers.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
+import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
+import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/operator_reads.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
@@ -372,6 +378,40 @@ export class MemoryStore implements Store {
     });
   }
 
+  /** A part of the records of a run, for its timeline; `null` if there is no such run. */
+  getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toTimeline(run, from, limit, now);
+    });
+  }
+
+  /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
+  getFailures(runId: string): Promise<RunFailures | null> {
+    return this.#perform(() => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : toRunFailures(run);
+    });
+  }
+
+  /** Open waits, the soonest deadline first. */
+  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
+    return this.#perform(() => findOpenWaits(this.#runs, after, limit));
+  }
+
+  /** Finds runs by an id, a key or a label. */
+  searchRuns(text: string, limit: number): Promise<SearchHit[]> {
+    return this.#perform(() => searchRuns(this.#runs, text, limit));
+  }
+
+  /** What holds up a run, or `null` if there is none. */
+  getBlockers(runId: string): Promise<RunBlockers | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : findBlockers(readBlockerFacts(this.#state, run, now));
+    });
+  }
+
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]> {
     return this.#perform(() =>
@@ -475,7 +515,7 @@ export class MemoryStore implements Store {
   }
 
   #prepare(run: KeptRun, request: NewPause, cancelled: RunIdentity[], now: number): KeptPause {
-    const pause = findPause(run, request) ?? preparePause(run, request, now);
+    const pause = findPause(run, request) ?? preparePause(run, request, this.#runs.nextPauseSeq(), now);
     this.#pauses.set(pause.id, { run, wait: pause });
     if (request.children !== null) {
       const deps: ChildDeps = {

@@ -10,11 +10,13 @@ export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | u
   return run.pauses.find((pause) => pause.kind === kind && pause.name === name);
 }
 
-/** Adds a pause to a run, with a fixed instant as its deadline. */
-export function preparePause(run: KeptRun, request: NewPause, now: number): KeptPause {
-  const { deadline, prepared, children: _, ...identity } = request;
+/** Adds a pause to a run, with a fixed instant as its deadline; `seq` is its number among all pauses. */
+export function preparePause(run: KeptRun, request: NewPause, seq: number, now: number): KeptPause {
+  const { deadline, prepared, children: _, payloadSchema = null, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
+    seq,
+    payloadSchema,
     children: null,
     preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),

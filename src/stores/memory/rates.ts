@@ -31,6 +31,14 @@ export class MemoryRates {
     return start === undefined ? -Infinity : start + period;
   }
 
+  /** How many starts a rate allows now, and when the next one may follow them. A start in the future is one of now. */
+  roomOf(scope: string, { limit, period }: Rate, now: number): { allowed: number; opensAt: number } {
+    const counting = (this.#windows.get(scope)?.starts ?? []).slice(-limit).filter((at) =>
+      Math.min(at, now) + period > now
+    );
+    return { allowed: limit - counting.length, opensAt: Math.min(counting[0] ?? now, now) + period };
+  }
+
   /** Counts a start. */
   count(scope: string, { limit, period }: Rate, now: number): void {
     const window = this.#windows.get(scope) ?? { starts: [], limit, period };

@@ -8,6 +8,7 @@ import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts
 import type { Claim } from "../../store/claim.ts";
 import type { CopiedHistory, HoldRecord, RunHistory } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
+import type { Interruption } from "../../store/timeline_records.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import { firstResumed } from "../first_resumed.ts";
@@ -33,10 +34,10 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   /** The latest stored progress. */
   progress: JsonText | null;
   /**
-   * The lease, with the number of the last report under it, and whether the run was held before; set exactly while the
-   * run is running.
+   * The lease, with the number of the last report under it, whether the run was held before, and when it was given; set
+   * exactly while the run is running.
    */
-  lease: { owner: string; expiresAt: number; lastReportNo: number; isResumed: boolean } | null;
+  lease: { owner: string; expiresAt: number; lastReportNo: number; isResumed: boolean; since: number } | null;
   /** The number of the newest lease. */
   generation: number;
   /** The claim that gave the newest lease; `null`: none has. */
@@ -69,6 +70,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   copied: CopiedHistory | null;
   /** Its input as parsed by schemas with other prints, by print. */
   inputs: Map<string, JsonText | null>;
+  /** The executions that lost their lease without an end. */
+  interrupted: Interruption[];
   /** How often an execution was interrupted. */
   interruptions: number;
   /** How often its lease was revoked since the last record. */
@@ -122,6 +125,22 @@ export interface KeptStep extends Omit<StepRecord, "result"> {
   startedAt: number;
   /** When it ended. */
   completedAt: number | null;
+  /** The attempts, if it needed more than one. */
+  trail: readonly KeptAttempt[];
+}
+
+/** An attempt at a step that needed more than one. */
+export interface KeptAttempt {
+  /** Its number, from 1. */
+  attempt: number;
+  /** When it began. */
+  startedAt: number;
+  /** When it ended. */
+  endedAt: number;
+  /** When the next one could begin; `null`: none followed. */
+  retryAt: number | null;
+  /** What it failed of; `null`: it completed. */
+  failure: Failure | null;
 }
 
 /** A child of a pause. */
@@ -139,6 +158,10 @@ export interface KeptPause
   extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child" | "firstResumedAt"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
+  /** The order in which it was prepared, among the pauses of all runs. */
+  seq: number;
+  /** The JSON schema of the payload that it asks for; `null`: it is not known. */
+  payloadSchema: JsonText | null;
   /** When the run first paused on it. */
   suspendedAt: number | null;
   /** When the run first resumed after it was resolved. */
@@ -182,6 +205,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     continues: false,
     copied: null,
     inputs: new Map(),
+    interrupted: [],
     interruptions: 0,
     abandonments: 0,
     cancelledBy: null,

@@ -6,6 +6,7 @@ import type { RunIdentity } from "../../run.ts";
 import type { Ending } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
+import type { Interruption } from "../../store/timeline_records.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
@@ -38,6 +39,7 @@ export class MemoryRuns {
   readonly journal: MemoryJournal;
   #version = 0;
   #lastSeq = 0;
+  #lastPauseSeq = 0;
 
   /** @param journalLength The maximum size of the journal, in characters of facts. */
   constructor(journalLength?: number) {
@@ -67,6 +69,11 @@ export class MemoryRuns {
   /** Finds a run. */
   get(runId: string): KeptRun | undefined {
     return this.#all.get(runId);
+  }
+
+  /** The number of the next pause, among those of all runs. */
+  nextPauseSeq(): number {
+    return ++this.#lastPauseSeq;
   }
 
   /** Finds a run by its row number. */
@@ -150,7 +157,7 @@ export class MemoryRuns {
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
     run.claimId = claimId;
-    run.lease = { owner, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed };
+    run.lease = { owner, expiresAt: now + worker.leaseMs, lastReportNo: 0, isResumed, since: now };
     run.startedAt ??= now;
     this.journal.note([run.seq, "claimed", run.generation, owner, run.lease.expiresAt, run.interruptions + 1]);
     if (run.concurrencyKey !== null) {
@@ -160,12 +167,14 @@ export class MemoryRuns {
   }
 
   /** Ends the lease of a run, so that it can be claimed again. */
-  interrupt(run: KeptRun, now: number): void {
-    this.#endLease(run, now);
+  interrupt(run: KeptRun, now: number, kind: Interruption["kind"] = "released"): void {
+    this.#endLease(run, kind, now);
     run.interruptions += 1;
   }
 
-  #endLease(run: KeptRun, now: number): void {
+  #endLease(run: KeptRun, kind: Interruption["kind"], now: number): void {
+    const { owner: workerId, since: leasedAt } = run.lease!; // it is under a lease
+    run.interrupted.push({ kind, workerId, leasedAt, endedAt: now });
     run.status = "pending";
     run.lease = null;
     run.generation += 1;
@@ -175,13 +184,13 @@ export class MemoryRuns {
 
   /** Revokes the lease of a run whose worker has abandoned it. */
   abandon(run: KeptRun, now: number): void {
-    this.interrupt(run, now);
+    this.interrupt(run, now, "lost");
     run.abandonments += 1;
   }
 
   /** Holds a run. */
   hold(run: KeptRun, { code, message, details, print }: NewHold, now: number): void {
-    this.#endLease(run, now);
+    this.#endLease(run, "held", now);
     run.hold = { code, message, details: structuredClone(details), since: now };
     const prints = triedPrints(run);
     run.tried = {

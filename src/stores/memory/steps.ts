@@ -2,7 +2,7 @@ import { stepFacts, toFact } from "../../fact.ts";
 import type { Report } from "../../execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../step.ts";
 import type { MemoryJournal } from "./journal.ts";
-import { type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
+import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
 
 /**
  * Records how an attempt at a step ended. A step that has ended, or an attempt that is recorded already, is not
@@ -32,6 +32,7 @@ export function recordAttempt(
     recordedNo,
     startedAt: earlier?.startedAt ?? startedAt(step, now),
     completedAt: result.status === "retrying" ? null : now,
+    trail: trailOf(step, earlier, now),
   };
   run.steps.set(step.name, kept);
   const { retry, ...saved } = toSaved(kept, now);
@@ -39,6 +40,15 @@ export function recordAttempt(
     ...stepFacts(run.seq, step, reports, { startedAt: startedAt(step, now), retryAt: retry?.at ?? null }),
   );
   return { ...saved, retry };
+}
+
+/** The attempts at a step that needs more than one. */
+function trailOf(step: StepWrite, earlier: KeptStep | undefined, now: number): KeptAttempt[] {
+  const { attempts: attempt, result } = step;
+  if (attempt === 1 && result.status !== "retrying") return [];
+  const retryAt = result.status === "retrying" ? now + result.delayMs : null;
+  const failure = result.status === "completed" ? null : structuredClone(result.failure);
+  return [...earlier?.trail ?? [], { attempt, startedAt: startedAt(step, now), endedAt: now, retryAt, failure }];
 }
 
 function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
@@ -69,6 +79,7 @@ export function cancelSteps(
       recordedNo: 0,
       startedAt: startedAt(step, now),
       completedAt: now,
+      trail: [],
     });
   }
   for (const step of run.steps.values()) {

@@ -9,6 +9,7 @@ import type { CancelledExecution, ClaimRequest, Ending } from "../../store/claim
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest } from "../../store/pause_request.ts";
 import type { Deadline } from "../../wait.ts";
+import { limitsOf } from "../operate/blocker_facts.ts";
 import { queueName } from "../queue_name.ts";
 import { fromInput } from "../rows.ts";
 
@@ -153,6 +154,7 @@ export function toClaimParameter({ jobs, holding, worker, ...request }: ClaimReq
     ...request,
     worker: JSON.stringify(worker),
     jobs: jobs.map(toKnownJob),
+    limits: limitsOf(jobs),
     holding: holding.map(toLeaseParameter),
   };
 }

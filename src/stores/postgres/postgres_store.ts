@@ -12,6 +12,18 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import type { Store } from "../../store.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
+import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
+import {
+  type FailuresAnswer,
+  type OpenWaitsAnswer,
+  type TimelineAnswer,
+  toFound,
+  toOpenWaits,
+  toRunFailures,
+  toTimeline,
+} from "./operate/trails.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import type { JobPause } from "../../store/job_pause.ts";
@@ -53,6 +65,8 @@ import {
   toReportParameters,
   toStepParameter,
 } from "./parameters.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import { type BlockersAnswer, toBlockerFacts } from "./operate/blockers.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { PostgresDatabase } from "./postgres_database.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
@@ -329,6 +343,34 @@ export class PostgresStore implements Store {
   /** Ends the pause of a job. */
   resumeJob(jobName: string): Promise<boolean> {
     return this.#write("resume_job", { jobName });
+  }
+
+  /** A part of the records of a run, for its timeline; `null` if there is no such run. */
+  async getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
+    const answer = await this.#database.read<TimelineAnswer | null>("get_timeline", { runId, from, limit });
+    return answer === null ? null : toTimeline(answer);
+  }
+
+  /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
+  async getFailures(runId: string): Promise<RunFailures | null> {
+    const answer = await this.#database.read<FailuresAnswer | null>("get_failures", { runId });
+    return answer === null ? null : toRunFailures(answer);
+  }
+
+  /** Open waits, the soonest deadline first. */
+  async getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
+    return toOpenWaits(await this.#database.read<OpenWaitsAnswer>("get_open_waits", { after, limit }));
+  }
+
+  /** Finds runs by an id, a key or a label. */
+  async searchRuns(text: string, limit: number): Promise<SearchHit[]> {
+    return toFound(await this.#database.read<SearchHit[]>("search_runs", { text, limit }), limit);
+  }
+
+  /** What holds up a run, or `null` if there is none. */
+  async getBlockers(runId: string): Promise<RunBlockers | null> {
+    const answer = await this.#database.read<BlockersAnswer | null>("get_blockers", { runId });
+    return answer === null ? null : findBlockers(toBlockerFacts(answer));
   }
 
   /** The paused jobs, in the order of their names. */

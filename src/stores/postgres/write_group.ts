@@ -8,8 +8,10 @@ export interface WriteParameter {
   runId?: string;
   /** The runs whose leases it extends. */
   renewals?: readonly { runId: string }[];
-  /** Of a step: its name, and whether the last of its reports is that it began. */
+  /** Of a step: its name, its status, how many attempts have ended, and whether the last of its reports is that it began. */
   name?: string;
+  status?: string;
+  attempts?: number;
   startsLast?: boolean;
   /** What the execution has reported before it. */
   reports?: readonly unknown[];
@@ -48,8 +50,13 @@ export function toGroupedWrite(write: WriteParameter): GroupedWrite {
   return { kind, text: writeParameter(write), list: listOf(write), runIds, name };
 }
 
-function listOf({ kind, reports = [], startsLast = false, runs = [] }: WriteParameter): WriteList {
-  if (kind === "save_step") return reports.length === 0 || (reports.length === 1 && startsLast) ? "steps" : "others";
+function listOf(write: WriteParameter): WriteList {
+  const { kind, reports = [], startsLast = false, runs = [] } = write;
+  if (kind === "save_step") {
+    const isOnlyAttempt = write.attempts === 1 && write.status !== "retrying";
+    const isOnlyReport = reports.length === 0 || (reports.length === 1 && startsLast);
+    return isOnlyAttempt && isOnlyReport ? "steps" : "others";
+  }
   if (kind === "finish") return reports.length === 0 ? "endings" : "others";
   return kind === "enqueue" && runs.every(isPlain) ? "triggers" : "others";
 }

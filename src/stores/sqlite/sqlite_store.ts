@@ -10,6 +10,11 @@ import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from ".
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
+import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
+import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
+import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
+import { readFailures, readTimeline } from "./operate/trail_reads.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -23,6 +28,8 @@ import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
+import { readBlockerFacts } from "./operate/blockers.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
@@ -397,6 +404,14 @@ export class SqliteStore implements Store {
     return this.#write(() => resumeJob(this.#db, jobName));
   }
 
+  /** What holds up a run, or `null` if there is none. */
+  getBlockers(runId: string): Promise<RunBlockers | null> {
+    return this.#read(() => {
+      const facts = this.#db.snapshot(() => readBlockerFacts(this.#db, runId, this.#host.now()));
+      return facts === null ? null : findBlockers(facts);
+    });
+  }
+
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]> {
     return this.#read(() => readJobPauses(this.#db));
@@ -479,6 +494,26 @@ export class SqliteStore implements Store {
       const row = this.#db.get<PauseRow & { run_id: string }>(sql, waitId);
       return row === undefined ? null : toWait(row.run_id, row);
     });
+  }
+
+  /** A part of the records of a run, for its timeline; `null` if there is no such run. */
+  getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
+    return this.#read(() => this.#db.snapshot(() => readTimeline(this.#db, runId, from, limit, this.#host.now())));
+  }
+
+  /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
+  getFailures(runId: string): Promise<RunFailures | null> {
+    return this.#read(() => this.#db.snapshot(() => readFailures(this.#db, runId)));
+  }
+
+  /** Open waits, the soonest deadline first. */
+  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
+    return this.#read(() => this.#db.snapshot(() => readOpenWaits(this.#db, after, limit)));
+  }
+
+  /** Finds runs by an id, a key or a label. */
+  searchRuns(text: string, limit: number): Promise<SearchHit[]> {
+    return this.#read(() => this.#db.snapshot(() => searchRuns(this.#db, text, limit)));
   }
 
   /** The stored log lines of a run, in the order in which they were added. */

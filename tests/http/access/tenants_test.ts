@@ -29,7 +29,7 @@ type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate" | "open">;
 type RouteCase =
   | { hook: "onRunAccess"; operation: RunOperation; works: TenantStatus; body?: Record<string, unknown> }
   | { hook: "onOperate"; query?: string; body?: Record<string, unknown> }
-  | { hook: "onTrigger" | "scopeRuns" | "scopeRunsSubscribe"; body?: Record<string, unknown> };
+  | { hook: "onTrigger" | "scopeRuns" | "scopeRunsSubscribe"; query?: string; body?: Record<string, unknown> };
 
 const CASES: { readonly [Name in RouteName]: RouteCase } = {
   trigger: { hook: "onTrigger", body: { jobName: "echo", input: {}, labels: { org: "b" } } },
@@ -47,6 +47,12 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   cancel: { hook: "onRunAccess", operation: "cancel", works: "pending" },
   resume: { hook: "onRunAccess", operation: "resume", works: "held" },
   delete: { hook: "onRunAccess", operation: "delete", works: "cancelled" },
+  explain: { hook: "onRunAccess", operation: "read", works: "completed" },
+  timeline: { hook: "onRunAccess", operation: "steps", works: "failed" },
+  failure: { hook: "onOperate", query: `?runId=${UNKNOWN}` },
+  waitsOpen: { hook: "scopeRuns" },
+  failures: { hook: "scopeRuns" },
+  find: { hook: "scopeRuns", query: "?q=org%3Da" },
   runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsDelete: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
@@ -79,11 +85,7 @@ function askRoute(handler: Handler, name: RouteName, way: Way, run = NOBODY, hea
   const { method, path } = routes[name];
   const route = CASES[name];
   const { body } = route;
-  const query = route.hook === "onRunAccess"
-    ? `?runId=${run.runId}&waitId=${run.waitId}`
-    : route.hook === "onOperate"
-    ? route.query ?? ""
-    : "";
+  const query = route.hook === "onRunAccess" ? `?runId=${run.runId}&waitId=${run.waitId}` : route.query ?? "";
   const asked: Asked = body === undefined ? { headers } : { headers, body };
   return way === "by its path"
     ? handler.fetch(aRequest(method, `${path}${query}`, asked))
@@ -360,9 +362,9 @@ const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onRequest"]: r
   onRunAccess: RUN_ROUTES.map(({ name }) => name),
   onOperate: NAMES.filter((name) => CASES[name].hook === "onOperate"),
   onSignal: ["signal"],
-  scopeRuns: ["runs", "runsSubscribe"],
+  scopeRuns: ["runs", "runsSubscribe", "waitsOpen", "failures", "find"],
   scopeRunsSubscribe: ["runsSubscribe"],
-  tenant: ["trigger", "subscribe", "runsSubscribe"],
+  tenant: ["trigger", "subscribe", "runsSubscribe", "find"],
 };
 
 /** What is no name of a tenant. */

@@ -26,6 +26,7 @@ for (const [name, { method, path }] of routesOfRuns) {
   forEachStore(`${method} ${path} (${name}) asks the store as much for a foreign run as for none`, async (context) => {
     const { store, calls } = aNotingStore(context.store);
     await using service = aGuardedService({
+      onOperate: () => {},
       onRunAccess: (_context, { labels }) => {
         if (labels.org !== "a") {
           throw new Response('{"error":"There is no such run","code":"not_found"}', { status: 404 });

@@ -13,6 +13,7 @@ for (const [name, { method, path }] of routesOfRuns) {
       const asked = Promise.withResolvers<void>();
       const allowed = Promise.withResolvers<void>();
       await using service = aGuardedService({
+        onOperate: () => {},
         onRunAccess: () => {
           asked.resolve();
           return allowed.promise;

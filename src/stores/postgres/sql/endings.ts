@@ -140,6 +140,7 @@ create or replace function fn.revoke_lease(r {schema}.runs, p_max int, p_now big
 declare v_failure text[];
 begin
   if r.abandonments + 1 >= p_max then v_failure := fn.failure_of('abandoned', r.abandonments + 1); end if;
+  perform fn.note_interruption(r, 'lost', p_now);
   update {schema}.runs set status = case when v_failure is null then 'pending' else 'failed' end, error = v_failure[2],
     failure = v_failure[1], completed_at = case when v_failure is not null then p_now end, updated_at = p_now,
     lease_owner = null, lease_claim = null, lease_expires_at = null, lease_generation = lease_generation + 1,
@@ -175,6 +176,8 @@ begin
   delete from {schema}.other_inputs where run_seq = r.seq;
   if r.labels <> '{}' then delete from {schema}.labels where run_seq = r.seq; end if;
   delete from {schema}.steps where run_seq = r.seq;
+  if r.recorded > 0 then delete from {schema}.attempts where run_seq = r.seq; end if;
+  if r.lease_generation > 1 then delete from {schema}.interruptions where run_seq = r.seq; end if;
   if r.has_pauses then
     delete from {schema}.children where pause_seq = any(array(
       select w.seq from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children'));

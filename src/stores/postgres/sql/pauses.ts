@@ -28,8 +28,8 @@ begin
   r.has_pauses := true;
   perform fn.note_all(r.seq, n.facts, p_now);
   for x in select e from jsonb_array_elements(p -> 'pauses') e loop
-    insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, created_at, deadline_at)
-      values (x ->> 'id', r.seq, x ->> 'kind', x ->> 'name', x ->> 'metadata', 'pending', p_now,
+    insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, created_at, payload_schema, deadline_at)
+      values (x ->> 'id', r.seq, x ->> 'kind', x ->> 'name', x ->> 'metadata', 'pending', p_now, x ->> 'payloadSchema',
         ceil(coalesce((x -> 'deadline' ->> 'at')::numeric, p_now + (x -> 'deadline' ->> 'afterMs')::numeric))::bigint)
       on conflict do nothing;
     if found and (x ->> 'prepared')::boolean then

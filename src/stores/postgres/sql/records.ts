@@ -115,6 +115,11 @@ begin
     return (select jsonb_build_object('recordedNo', s.recorded_no, 'retryAt', s.retry_at, 'now', p_now)
       from {schema}.steps s where s.run_seq = r.seq and s.name = p ->> 'name');
   end if;
+  if (p ->> 'attempts')::int > 1 or v_retry_at is not null then
+    insert into {schema}.attempts (run_seq, step_name, attempt, started_at, ended_at, retry_at, failure)
+      values (r.seq, p ->> 'name', (p ->> 'attempts')::int, v_started_at, p_now, v_retry_at, p ->> 'failure')
+      on conflict do nothing;
+  end if;
   update {schema}.runs set recorded = v_no, abandonments = 0, updated_at = p_now,
     progress = coalesce(n.progress, progress), last_report_no = n.last_no where seq = r.seq;
   -- One fact states both the start and the end, if nothing else was reported between them.

@@ -21,6 +21,9 @@ import { OPERATE_TABLES } from "./operate/tables.ts";
 //
 // `orphans` has the runs that ended while their children had not. `heads` has the first claimable run of each queue and
 // fairness key, with its turn. `counts` has changes: a number of runs is a sum of its rows.
+// `leased_at` is when the newest lease was given. `limits` of a worker has those of its jobs. `attempts` has the
+// attempts at steps that needed more than one, `interruptions` the executions that lost their lease without an end: `kind` is
+// lost (it expired), released or held.
 // All rows of the journal up to `trimmed_to` were removed.
 
 // A row of the journal has facts of one transaction: JSON, with commas and without the brackets around them.
@@ -45,6 +48,7 @@ create table {schema}.runs (
   lease_owner text collate "C",
   lease_claim text collate "C",
   lease_expires_at bigint,
+  leased_at bigint,
   lease_generation int not null default 0,
   last_report_no bigint not null default 0,
   recorded int not null default 0,
@@ -238,6 +242,7 @@ create table {schema}.pauses (
   prepared_no int,
   recorded_no int,
   created_at bigint not null,
+  payload_schema text,
   deadline_at bigint,
   suspended_at bigint,
   resolved_at bigint,
@@ -246,6 +251,30 @@ create table {schema}.pauses (
   added int,
   unfinished int,
   unique (run_seq, kind, name)
+);
+
+create index pauses_open_waits on {schema}.pauses (coalesce(deadline_at, 9000000000000000), seq)
+  where kind = 'wait' and status = 'pending';
+
+create table {schema}.attempts (
+  run_seq bigint not null,
+  step_name text collate "C" not null,
+  attempt int not null,
+  started_at bigint not null,
+  ended_at bigint not null,
+  retry_at bigint,
+  failure text,
+  primary key (run_seq, step_name, attempt)
+);
+
+create table {schema}.interruptions (
+  run_seq bigint not null,
+  generation int not null,
+  kind text collate "C" not null,
+  worker text collate "C",
+  leased_at bigint,
+  ended_at bigint not null,
+  primary key (run_seq, generation)
 );
 
 create table {schema}.children (
@@ -338,6 +367,7 @@ create table {schema}.workers (
   seen_at bigint not null,
   lease_ms bigint not null,
   claim_id text collate "C" not null,
+  limits jsonb not null default '[]',
   details text not null,
   started_at bigint not null,
   stopping boolean not null default false

@@ -11,6 +11,7 @@ import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
+import { noteInterruption } from "../operate/trail.ts";
 import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 import { withdrawOffer } from "./offers.ts";
 import { queuesOf } from "./queues.ts";
@@ -26,6 +27,7 @@ export function holdRun(
   const { runId, generation, concurrencyKey: key } = lease;
   db.held.forget(runId);
   const added = findNewReports(db, lease, reports);
+  noteInterruption(db, lease, "held", now);
   const run = db.get<{ seq: number; job: string; flow: number | null; recorded: number }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, updated_at = ?, ${KEEP_REPORTS}

@@ -61,7 +61,7 @@ export function countTaken(gates: readonly JobGate[], gate: JobGate, isStart: bo
 }
 
 /** How many runs of a job are executed, or may be after a cancel, under all its names. */
-function countExecuted(db: SqliteDatabase, { names }: KnownJob): number {
+export function countExecuted(db: SqliteDatabase, { names }: Pick<KnownJob, "names">): number {
   let running = 0;
   for (const name of names) {
     running += db.one<{ running: number }>(

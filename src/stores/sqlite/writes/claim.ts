@@ -352,11 +352,12 @@ function claimRows(
   const rows = db.all<ClaimedRow>(
     `UPDATE holdfast_runs SET status = 'running', queue_state = NULL, timer_at = NULL, lease_owner = ?,
        lease_claim = ?, lease_expires_at = ?, lease_generation = lease_generation + 1, last_report_no = 0,
-       started_at = coalesce(started_at, ?), updated_at = ?
+       started_at = coalesce(started_at, ?), leased_at = ?, updated_at = ?
      WHERE seq IN (SELECT value FROM json_each(?)) RETURNING ${CLAIMED}`,
     request.workerId,
     request.claimId,
     now + request.leaseMs,
+    now,
     now,
     now,
     JSON.stringify(candidates.map(({ seq }) => seq)),

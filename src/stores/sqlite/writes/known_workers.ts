@@ -1,5 +1,6 @@
 import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
+import { limitsOf } from "../../operate/blocker_facts.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -36,10 +37,10 @@ export function noteWorker(
   now: number,
 ): void {
   db.run(
-    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at, limits)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO UPDATE SET jobs = excluded.jobs, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details`,
+       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details, limits = excluded.limits`,
     request.workerId,
     JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
       queueName(name, version),
@@ -51,6 +52,7 @@ export function noteWorker(
     JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
     JSON.stringify(request.worker),
     now,
+    JSON.stringify(limitsOf(request.jobs)),
   );
 }
 

@@ -5,6 +5,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
+import { noteInterruption } from "../operate/trail.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
@@ -40,6 +41,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   // Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
   const released = { ...lease, recorded: 0 };
   const added = findNewReports(db, released, reports);
+  noteInterruption(db, lease, "released", now);
   const row = db.get<{ seq: number; job: string; flow: number | null }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}

@@ -117,8 +117,9 @@ function readCreated(db: SqliteDatabase, rows: readonly PauseRow[], { pauses }: 
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
   const added = db.run(
-    `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at)
-     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?) ON CONFLICT DO NOTHING`,
+    `INSERT INTO holdfast_pauses
+       (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at, payload_schema)
+     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?, ?) ON CONFLICT DO NOTHING`,
     pause.id,
     runSeq,
     pause.kind,
@@ -126,6 +127,7 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
     pause.metadata,
     now,
     deadlineAt(pause.deadline, now),
+    pause.payloadSchema ?? null,
   );
   if (pause.prepared && added > 0) {
     db.run("UPDATE holdfast_pauses SET prepared_no = ? WHERE id = ?", nextRecordedNo(db, runSeq), pause.id);

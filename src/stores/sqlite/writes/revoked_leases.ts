@@ -5,6 +5,7 @@ import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { noteInterruption } from "../operate/trail.ts";
 import { closePauses } from "./close_pauses.ts";
 
 /** What is read of a run whose lease is revoked. */
@@ -47,6 +48,7 @@ export function revokeLease(
   const abandonments = row.abandonments + 1;
   const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
   const error = failure?.message ?? null;
+  noteInterruption(db, { runId: row.id, generation: row.lease_generation }, "lost", now);
   db.run(
     `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
        lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,

@@ -6,6 +6,7 @@ import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrit
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
+import { noteAttempt } from "../operate/trail.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";
@@ -41,6 +42,7 @@ export function recordStep(
     result.status === "retrying" ? null : now,
   ) > 0;
   if (isRecorded) {
+    if (step.attempts > 1 || retryAt !== null) noteAttempt(db, run.seq, step, { failure, retryAt }, now);
     if (factInRow === FactInRow.none) {
       db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));
     }

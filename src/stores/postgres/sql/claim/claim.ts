@@ -61,10 +61,11 @@ begin
     t := fn.take_in_turn(p, v_now);
   end if;
   perform fn.give_leases(p, t.seqs, t.before, t.resumed, v_now);
-  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id, details, started_at)
-    values (v_worker, v_own, v_now, v_lease_ms, v_claim, p ->> 'worker', v_now)
+  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id, details, started_at, limits)
+    values (v_worker, v_own, v_now, v_lease_ms, v_claim, p ->> 'worker', v_now, p -> 'limits')
     on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-      claim_id = excluded.claim_id, details = excluded.details;
+      claim_id = excluded.claim_id, details = excluded.details,
+      limits = excluded.limits;
   perform fn.settle_heads();
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
   if cardinality(t.seqs) = 0 and cardinality(v_page) = 0 then perform fn.tidy_up(v_now);
@@ -134,7 +135,7 @@ begin
     update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
       position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
       lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
-      lease_generation = q.lease_generation + 1, last_report_no = 0, started_at = coalesce(q.started_at, p_now),
+      lease_generation = q.lease_generation + 1, last_report_no = 0, leased_at = p_now, started_at = coalesce(q.started_at, p_now),
       updated_at = p_now, finish_by = coalesce(q.finish_by, p_now + q.finish_within)
     from x where q.seq = any(p_seqs) and q.seq = x.seq
     returning x.no, x.before, q.seq, q.job, q.lease_generation, q.lease_expires_at, q.interruptions, q.has_pauses),

@@ -21,6 +21,7 @@ begin
     return case when not (found and r.status = 'pending' and r.lease_claim = p ->> 'claimId') then '{"refused": "lease_lost"}'::jsonb end;
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
+  perform fn.note_interruption(r, 'held', p_now);
   update {schema}.runs set status = 'pending', lease_owner = null, lease_expires_at = null,
     lease_generation = lease_generation + 1, updated_at = p_now, progress = coalesce(n.progress, progress),
     last_report_no = n.last_no, is_held = true, deadline_at = finish_by where seq = r.seq;

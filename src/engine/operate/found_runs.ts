@@ -1,0 +1,50 @@
+import { ValidationError } from "../../error.ts";
+import type { Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import type { FoundBy } from "../../store/operator_reads.ts";
+
+/** A run that a search has found, and by what. */
+export interface FoundRun {
+  /** The run. */
+  run: Run;
+  /** By its id, the id of one of its waits, its idempotency or concurrency key, or one of its labels. */
+  by: FoundBy;
+}
+
+/** How many runs a search finds at most. */
+export const MAX_FOUND = 20;
+const MAX_TEXT_LENGTH = 320; // a label: its key, "=", and its value
+
+/**
+ * Checks the text of a search.
+ *
+ * @throws {ValidationError} It is no string of 1 to 320 characters.
+ */
+export function checkSearch(text: unknown): string {
+  if (typeof text === "string" && text.length > 0 && text.length <= MAX_TEXT_LENGTH && text.isWellFormed()) {
+    if (!text.includes("\0")) return text;
+  }
+  throw new ValidationError(`What is searched for must be a string of 1 to ${MAX_TEXT_LENGTH} characters`);
+}
+
+/**
+ * Finds runs by a text.
+ *
+ * @param mayShow Whether a run may be shown; `limit` others are looked at, at most.
+ */
+export async function findRuns(
+  store: Pick<Store, "searchRuns" | "getRun">,
+  texts: readonly string[],
+  { limit, mayShow }: { limit: number; mayShow: (run: Run) => boolean | Promise<boolean> },
+): Promise<FoundRun[]> {
+  const found = new Map<string, FoundRun>();
+  for (const text of texts) {
+    for (const { runId, by } of await store.searchRuns(text, limit)) {
+      if (found.size === MAX_FOUND) return [...found.values()];
+      if (found.has(runId)) continue;
+      const run = await store.getRun(runId);
+      if (run !== null && await mayShow(run)) found.set(runId, { run, by });
+    }
+  }
+  return [...found.values()];
+}

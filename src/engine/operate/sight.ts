@@ -1,0 +1,10 @@
+/** What may be shown to the one who asks. */
+export interface Sight {
+  /** Whether workers may be named. */
+  workers: boolean;
+  /** Whether a run may be named. */
+  mayRead(runId: string): boolean;
+}
+
+/** Shows everything. */
+export const ALL: Sight = { workers: true, mayRead: () => true };

@@ -1,0 +1,208 @@
+import { failureText } from "../../failure.ts";
+import type { Rate } from "../../flow.ts";
+import type { BlockingRun } from "../../store/blockers.ts";
+import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
+import { limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
+import { toNamedWorker } from "../worker_details.ts";
+import { isOrphan } from "./children.ts";
+import type { ClaimState } from "./claim.ts";
+import { DueRuns } from "./due_runs.ts";
+import { queuesOf } from "./gates.ts";
+import { wakesAt } from "./pauses.ts";
+import { jobScope, keyScope } from "./rates.ts";
+import { byIndex, type KeptPause, type KeptRun, queueOf, toRun } from "./records.ts";
+
+// The maximum number of holders of a key that are read.
+const MAX_HOLDERS = 20;
+
+/** Reads what may hold up a run. See `Store.getBlockers()`. */
+export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): BlockerFacts {
+  const due = new DueRuns(state.runs, state.rates);
+  const workers = toWorkerFacts(state);
+  const queue = queueOf(run);
+  const able = liveWorkers(workers, now).filter(({ queues }) => queues.includes(queue));
+  const key = toKeyFacts(state, due, run, now);
+  const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
+  const limits = able.flatMap((worker) => toLimits(state, due, run, { worker, queues }, now));
+  const position = due.positionOf(run);
+  const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
+  const group = groupOf(due, run, isRateClosed, now);
+  return {
+    run: toRun(run),
+    now,
+    queue,
+    position,
+    leasedAt: run.lease?.since ?? null,
+    endedParentId: isOrphan(run) ? run.parent!.run.id : null, // an orphan has a parent
+    isDue: isDueNow(run, now),
+    dueSince: run.parking !== null ? run.updatedAt : run.startAt ?? run.createdAt,
+    awaited: toAwaited(run),
+    paused: [...state.paused.values()],
+    workers,
+    key,
+    head: group[0] === undefined
+      ? null
+      : { key: toKeyFacts(state, due, group[0], now), ahead: Math.min(group.length, MAX_AHEAD) },
+    limits,
+    readyBefore: countReady(state, due, run, able, now) + Math.min(group.length, MAX_AHEAD),
+  };
+}
+
+function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
+  return [...workers].sort(([one], [other]) => one < other ? -1 : 1).map((
+    [id, { jobs, leaseMs, seenAt, details }],
+  ) => ({
+    id,
+    ...toNamedWorker(details),
+    lastSeenAt: seenAt,
+    leaseMs,
+    queues: jobs.flatMap(queuesOf),
+    limits: limitsOf(jobs),
+    leases: runs.open.filter(({ lease }) => lease?.owner === id).length,
+  }));
+}
+
+/** Whether a run is due, or becomes so with the next claim. */
+function isDueNow(run: KeptRun, now: number): boolean {
+  const { status, hold, offeredTo, isDelayed, startAt, parking } = run;
+  if (hold !== null && offeredTo === null) return false;
+  if (status === "pending") return !isDelayed || (startAt ?? 0) <= now;
+  return parking !== null && (parking.isWoken || (wakesAt(run) ?? Infinity) <= now);
+}
+
+function toAwaited(run: KeptRun): BlockerFacts["awaited"] {
+  const { parking } = run;
+  if (parking === null) return [];
+  const pauses = run.pauses.filter((pause) => parking.awaited.includes(pause) && pause.state.status === "pending");
+  const retries = parking.retryAt === null
+    ? []
+    : byIndex(run.steps).flatMap(({ name, attempts, result }) =>
+      result.status === "retrying"
+        ? [{ kind: "retry" as const, stepName: name, attempts, error: failureText(result.failure), at: result.retryAt }]
+        : []
+    );
+  return [...pauses.flatMap(toPauseBlocker), ...retries];
+}
+
+function toPauseBlocker({ kind, id, name, deadlineAt, children }: KeptPause): BlockerFacts["awaited"] {
+  if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt }];
+  if (kind === "sleep") return [{ kind: "sleep", name, until: deadlineAt! }]; // a sleep has a deadline
+  const child = children?.members.map((member) => member.child).find(({ completedAt }) => completedAt === null);
+  if (child === undefined || children === null) return [];
+  return [{ kind: "child", child: toBlockingRun(child), open: children.unfinished }];
+}
+
+function toBlockingRun({ id, jobName, status }: KeptRun): BlockingRun {
+  return { runId: id, jobName, status };
+}
+
+function toKeyFacts({ runs, rates }: ClaimState, due: DueRuns, run: KeptRun, now: number): KeyFacts | null {
+  const { concurrencyKey: key, startedAt, flow: { keyConcurrency, keyRate } } = run;
+  if (key === null) return null;
+  const position = due.positionOf(run);
+  const others = runs.keys.othersOf(run);
+  return {
+    queue: queueOf(run),
+    position,
+    isHolder: runs.keys.isHeldBy(run),
+    holders: others.slice(0, MAX_HOLDERS).map(({ runId }) => {
+      const holder = runs.get(runId);
+      const ghost = runs.keys.getGhost(runId);
+      if (holder === undefined) {
+        return { runId, jobName: ghost!.jobName, status: "cancelled", since: now, workerId: null }; // it was deleted
+      }
+      const since = holder.lease?.since ?? holder.parking?.since ?? holder.completedAt ?? holder.updatedAt;
+      return { ...toBlockingRun(holder), since, workerId: holder.lease?.owner ?? null };
+    }),
+    holderCount: others.length,
+    concurrency: keyConcurrency,
+    rate: keyRate === null || startedAt !== null
+      ? null
+      : openingOf(rates.opensAt(keyScope(key), keyRate), keyRate, now),
+    firsts: [...due.lineOfKey(run)].flatMap(([queue, line]) => {
+      const [first] = line.filter((other) => other !== run);
+      if (first === undefined) return [];
+      const before = line.filter((other) => other !== run && due.positionOf(other) < position).length;
+      const isReady = due.keyOpensAt(first) <= now;
+      const hasBegun = first.startedAt !== null;
+      const { keyConcurrency: concurrency } = first.flow;
+      return [{
+        queue,
+        position: due.positionOf(first),
+        isReady,
+        hasBegun,
+        concurrency,
+        before: Math.min(before, MAX_AHEAD),
+      }];
+    }),
+  };
+}
+
+/** A rate that is used up, and when it opens. A start in the future is one of now. */
+function openingOf(opensAt: number, rate: Rate, now: number): (Rate & { opensAt: number }) | null {
+  const at = Math.min(opensAt, now + rate.period);
+  return at <= now ? null : { limit: rate.limit, period: rate.period, opensAt: at };
+}
+
+/** What the limits of a worker for some queues allow. */
+function toLimits(
+  { runs, rates, paused }: ClaimState,
+  due: DueRuns,
+  run: KeptRun,
+  { worker, queues }: { worker: WorkerFacts; queues: ReadonlySet<string> },
+  now: number,
+): LimitFacts[] {
+  const executed = [...runs.open.filter(({ lease }) => lease !== null), ...runs.keys.ghosts];
+  return worker.limits.filter(({ queue }) => queues.has(queue)).map(({ queue, names, concurrency, rate }) => {
+    const ahead = due.inOrder.filter((other) =>
+      other !== run && due.positionOf(other) < due.positionOf(run) && names.includes(other.jobName) &&
+      !paused.has(other.jobName) && worker.queues.includes(queueOf(other)) && due.keyOpensAt(other) <= now
+    );
+    return {
+      workerId: worker.id,
+      queue,
+      inUse: executed.filter(({ jobName }) => names.includes(jobName)).length,
+      concurrency,
+      rate: rate === null ? null : { ...rate, ...rates.roomOf(jobScope(names[0]), rate, now) },
+      ahead: Math.min(ahead.length, MAX_AHEAD),
+      aheadNew: Math.min(ahead.filter(({ startedAt }) => startedAt === null).length, MAX_AHEAD),
+    };
+  });
+}
+
+/** The runs of the queue and the fairness key of a run that have passed their concurrency keys and come before it. */
+function groupOf(due: DueRuns, run: KeptRun, isRateClosed: boolean, now: number): KeptRun[] {
+  const { flow: { fairnessKey }, startedAt } = run;
+  if (fairnessKey === null) return [];
+  return due.inOrder.filter((other) =>
+    other !== run && other.flow.fairnessKey === fairnessKey && queueOf(other) === queueOf(run) &&
+    due.positionOf(other) < due.positionOf(run) && due.keyOpensAt(other) <= now &&
+    (!isRateClosed || startedAt === null || other.startedAt !== null)
+  );
+}
+
+/**
+ * How many runs come before one in the queues of some workers: those without a fairness key, and of each fairness key the
+ * first one. Those of its own fairness key do not count.
+ */
+function countReady(
+  { paused }: ClaimState,
+  due: DueRuns,
+  run: KeptRun,
+  able: readonly WorkerFacts[],
+  now: number,
+): number {
+  const queues = new Set(able.flatMap((worker) => worker.queues));
+  const groups = new Set([JSON.stringify([queueOf(run), run.flow.fairnessKey])]);
+  let count = 0;
+  for (const other of due.inOrder) {
+    if (due.positionOf(other) >= due.positionOf(run) || count >= MAX_AHEAD) break;
+    const queue = queueOf(other);
+    if (other === run || !queues.has(queue) || paused.has(other.jobName) || due.keyOpensAt(other) > now) continue;
+    const group = JSON.stringify([queue, other.flow.fairnessKey]);
+    if (other.flow.fairnessKey !== null && groups.has(group)) continue;
+    groups.add(group);
+    count += 1;
+  }
+  return count;
+}

@@ -1,0 +1,135 @@
+import type { KnownJob, Rate } from "../../flow.ts";
+import type { Run } from "../../run.ts";
+import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import { jobNameOf, queueName, versionOf } from "../queue_name.ts";
+
+/** Up to how many runs before another one are counted. */
+export const MAX_AHEAD = 1_000;
+
+/** What a store reads of one run, and of what may hold it up. Instants are milliseconds. */
+export interface BlockerFacts {
+  /** The run. */
+  run: Run;
+  /** The current instant. */
+  now: number;
+  /** The queue from which it is claimed. */
+  queue: string;
+  /** Its place in the order of claims; a run that kept its key comes first of all. */
+  position: number;
+  /** When its lease was given; `null` if it has none. */
+  leasedAt: number | null;
+  /** The parent that has ended without it; `null`: none. */
+  endedParentId: string | null;
+  /** Whether it stands in a queue, or will with the next claim; a held run does only while it is offered. */
+  isDue: boolean;
+  /** Since when it is due, or was triggered. */
+  dueSince: number;
+  /** What a waiting run waits for, the first deadline first. */
+  awaited: Extract<Blocker, { kind: "signal" | "sleep" | "retry" | "child" }>[];
+  /** The paused jobs. */
+  paused: readonly JobPause[];
+  /** The workers that are known. */
+  workers: readonly WorkerFacts[];
+  /** Its concurrency key; `null`: it has none. */
+  key: KeyFacts | null;
+  /**
+   * The first run of its fairness key that has passed its concurrency key; `null`: it has no fairness key, or is the
+   * first itself.
+   */
+  head: { key: KeyFacts | null; ahead: number } | null;
+  /** What the limits allow that live workers have for its job, and for those of the other runs in the queue of its key. */
+  limits: readonly LimitFacts[];
+  /** How many runs that have passed their keys come before it in the queues of the workers that have its job. */
+  readyBefore: number;
+}
+
+/** A worker that has claimed. */
+export interface WorkerFacts extends BlockingWorker {
+  /** When it claimed last. */
+  lastSeenAt: number;
+  /** How long its leases last. */
+  leaseMs: number;
+  /** The queues from which it claims. */
+  queues: readonly string[];
+  /** The limits of its jobs, where they have any. */
+  limits: readonly WorkerLimit[];
+  /** How many runs it executes at most; `null`: it is not known. */
+  concurrency: number | null;
+  /** How many runs are under its leases. */
+  leases: number;
+}
+
+/** The limits of a job in the code of a worker. */
+export type WorkerLimit = Pick<KnownJob, "names" | "concurrency" | "rate"> & { queue: string };
+
+/** The limits that a worker has for its jobs. */
+export function limitsOf(jobs: readonly KnownJob[]): WorkerLimit[] {
+  return jobs.filter(({ concurrency, rate }) => concurrency !== null || rate !== null).map((job) => {
+    const { name, names, version, concurrency, rate } = job;
+    return { queue: queueName(name, version), names, concurrency, rate };
+  });
+}
+
+/** What a limit of a job allows. */
+export interface LimitFacts {
+  /** The worker that has the limit. */
+  workerId: string;
+  /** The queue of the version of the job. */
+  queue: string;
+  /** How many runs of the job are executed, ghosts included. */
+  inUse: number;
+  /** How many may be; `null`: without limit. */
+  concurrency: number | null;
+  /** Its rate, how many more runs may start, and when the next one may after these; `null`: it has none. */
+  rate: (Rate & { allowed: number; opensAt: number }) | null;
+  /** How many runs of the job that have passed their keys come before the run: in all, and of those that have not begun. */
+  ahead: number;
+  aheadNew: number;
+}
+
+/** A run in the queue of a concurrency key. */
+export interface KeyFacts {
+  /** The queue of the run. */
+  queue: string;
+  /** Its position. */
+  position: number;
+  /** Whether it holds the key itself: then it passes. */
+  isHolder: boolean;
+  /** The other holders, 20 at most. */
+  holders: readonly (BlockingRun & { since: number; workerId: string | null })[];
+  /** How many others hold the key. */
+  holderCount: number;
+  /** How many may, with this run. */
+  concurrency: number;
+  /** The rate of the key, and when it opens; `null`: it has none, or it is open for this run. */
+  rate: (Rate & { opensAt: number }) | null;
+  /** Of each queue, the first run that is due for the key, but for this one, and how many come before this one. */
+  firsts: readonly FirstInQueue[];
+}
+
+/** The first run of a queue in the line of a key. */
+export interface FirstInQueue {
+  /** The queue. */
+  queue: string;
+  /** Its position. */
+  position: number;
+  /** Whether it has passed the key. */
+  isReady: boolean;
+  /** Whether it was claimed before. */
+  hasBegun: boolean;
+  /** How many runs may hold the key, with this one. */
+  concurrency: number;
+  /** How many runs of the queue come before the run that was asked for. */
+  before: number;
+}
+
+/** The queue of the version of the job, of a queue that may be that of a print. */
+export function versionQueue(queue: string): string {
+  return queueName(jobNameOf(queue), versionOf(queue));
+}
+
+/** The live workers: those that claimed within the length of their leases. */
+export function liveWorkers(workers: readonly WorkerFacts[], now: number): WorkerFacts[] {
+  return workers.filter(({ lastSeenAt, leaseMs }) => lastSeenAt <= now && lastSeenAt + leaseMs > now);
+}

@@ -1,0 +1,228 @@
+import { isTerminal } from "../../run.ts";
+import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
+import { jobNameOf } from "../queue_name.ts";
+import {
+  type BlockerFacts,
+  type KeyFacts,
+  liveWorkers,
+  MAX_AHEAD,
+  versionQueue,
+  type WorkerFacts,
+} from "./blocker_facts.ts";
+
+/** Says what holds up a run, in the order in which a claim checks it. See `Store.getBlockers()`. */
+export function findBlockers(facts: BlockerFacts): RunBlockers {
+  const { run, now } = facts;
+  return { run, blockers: stateOf(facts) ?? gatesOf(facts), now };
+}
+
+/** What the state of a run says, whatever the gates are; `null`: it is pending, or waits. */
+function stateOf(facts: BlockerFacts): Blocker[] | null {
+  const { run: { status, completedAt, leaseExpiresAt, leaseOwner }, now, workers, leasedAt } = facts;
+  if (isTerminal(status)) return [{ kind: "ended", endedAt: Date.parse(completedAt!) }]; // an ended run has it
+  if (leaseOwner === null || leaseExpiresAt === null) return null;
+  const [worker, expiresAt] = [workerOf(workers, leaseOwner), Date.parse(leaseExpiresAt)];
+  if (expiresAt > now) return [{ kind: "executing", worker, since: leasedAt ?? now, leaseExpiresAt: expiresAt }];
+  const lost: Blocker = { kind: "worker_lost", worker, leaseExpiresAt: expiresAt };
+  const others = jobBlockers(facts);
+  // Nobody takes it over before somebody acts on these.
+  return [...others, lost];
+}
+
+function workerOf(workers: readonly WorkerFacts[], id: string): BlockingWorker {
+  return toWorker(workers.find((worker) => worker.id === id)) ??
+    { id, name: null, hostname: null, deployment: null, lastSeenAt: null };
+}
+
+function toWorker(worker: WorkerFacts | undefined): BlockingWorker | null {
+  if (worker === undefined) return null;
+  const { id, name, hostname, deployment, lastSeenAt } = worker;
+  return { id, name, hostname, deployment, lastSeenAt };
+}
+
+function gatesOf(facts: BlockerFacts): Blocker[] {
+  const { run, now, endedParentId, isDue, dueSince, awaited } = facts;
+  if (endedParentId !== null) return [{ kind: "parent_ended", runId: endedParentId }];
+  const late = missedDeadline(facts);
+  if (late !== null) return [late];
+  if (!isDue) {
+    if (run.held !== null) {
+      const { code, message, since } = run.held;
+      return [{ kind: "held", code, message, since: Date.parse(since) }, ...pauseOf(facts)];
+    }
+    if (run.status === "waiting") return [...awaited, ...jobBlockers(facts)];
+    return [{ kind: "delayed", until: Date.parse(run.startAt ?? run.createdAt) }, ...jobBlockers(facts)];
+  }
+  const blockers = [...jobBlockers(facts), ...queueBlockers(facts)];
+  return blockers.length > 0 ? blockers : slotsOf(facts) ?? [{ kind: "due", since: Math.min(dueSince, now) }];
+}
+
+function missedDeadline({ run: { startedAt, startBy, finishBy }, now }: BlockerFacts): Blocker | null {
+  const deadline = startedAt === null ? "startBy" : "finishBy";
+  const at = startedAt === null ? startBy : finishBy;
+  return at !== null && Date.parse(at) <= now ? { kind: "late", deadline, at: Date.parse(at) } : null;
+}
+
+/** What concerns all runs of the job: its pause, and that no live worker has it. */
+function jobBlockers(facts: BlockerFacts): Blocker[] {
+  const { workers, now, queue } = facts;
+  const live = liveWorkers(workers, now);
+  if (knowing(live, queue).length > 0) return pauseOf(facts);
+  const byNewest = [...workers].sort((one, other) => other.lastSeenAt - one.lastSeenAt);
+  if (live.length === 0) {
+    return [...pauseOf(facts), { kind: "no_worker", lastSeenAt: byNewest[0]?.lastSeenAt ?? null }];
+  }
+  return [...pauseOf(facts), {
+    kind: "unknown_job",
+    lastKnownBy: toWorker(byNewest.find((worker) => worker.queues.includes(queue))),
+  }];
+}
+
+function pauseOf({ run: { jobName }, paused }: BlockerFacts): Blocker[] {
+  const pause = paused.find((pause) => pause.jobName === jobName);
+  if (pause === undefined) return [];
+  const { by, since, note } = pause;
+  return [{ kind: "job_paused", by, since: Date.parse(since), note }];
+}
+
+function knowing(workers: readonly WorkerFacts[], queue: string): WorkerFacts[] {
+  return workers.filter(({ queues }) => queues.includes(queue));
+}
+
+/**
+ * The key, the turn and the limits of the job. Workers may differ in what they know: the run is claimed by the first that
+ * nothing holds up, so the reasons are those of the worker with the fewest.
+ */
+function queueBlockers(facts: BlockerFacts): Blocker[] {
+  const { workers, now, queue } = facts;
+  const able = knowing(liveWorkers(workers, now), queue);
+  const reasons = able.map((worker) => blockersFor(facts, worker));
+  return reasons.sort((one, other) => one.length - other.length)[0] ?? keyBlocker(facts, null);
+}
+
+function blockersFor(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
+  const key = keyBlocker(facts, worker);
+  // Only a run that has passed its key has a turn.
+  return [...key, ...(key.length === 0 ? turnBlocker(facts, worker) : []), ...limitBlockers(facts, worker)];
+}
+
+function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] {
+  const { key, workers, now } = facts;
+  if (key === null || passesKey(key, facts, worker)) return [];
+  const { holders, holderCount, concurrency, rate } = key;
+  const before = key.firsts.filter(({ queue }) => queue === key.queue || counts(facts, queue));
+  const ahead = Math.min(MAX_AHEAD, before.reduce((sum, first) => sum + first.before, 0));
+  const isFull = holderCount >= concurrency;
+  const [first] = holders;
+  if (isFull && first !== undefined) {
+    const { workerId, ...holder } = first;
+    return [{
+      kind: "key",
+      holder: { ...holder, worker: workerId === null ? null : workerOf(workers, workerId) },
+      ahead,
+    }];
+  }
+  const isSecond = hasBefore(key) || isBehind(key, facts, worker) ||
+    countRivals(key, facts, worker) >= concurrency - holderCount;
+  if (isFull || isSecond) return [{ kind: "key", holder: null, ahead }];
+  return rate === null || rate.opensAt <= now
+    ? []
+    : [{ kind: "limit", of: "key", inUse: rate.limit, max: rate.limit, ahead, rate }];
+}
+
+/** Whether another run of the same queue comes first. */
+function hasBefore({ queue, position, firsts }: KeyFacts): boolean {
+  return firsts.some((first) => first.queue === queue && first.position < position);
+}
+
+function passesKey(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): boolean {
+  if (key.isHolder) return true;
+  const { holderCount, concurrency, rate } = key;
+  const room = concurrency - holderCount;
+  return room > 0 && !hasBefore(key) && !isBehind(key, facts, worker) && countRivals(key, facts, worker) < room &&
+    (rate === null || rate.opensAt <= facts.now);
+}
+
+/**
+ * How many runs of other queues come before a run, and are taken by the same claim: then they hold the key. `Infinity` if
+ * one of those before it is left: it holds up the run.
+ */
+function countRivals(
+  { queue, position, holderCount, firsts }: KeyFacts,
+  facts: BlockerFacts,
+  worker: WorkerFacts | null,
+) {
+  if (worker === null) return 0;
+  const rivals = firsts.filter((first) =>
+    first.queue !== queue && first.position < position && first.isReady && counts(facts, first.queue) &&
+    worker.queues.includes(first.queue) && limitsOf(facts, worker, { ...first, isFirst: true }).length === 0
+  );
+  const inOrder = rivals.toSorted((one, other) => one.position - other.position);
+  const areTaken = inOrder.every(({ concurrency, before }, at) => holderCount + at < concurrency && before === 1);
+  return areTaken ? rivals.length : Infinity;
+}
+
+/**
+ * Whether a run of another queue comes first for the key: one that only other workers can claim, or one that the key has no
+ * room for yet.
+ */
+function isBehind({ queue, position, isHolder, firsts }: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null) {
+  if (isHolder) return false;
+  return firsts.some((first) =>
+    first.queue !== queue && first.position < position && counts(facts, first.queue) &&
+    (!first.isReady || worker === null || !worker.queues.includes(first.queue))
+  );
+}
+
+/** Whether the runs of a queue hold up others: a live worker claims from it, and its job is not paused. */
+function counts({ workers, now, paused }: BlockerFacts, queue: string): boolean {
+  return knowing(liveWorkers(workers, now), queue).length > 0 &&
+    !paused.some(({ jobName }) => jobName === jobNameOf(queue));
+}
+
+function turnBlocker(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
+  const { head } = facts;
+  if (head === null || head.key === null || !isBehind(head.key, facts, worker)) return [];
+  return [{ kind: "turn", ahead: head.ahead }];
+}
+
+function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
+  return limitsOf(facts, worker, { queue: facts.queue, hasBegun: facts.run.startedAt !== null, isFirst: false });
+}
+
+/** The limits of the job of a queue that hold up a run; `isFirst`: no run of its job comes before it. */
+function limitsOf(
+  { limits }: BlockerFacts,
+  { id }: WorkerFacts,
+  { queue, hasBegun, isFirst }: { queue: string; hasBegun: boolean; isFirst: boolean },
+): Blocker[] {
+  const own = limits.filter((limit) => limit.workerId === id && limit.queue === versionQueue(queue));
+  return own.flatMap(({ inUse, concurrency: max, rate, ...counts }): Blocker[] => {
+    const { ahead, aheadNew } = isFirst ? { ahead: 0, aheadNew: 0 } : counts;
+    const blockers: Blocker[] = [];
+    if (max !== null && inUse + ahead >= max) {
+      blockers.push({ kind: "limit", of: "job", inUse, max, ahead, rate: null });
+    }
+    if (rate !== null && !hasBegun && aheadNew >= rate.allowed) {
+      const { allowed, ...opening } = rate;
+      blockers.push({
+        kind: "limit",
+        of: "job",
+        inUse: rate.limit - allowed,
+        max: rate.limit,
+        ahead: aheadNew,
+        rate: opening,
+      });
+    }
+    return blockers;
+  });
+}
+
+/** The slots of the workers that have the job; `null`: one is free for the run, or it is not known how many there are. */
+function slotsOf({ workers, now, queue, readyBefore }: BlockerFacts): Blocker[] | null {
+  const able = knowing(liveWorkers(workers, now), queue);
+  if (able.some(({ concurrency }) => concurrency === null)) return null;
+  const total = able.reduce((sum, { concurrency }) => sum + concurrency!, 0); // none is unknown
+  const busy = able.reduce((sum, { leases }) => sum + leases, 0);
+  return busy + readyBefore < total ? null : [{ kind: "slots", busy, total, ahead: readyBefore }];
+}

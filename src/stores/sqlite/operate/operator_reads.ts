@@ -1,0 +1,132 @@
+import type { JsonText } from "../../../json.ts";
+import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
+import { MAX_COUNTED_WAITS } from "../../../wait.ts";
+import { SEARCHED_BY_END } from "../../operate/trail_rows.ts";
+import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+const OPEN = "kind = 'wait' AND status = 'pending'";
+// The place of a wait without a deadline.
+const LAST = 9e15;
+
+interface OpenRow extends WaitRow, Omit<IdentityRow, "id"> {
+  seq: number;
+  run_id: string;
+  payload_schema: JsonText | null;
+}
+
+/** Open waits, the soonest deadline first. See `Store.getOpenWaits()`. */
+export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, limit: number): OpenWaits {
+  const rows = db.all<OpenRow>(
+    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
+     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
+     WHERE p.kind = 'wait' AND p.status = 'pending' AND (ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)
+     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
+    after === null ? -1 : after.deadlineAt ?? LAST,
+    after?.seq ?? 0,
+    limit,
+  );
+  const { total } = db.one<{ total: number }>(
+    `SELECT count(*) AS total FROM (SELECT 1 FROM holdfast_pauses INDEXED BY holdfast_pauses_open_waits
+       WHERE ${OPEN} LIMIT ${MAX_COUNTED_WAITS + 1})`,
+  );
+  return {
+    waits: rows.map((row) => ({
+      wait: toWait(row.run_id, row),
+      run: toRunIdentity({ ...row, id: row.run_id }),
+      payloadSchema: row.payload_schema,
+      place: { deadlineAt: row.deadline_at, seq: row.seq },
+    })),
+    total,
+  };
+}
+
+/** Finds runs by a text. See `Store.searchRuns()`. */
+export function searchRuns(db: SqliteDatabase, text: string, limit: number): SearchHit[] {
+  const found = new Map<string, FoundBy>();
+  const add = (by: FoundBy, rows: readonly { id: string }[]) => {
+    for (const { id } of rows) if (!found.has(id) && found.size < limit) found.set(id, by);
+  };
+  // The character after the last one of a prefix of ASCII.
+  add(
+    "id",
+    db.all("SELECT id FROM holdfast_runs WHERE id >= ? AND id < ? || 'g' ORDER BY id LIMIT ?", text, text, limit),
+  );
+  add(
+    "id",
+    db.all(
+      `SELECT id FROM (SELECT id, seq FROM holdfast_runs ORDER BY seq DESC LIMIT ${SEARCHED_BY_END})
+       WHERE substr(id, -length(?)) = ? ORDER BY seq DESC LIMIT ?`,
+      text,
+      text,
+      limit,
+    ),
+  );
+  add(
+    "waitId",
+    db.all(
+      "SELECT r.id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq WHERE p.id = ? AND p.kind = 'wait'",
+      text,
+    ),
+  );
+  for (const job of jobNames(db)) {
+    add("idempotencyKey", db.all("SELECT id FROM holdfast_runs WHERE job = ? AND idempotency_key = ?", job, text));
+  }
+  add("concurrencyKey", findByKey(db, text, limit));
+  const [key, value] = splitLabel(text);
+  if (value === undefined) return toFound(found);
+  add(
+    "label",
+    db.all(
+      `SELECT r.id FROM holdfast_labels l JOIN holdfast_runs r ON r.seq = l.run_seq
+       WHERE l.key = ? AND l.value = ? ORDER BY l.run_seq DESC LIMIT ?`,
+      key!,
+      value,
+      limit,
+    ),
+  );
+  return toFound(found);
+}
+
+function toFound(found: ReadonlyMap<string, FoundBy>): SearchHit[] {
+  return [...found].map(([runId, by]) => ({ runId, by }));
+}
+
+function splitLabel(text: string): [key?: string, value?: string] {
+  const at = text.indexOf("=");
+  return at === -1 ? [] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** The queues that have runs. */
+function jobNames(db: SqliteDatabase): string[] {
+  return db.all<{ job: string }>("SELECT DISTINCT job FROM holdfast_counts INDEXED BY holdfast_counts_by_job")
+    .map(({ job }) => job);
+}
+
+/** The runs of a concurrency key that have not ended: those that hold it, stand in its queue, wait or are delayed. */
+function findByKey(db: SqliteDatabase, key: string, limit: number): { id: string }[] {
+  return db.all(
+    `SELECT id FROM (
+       SELECT r.seq, r.id FROM holdfast_holders h JOIN holdfast_runs r ON r.id = h.run_id
+         WHERE h.concurrency_key = ? AND r.completed_at IS NULL
+       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+         WHERE concurrency_key = ? AND queue_state IS NOT NULL LIMIT ?)
+       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_waiting
+         WHERE concurrency_key = ? AND status = 'waiting' LIMIT ?)
+       UNION SELECT * FROM (SELECT r.seq, r.id FROM holdfast_flow f INDEXED BY holdfast_flow_queued_by_key
+         JOIN holdfast_runs r ON r.seq = f.run_seq WHERE f.concurrency_key = ? AND f.queue_state IS NOT NULL LIMIT ?)
+       UNION SELECT * FROM (SELECT r.seq, r.id FROM holdfast_flow f INDEXED BY holdfast_flow_delayed_by_key
+         JOIN holdfast_runs r ON r.seq = f.run_seq WHERE f.concurrency_key = ? AND f.due_at IS NOT NULL LIMIT ?))
+     ORDER BY seq LIMIT ?`,
+    key,
+    key,
+    limit,
+    key,
+    limit,
+    key,
+    limit,
+    key,
+    limit,
+    limit,
+  );
+}

@@ -1,0 +1,114 @@
+import type { JsonText } from "../../../json.ts";
+import type {
+  Interruption,
+  RunFailures,
+  TimelinePause,
+  TimelinePlace,
+  TimelineRecords,
+  TimelineRun,
+  TimelineStep,
+} from "../../../store/timeline_records.ts";
+import {
+  type AttemptRow,
+  MAX_FAILURES,
+  toFailures,
+  toTimelineStep,
+  type TrailStepRow,
+} from "../../operate/trail_rows.ts";
+import { toFailure } from "../../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** A part of the records of a run. See `Store.getTimeline()`. */
+export function readTimeline(
+  db: SqliteDatabase,
+  runId: string,
+  from: TimelinePlace,
+  limit: number,
+  now: number,
+): TimelineRecords | null {
+  const row = db.get<TimelineRun & { seq: number; has_pauses: number }>(
+    `SELECT r.seq, r.id, r.status, r.has_pauses, r.created_at AS createdAt, r.started_at AS startedAt,
+       r.completed_at AS completedAt, iif(r.flow = 1, (SELECT start_at FROM holdfast_flow WHERE run_seq = r.seq), NULL) AS startAt
+     FROM holdfast_runs r WHERE r.id = ?`,
+    runId,
+  );
+  if (row === undefined) return null;
+  const { seq, has_pauses: hasPauses, ...run } = row;
+  const count = (table: string, where = "") =>
+    db.one<{ count: number }>(`SELECT count(*) AS count FROM ${table} WHERE run_seq = ? ${where}`, seq).count;
+  return {
+    run,
+    steps: readSteps(db, seq, from.steps, limit),
+    pauses: hasPauses === 0 ? [] : readPauses(db, seq, from.pauses, limit),
+    interruptions: readInterruptions(db, seq, from.interruptions, limit),
+    totals: {
+      steps: count("holdfast_steps INDEXED BY holdfast_steps_by_position"),
+      pauses: hasPauses === 0 ? 0 : count("holdfast_pauses INDEXED BY holdfast_pauses_by_kind", "AND kind <> 'patch'"),
+      interruptions: count("holdfast_interruptions"),
+    },
+    now,
+  };
+}
+
+function readSteps(db: SqliteDatabase, seq: number, from: number, limit: number): TimelineStep[] {
+  const rows = db.all<TrailStepRow>(
+    `SELECT name, status, attempts, retry_at, started_at, completed_at, failure FROM holdfast_steps
+     WHERE run_seq = ? ORDER BY position, seq LIMIT ? OFFSET ?`,
+    seq,
+    limit,
+    from,
+  );
+  const names = rows.filter(({ attempts, status }) => attempts > 1 || status === "retrying").map(({ name }) => name);
+  const attempts = names.length === 0 ? [] : db.all<AttemptRow>(
+    `SELECT step_name, attempt, started_at, ended_at, retry_at, failure FROM holdfast_attempts
+     WHERE run_seq = ? AND step_name IN (SELECT value FROM json_each(?)) ORDER BY step_name, attempt`,
+    seq,
+    JSON.stringify(names),
+  );
+  const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
+  return rows.map((row) => toTimelineStep(row, byStep.get(row.name) ?? []));
+}
+
+function readPauses(db: SqliteDatabase, seq: number, from: number, limit: number): TimelinePause[] {
+  return db.all<TimelinePause>(
+    `SELECT p.kind, p.id, p.name, p.status, p.outcome, p.created_at AS createdAt, p.suspended_at AS suspendedAt,
+       p.resolved_at AS resolvedAt, p.first_resumed_at AS firstResumedAt, p.deadline_at AS deadlineAt,
+       iif(p.kind = 'children', (SELECT r.id FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
+         WHERE m.pause_seq = p.seq AND m.no = 0), NULL) AS childRunId
+     FROM holdfast_pauses p WHERE p.run_seq = ? AND p.kind <> 'patch' ORDER BY p.seq LIMIT ? OFFSET ?`,
+    seq,
+    limit,
+    from,
+  );
+}
+
+function readInterruptions(db: SqliteDatabase, seq: number, from: number, limit: number): Interruption[] {
+  return db.all<Interruption>(
+    `SELECT kind, worker AS workerId, leased_at AS leasedAt, ended_at AS endedAt FROM holdfast_interruptions
+     WHERE run_seq = ? ORDER BY generation LIMIT ? OFFSET ?`,
+    seq,
+    limit,
+    from,
+  );
+}
+
+/** The failures of a run. See `Store.getFailures()`. */
+export function readFailures(db: SqliteDatabase, runId: string): RunFailures | null {
+  const run = db.get<{ seq: number; failure: JsonText | null }>(
+    "SELECT seq, failure FROM holdfast_runs WHERE id = ?",
+    runId,
+  );
+  if (run === undefined) return null;
+  const steps = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>(
+    `SELECT name, position, attempts AS attempt, failure FROM holdfast_steps
+     WHERE run_seq = ? AND failure IS NOT NULL ORDER BY position, seq LIMIT ${MAX_FAILURES}`,
+    run.seq,
+  );
+  const attempts = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>(
+    `SELECT a.step_name AS name, s.position, a.attempt, a.failure FROM holdfast_attempts a
+     JOIN holdfast_steps s ON s.run_seq = a.run_seq AND s.name = a.step_name
+     WHERE a.run_seq = ? AND a.failure IS NOT NULL LIMIT ${MAX_FAILURES}`,
+    run.seq,
+  );
+  return { run: toFailure(run.failure), steps: toFailures([...attempts, ...steps]) };
+}

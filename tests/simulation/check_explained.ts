@@ -1,0 +1,99 @@
+import type { Store } from "../../src/store.ts";
+import type { Blocker } from "../../src/store/blockers.ts";
+import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import { isOrphan } from "./child_facts.ts";
+import { type Facts, isDue } from "./facts.ts";
+import { lineOf } from "./queue.ts";
+
+/** What `explain()` said first of each run right before a claim. */
+export type Explained = ReadonlyMap<string, Blocker["kind"]>;
+
+/** Asks of each open run what holds it up. */
+export async function explainAll(store: Store, facts: Facts): Promise<Explained> {
+  const ids = facts.open().map(({ request: { id } }) => id);
+  const found = await Promise.all(ids.map((id) => store.getBlockers(id)));
+  return new Map(found.flatMap((one) => one === null ? [] : [[one.run.id, one.blockers[0]!.kind]]));
+}
+
+/**
+ * A claim takes a run exactly if nothing was said to hold it up: as long as no timer has expired, which the claim
+ * processes first.
+ */
+export function checkExplained(
+  facts: Facts,
+  request: ClaimRequest,
+  { claims, hasMore, now }: ClaimResult,
+  explained: Explained,
+): void {
+  if (!isSettled(facts, request, now) || !facts.flow.isLiveAsBefore(request, now)) return;
+  const taken = new Set(claims.map(({ run }) => run.id));
+  const isOrderKnown = !hasTurnsOrSharedKeys(facts);
+  for (const id of taken) {
+    const reason = explained.get(id);
+    if (sharesKeyByTurns(facts, id)) continue;
+    facts.expect(
+      reason === undefined || reason === "due" || reason === "slots" || (reason === "limit" && !isOrderKnown),
+      "E1",
+      () => `${id} was claimed, and explain() said that it was not due: ${reason}`,
+    );
+  }
+  if (taken.size > 0) facts.notice("a run was claimed after explain() had said that it was due");
+  // Another worker may take what this one does not know, or has other limits for.
+  if (hasMore || claims.length >= request.limit || !facts.flow.areWorkersAlike(request, now)) return;
+  for (const [id, reason] of explained) {
+    const { jobName, version } = facts.run(id).request;
+    const job = request.jobs.find((job) => job.name === jobName && job.version === version);
+    if (job === undefined || sharesKeyByTurns(facts, id)) continue;
+    if ((job.concurrency !== null || job.rate !== null) && !isOrderKnown) continue;
+    facts.expect(
+      reason !== "due" || taken.has(id),
+      "E1",
+      () => `explain() said that ${id} was due, and a claim with room for more did not take it`,
+    );
+    if (reason === "key") facts.notice("a claim left a run that explain() said was behind its key");
+    if (reason === "limit") facts.notice("a claim left a run that explain() said was behind a limit");
+  }
+}
+
+/**
+ * Whether runs take turns, or runs of several jobs share a key. Then it is not certain which of the runs of a limited job
+ * that come before another one are claimed before it: explain() counts all of them by their positions.
+ */
+function hasTurnsOrSharedKeys(facts: Facts): boolean {
+  const lines = new Map<string, string>();
+  return facts.open().some((run) => {
+    const { concurrencyKey: key, flow } = run.request;
+    if (flow.fairnessKey !== null) return true;
+    if (key === null) return false;
+    const other = lines.get(key);
+    lines.set(key, lineOf(run));
+    return other !== undefined && other !== lineOf(run);
+  });
+}
+
+/**
+ * Whether a run of another job may take the key of a run in an earlier turn, although it comes later, or several of them
+ * may be taken by one claim, one after another.
+ */
+function sharesKeyByTurns(facts: Facts, runId: string): boolean {
+  const { request: { concurrencyKey: key } } = facts.run(runId);
+  const sharing = key === null ? [] : facts.open().filter(({ request }) => request.concurrencyKey === key);
+  return new Set(sharing.map(lineOf)).size > 1 &&
+    sharing.some(({ request: { flow } }) => flow.fairnessKey !== null || flow.keyConcurrency > 1);
+}
+
+/** Whether a claim has no timer to process, and no held run to offer. */
+function isSettled(facts: Facts, { holding, offersHeld, limit }: ClaimRequest, now: number): boolean {
+  if (holding.length > 0 && limit === 0) return false;
+  for (const run of facts.runs.values()) {
+    if (run.isGhost && (run.leaseEndsAt ?? 0) <= now) return false;
+    if (run.hasEnded || run.isDeleted) continue;
+    if (run.isUnread || isOrphan(run)) return false;
+    if (run.changed.isOffered || (offersHeld && run.changed.heldUnder !== null)) return false;
+    if (run.state?.run.status === "running" && (run.leaseEndsAt ?? 0) <= now) return false;
+    if (run.isDelayed && (run.startAt ?? 0) <= now) return false;
+    if (run.parking !== null && !run.isWoken && isDue(facts, run, now)) return false;
+    if (((run.startedAt === null ? run.startBy : run.finishBy) ?? Infinity) <= now) return false;
+  }
+  return true;
+}
