@@ -215,6 +215,7 @@ forEachStore("a pause survives a crash with its id and its deadline", async ({ s
   await reached.promise;
   const before = await waitNamed(engine, id, "review");
 
+  await host.settle(); // until the other process does nothing more
   host.advance(LEASE_MS);
   await engine.runUntilIdle();
   const after = await waitNamed(engine, id, "review");
@@ -255,6 +256,7 @@ forEachStore("a lost lease keeps a pause from being made", async ({ store, host 
   const { id } = await stale.trigger(job, null);
   const idle = stale.runUntilIdle();
   await gate.reached;
+  await host.settle(); // until the other process does nothing more
   host.advance(LEASE_MS);
   const { lease } = await claimOne(store, "job");
 
@@ -285,6 +287,7 @@ for (const kind of ["prepareWait", "wait", "sleep"] as const) {
     const { id } = await stale.trigger(job, null);
     const idle = stale.runUntilIdle();
     const abortSignal = await reached.promise;
+    await host.settle(); // until the other process does nothing more
     host.advance(LEASE_MS);
     const { lease } = await claimOne(store, "job");
 

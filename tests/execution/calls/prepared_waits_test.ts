@@ -204,6 +204,7 @@ forEachStore(
     await stale.trigger(job, null);
     const idle = stale.runUntilIdle();
     const abortSignal = await reached.promise;
+    await host.settle(); // until the other process does nothing more
     host.advance(LEASE_MS);
     await claimOne(store, "job");
 

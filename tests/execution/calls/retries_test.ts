@@ -483,6 +483,7 @@ forEachStore("retry does not count an attempt that a crash cut short", async ({ 
   await reached.promise;
   await using engine = createEngine({ store, host, jobs: { job } });
 
+  await host.settle(); // until the other process does nothing more
   host.advance(LEASE_MS);
   await engine.runUntilIdle();
 

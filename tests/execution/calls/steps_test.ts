@@ -610,6 +610,7 @@ forEachStore("step.progress() and step.log are silent on a replay", async ({ sto
   });
   const runId = await beginElsewhere(store, job);
   await reached;
+  await host.settle(); // until the other process does nothing more
   host.advance(LEASE_MS);
   await using engine = createEngine({ store, host, jobs: { job } });
   const events = recordEvents(engine);
