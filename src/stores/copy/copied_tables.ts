@@ -33,9 +33,9 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: {
       ...same(
         "r",
-        `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_expires_at lease_generation
-        last_report_no recorded has_pauses interruptions abandonments retrigger_of retriggered_as origin_id ended_by
-        progress output error failure failed_step created_at updated_at started_at completed_at`,
+        `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
+        lease_generation last_report_no recorded has_pauses interruptions abandonments retrigger_of retriggered_as
+        origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at`,
       ),
       ...same(
         "f",
@@ -92,7 +92,11 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: same("g", "id run_seq no step_name level message data written_at"),
   },
   { to: "holders", from: "holdfast_holders q", columns: same("q", "concurrency_key run_id generation") },
-  { to: "ghosts", from: "holdfast_ghosts z", columns: same("z", "run_id generation job concurrency_key expires_at") },
+  {
+    to: "ghosts",
+    from: "holdfast_ghosts z",
+    columns: same("z", "run_id generation lease_claim job concurrency_key expires_at"),
+  },
   { to: "starts", from: "holdfast_starts w", columns: same("w", "scope no at period") },
   {
     to: "openings",
@@ -141,6 +145,6 @@ export const LEFT_OUT: {
     "journal_start": "begins anew",
     "workers": "none is live, and each adds itself when it claims",
     "schema_version": "the version of the tables",
-    "runs.lease_claim": "no worker repeats a claim: all have died",
+    "server": "which start of the server the last claim has seen",
   },
 };

@@ -79,8 +79,8 @@ export class PostgresTarget {
     for (
       const sql of [
         "insert into {schema}.counts (status, job, runs) select status, job, count(*) from {schema}.runs group by 1, 2",
-        `insert into {schema}.journal (position, at, run_seq, facts) overriding system value
-         values (${place}, fn.clock(${now}), 0, '')`,
+        `insert into {schema}.journal (position, at, facts) overriding system value
+         values (${place}, fn.clock(${now}), '')`,
         `update {schema}.journal_start set trimmed_to = ${place - FACTS_PER_ROW}`,
         `select setval('{schema}.journal_position_seq', ${place})`,
         `select setval('{schema}.runs_seq_seq', ${Math.max(1, lastNumber)})`,
