@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine } from "../../../mod.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { Child } from "../../processes/child.ts";
-import { until } from "../../processes/deadline.ts";
-import { type StormInput, stormJobs } from "./processes/storm_jobs.ts";
-import type { WorkerKind } from "./processes/worker_kinds.ts";
-import { startServer } from "./server.ts";
+import { createEngine } from "../../../../mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { Child } from "../../../processes/child.ts";
+import { until } from "../../../processes/deadline.ts";
+import { type StormInput, stormJobs } from "./storm_jobs.ts";
+import type { WorkerKind } from "./worker_kinds.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer({ fsync: true, isOwn: true });
 const WORKERS = 3;
@@ -28,7 +28,7 @@ Deno.test({
     await using store = await PostgresStore.open(url, { schema });
     await store.migrate();
     await using client = await connect(url);
-    const program = new URL("processes/storm_worker.ts", import.meta.url).href;
+    const program = new URL("storm_worker.ts", import.meta.url).href;
     const workers = Array.from(
       { length: WORKERS },
       () => new Child(program, url, schema, `${folder}/ledger`, JSON.stringify(KIND)),
