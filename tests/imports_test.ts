@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const ENTRY_POINTS = ["mod.ts", "src/client/mod.ts", "src/replay/mod.ts"];
+const ENTRY_POINTS = ["mod.ts", "src/client/mod.ts", "src/replay/mod.ts", "src/stores/postgres/mod.ts"];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
@@ -96,7 +96,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
     ["src/engine/schedules/calendar.ts", "croner"],
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
-    ["src/stores/postgres/client.ts", "pg"],
+    ["src/stores/postgres/database/client.ts", "pg"],
     ["src/stores/postgres/notify/listen.ts", "pg"],
   ]);
 });

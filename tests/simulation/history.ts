@@ -184,7 +184,7 @@ export class History {
     const { truth, journalLength } = this.#store;
     const isKept = async () => {
       const row = this.#rows[this.#oldest]!;
-      const page = await truth.readJournal(row.position - row.facts.length, 1);
+      const page = await truth.readJournal(this.#rows[this.#oldest - 1]?.position ?? 0, 1);
       return page !== null && (page.rows[0]?.position === row.position || this.#isRemoved(row));
     };
     while (this.#oldest < this.#rows.length && !await isKept()) {

@@ -1,7 +1,7 @@
 import { ConflictError } from "../../error.ts";
 import type { JsonText } from "../../json.ts";
-import type { Connection } from "../postgres/client.ts";
-import { storeError } from "../postgres/client.ts";
+import type { Connection } from "../postgres/database/client.ts";
+import { storeError } from "../postgres/database/client.ts";
 import { FACTS_PER_ROW, toSql } from "../postgres/sql/names.ts";
 import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
 

@@ -38,7 +38,7 @@ import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
-import { type Connection, lendClient, openPool, type PostgresClient } from "./client.ts";
+import { type Connection, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import { type BoundedClaimAnswer, type ClaimAnswer, toClaimResult } from "./claims.ts";
 import {
   type HistoryAnswer,
@@ -49,8 +49,8 @@ import {
   toHoldRecord,
   toStrandedJobs,
 } from "./holds.ts";
-import { LogQueue } from "./log_queue.ts";
-import { type Durability, migrateTables } from "./migrate.ts";
+import { LogQueue } from "./writes/log_queue.ts";
+import { type Durability, migrateTables } from "./database/migrate.ts";
 import { Announcer } from "./notify/announcer.ts";
 import { changeChannel, testChannel } from "./notify/channels.ts";
 import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listen.ts";
@@ -64,11 +64,11 @@ import {
   toPauseParameter,
   toReportParameters,
   toStepParameter,
-} from "./parameters.ts";
+} from "./writes/parameters.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { type BlockersAnswer, toBlockerFacts } from "./operate/blockers.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
-import { PostgresDatabase } from "./postgres_database.ts";
+import { PostgresDatabase } from "./database/postgres_database.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
@@ -80,9 +80,9 @@ import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult,
 import type { WriteKind } from "./sql/apply.ts";
 import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate.ts";
 import { checkSchema, VERSION } from "./sql/names.ts";
-import { VersionWatch } from "./version_watch.ts";
-import { WriteBatch } from "./write_batch.ts";
-import type { WriteParameter } from "./write_group.ts";
+import { VersionWatch } from "./database/version_watch.ts";
+import { WriteBatch } from "./writes/write_batch.ts";
+import type { WriteParameter } from "./writes/write_group.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {

@@ -1,7 +1,7 @@
 import type { JsonText } from "../../json.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
-import { toNewRunParameter } from "./parameters.ts";
+import { toNewRunParameter } from "./writes/parameters.ts";
 import { type RunRow, toRun } from "./rows.ts";
 
 /** A row of `schedules`. */

@@ -45,7 +45,7 @@ function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
         const client = await connect();
         await client.query("begin");
         return {
-          store: PostgresStore.from(client, { schema, durability: "relaxed" }),
+          store: stack.use(PostgresStore.from(client, { schema, durability: "relaxed" })),
           commit: async () => void await client.query("commit"),
           rollback: async () => void await client.query("rollback"),
         };

@@ -1,5 +1,5 @@
 import type { Host } from "../../../host.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 
 // NOTIFY takes a lock that all who notify share, until its transaction ends: so it is a transaction of its own, which
 // flushes nothing, and what is committed within this time shares one.

@@ -4,7 +4,7 @@ import type { StepText } from "../../../step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import type { WaitText } from "../../../wait.ts";
 import { LARGE, PartBuilder } from "../../part_builder.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
 import { type RunRow, toRunText } from "../rows.ts";
 

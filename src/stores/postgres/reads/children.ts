@@ -1,7 +1,7 @@
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult } from "../../../wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type ChildRow, toChildResult } from "../rows.ts";
 
 /** Reads how the children of a pause ended. See `Store.readChildren()`. */

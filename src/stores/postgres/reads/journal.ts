@@ -4,7 +4,7 @@ import type { Cursor, JournalPage } from "../../../journal.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
 import { type RunRow, toRun } from "../rows.ts";
 

@@ -1,7 +1,7 @@
 import { DEFAULT_RUN_LIMIT, type RunFilter, type RunPage } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
 import { listOf, statusesOf } from "../../run_conditions.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type RunRow, toRun } from "../rows.ts";
 
 /** The runs that match a filter, newest first. See `Store.getRuns()`. */

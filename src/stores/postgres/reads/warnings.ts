@@ -1,5 +1,5 @@
 import { isoTime } from "../../../iso_time.ts";
-import type { PostgresDatabase } from "../postgres_database.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 
 /** Something outside of the store that makes it slow. */
 export interface PostgresWarning {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Announcer } from "../../../../src/stores/postgres/notify/announcer.ts";
-import type { PostgresDatabase } from "../../../../src/stores/postgres/postgres_database.ts";
+import type { PostgresDatabase } from "../../../../src/stores/postgres/database/postgres_database.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { pass } from "../../../support/for_each_store.ts";
 

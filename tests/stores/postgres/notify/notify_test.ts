@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine, defineJob } from "../../../mod.ts";
-import type { PostgresStoreOptions } from "../../../postgres.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import type { StoreWatch } from "../../../src/store/store_watch.ts";
-import { anything } from "../../processes/anything.ts";
-import { inTime, until } from "../../processes/deadline.ts";
-import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { Proxy } from "./processes/proxy.ts";
-import { startServer } from "./server.ts";
+import { createEngine, defineJob } from "../../../../mod.ts";
+import type { PostgresStoreOptions } from "../../../../src/stores/postgres/mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import type { StoreWatch } from "../../../../src/store/store_watch.ts";
+import { anything } from "../../../processes/anything.ts";
+import { inTime, until } from "../../../processes/deadline.ts";
+import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
+import { Proxy } from "../processes/proxy.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 let schemas = 0;

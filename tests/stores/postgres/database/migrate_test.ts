@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine, defineJob } from "../../../mod.ts";
-import { StoreError } from "../../../src/error.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { FakeHost } from "../../support/fake_host.ts";
-import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { anything } from "../../support/for_each_store.ts";
-import { startServer } from "./server.ts";
+import { createEngine, defineJob } from "../../../../mod.ts";
+import { StoreError } from "../../../../src/error.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { FakeHost } from "../../../support/fake_host.ts";
+import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
+import { anything } from "../../../support/for_each_store.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 let schemas = 0;

@@ -1,9 +1,9 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../../error.ts";
 import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import { readAnswer, writeParameter } from "./portable_text.ts";
-import { toSql, VERSION } from "./sql/names.ts";
-import type { WriteList } from "./write_group.ts";
+import { toSql, VERSION } from "../sql/names.ts";
+import type { WriteList } from "../writes/write_group.ts";
 
 // How often a statement is tried that the server refuses because of others that run beside it.
 const MAX_TRIES = 5;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import type { Enqueued } from "../../../src/store/new_run.ts";
-import { aLine, aRun } from "../../support/fixtures.ts";
-import { startServer } from "./server.ts";
+import type { Enqueued } from "../../../../src/store/new_run.ts";
+import { aLine, aRun } from "../../../support/fixtures.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 

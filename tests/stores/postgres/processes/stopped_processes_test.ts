@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine } from "../../../mod.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { Child } from "../../processes/child.ts";
-import { until } from "../../processes/deadline.ts";
-import { type StormInput, stormJobs } from "./processes/storm_jobs.ts";
-import { startServer } from "./server.ts";
+import { createEngine } from "../../../../mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { Child } from "../../../processes/child.ts";
+import { until } from "../../../processes/deadline.ts";
+import { type StormInput, stormJobs } from "./storm_jobs.ts";
+import type { WorkerKind } from "./worker_kinds.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer({ fsync: true, isOwn: true });
 const WORKERS = 3;
 const STOPS = 8;
 // Shorter than the leases of the workers.
-const STOP_MS = 1_500;
+const STOP_MS = 1_000;
+// One that keeps a lock holds the others up for the whole stop.
+const MAX_MEDIAN_MS = 500;
+const KIND: WorkerKind = { version: 1, clockOffsetMs: 0, jobs: null };
 
 // A process that is stopped between two statements of a transaction keeps its locks: the others stand still as long.
 Deno.test({
@@ -24,10 +28,10 @@ Deno.test({
     await using store = await PostgresStore.open(url, { schema });
     await store.migrate();
     await using client = await connect(url);
-    const program = new URL("processes/storm_worker.ts", import.meta.url).href;
+    const program = new URL("storm_worker.ts", import.meta.url).href;
     const workers = Array.from(
       { length: WORKERS },
-      () => new Child(program, url, schema, `${folder}/ledger`, "1", "0"),
+      () => new Child(program, url, schema, `${folder}/ledger`, JSON.stringify(KIND)),
     );
     await using _workers = {
       [Symbol.asyncDispose]: async () => {
@@ -80,7 +84,7 @@ Deno.test({
 
     assert.equal(inTransaction, 0);
     const median = standstills.toSorted((a, b) => a - b)[STOPS / 2]!;
-    assert.ok(median < STOP_MS / 3, `standstills of ${standstills.map(Math.round)} ms`);
+    assert.ok(median < MAX_MEDIAN_MS, `standstills of ${standstills.map(Math.round)} ms`);
   },
 });
 

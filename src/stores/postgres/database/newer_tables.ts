@@ -1,5 +1,5 @@
-import { StoreError } from "../../error.ts";
-import { VERSION } from "./sql/names.ts";
+import { StoreError } from "../../../error.ts";
+import { VERSION } from "../sql/names.ts";
 
 /** The error of a call that finds tables of a newer version than this one. */
 export function newerTablesError(found: number, cause?: unknown): StoreError {

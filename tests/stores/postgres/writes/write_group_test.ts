@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { uuidV7 } from "../../../src/host.ts";
-import type { StepWrite } from "../../../src/step.ts";
-import type { Claim } from "../../../src/store/claim.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { toGroupedWrite, toWriteGroup, type WriteParameter } from "../../../src/stores/postgres/write_group.ts";
-import { aClaimRequest, aFailure, aRun, aStart, aStep } from "../../support/fixtures.ts";
-import { startServer } from "./server.ts";
+import { uuidV7 } from "../../../../src/host.ts";
+import type { StepWrite } from "../../../../src/step.ts";
+import type { Claim } from "../../../../src/store/claim.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import {
+  toGroupedWrite,
+  toWriteGroup,
+  type WriteParameter,
+} from "../../../../src/stores/postgres/writes/write_group.ts";
+import { aClaimRequest, aFailure, aRun, aStart, aStep } from "../../../support/fixtures.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 

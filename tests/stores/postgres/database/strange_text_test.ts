@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import type { HoldDetails } from "../../../src/hold.ts";
-import type { Store } from "../../../src/store.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import { FakeHost } from "../../support/fake_host.ts";
+import type { HoldDetails } from "../../../../src/hold.ts";
+import type { Store } from "../../../../src/store.ts";
+import { MemoryStore } from "../../../../src/stores/memory/memory_store.ts";
+import { FakeHost } from "../../../support/fake_host.ts";
 import {
   aClaimRequest,
   aFailure,
@@ -14,9 +14,9 @@ import {
   aProgress,
   aRun,
   aStep,
-} from "../../support/fixtures.ts";
-import { FactReader } from "../../support/fact_reader.ts";
-import { startServer } from "./server.ts";
+} from "../../../support/fixtures.ts";
+import { FactReader } from "../../../support/fact_reader.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 

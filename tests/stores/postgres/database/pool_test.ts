@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine, defineJob, type Engine } from "../../../mod.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { anything } from "../../processes/anything.ts";
-import { inTime, until } from "../../processes/deadline.ts";
-import { Proxy } from "./processes/proxy.ts";
-import { startServer } from "./server.ts";
+import { createEngine, defineJob, type Engine } from "../../../../mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { anything } from "../../../processes/anything.ts";
+import { inTime, until } from "../../../processes/deadline.ts";
+import { Proxy } from "../processes/proxy.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 const LEASE_MS = 4_000;

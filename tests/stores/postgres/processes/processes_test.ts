@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { executeManyRuns } from "./processes/many_runs.ts";
-import { storm } from "./processes/storm.ts";
-import type { Tally } from "./processes/tally.ts";
-import { startServer } from "./server.ts";
+import { executeManyRuns } from "./many_runs.ts";
+import { storm } from "./storm.ts";
+import type { Tally } from "./tally.ts";
+import { startServer } from "../server.ts";
 
 // `deno task torture --store postgres --minutes 10` is the same for longer.
 const MS = 25_000;

@@ -1,6 +1,6 @@
-import { StoreError } from "../../error.ts";
-import { isServerError, type Lane } from "./client.ts";
-import type { PostgresDatabase } from "./postgres_database.ts";
+import { StoreError } from "../../../error.ts";
+import { isServerError, type Lane } from "../database/client.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";
 
 /** A write that waits for its answer. */

@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../../error.ts";
 
 /**
  * What a statement is for. Each kind has connections of its own in a pool that the store opens, so that none waits for

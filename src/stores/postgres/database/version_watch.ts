@@ -1,6 +1,6 @@
 import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
-import { VERSION } from "./sql/names.ts";
+import { VERSION } from "../sql/names.ts";
 
 const LOOK_EVERY_MS = 60_000;
 

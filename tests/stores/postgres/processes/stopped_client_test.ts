@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { inTime, until } from "../../processes/deadline.ts";
-import { aClaimRequest, aRun, aStep } from "../../support/fixtures.ts";
-import { startServer } from "./server.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { inTime, until } from "../../../processes/deadline.ts";
+import { aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 const STEPS = 12;

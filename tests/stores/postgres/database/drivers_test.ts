@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import postgres from "postgres";
-import { StoreError } from "../../../src/error.ts";
-import type { PostgresClient, PostgresListen } from "../../../postgres.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { until } from "../../processes/deadline.ts";
-import { aClaimRequest, aRun, aStep } from "../../support/fixtures.ts";
-import { startServer } from "./server.ts";
+import { StoreError } from "../../../../src/error.ts";
+import type { PostgresClient, PostgresListen } from "../../../../src/stores/postgres/mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { until } from "../../../processes/deadline.ts";
+import { aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
+import { startServer } from "../server.ts";
 
 /** A client of a driver, as its users open it. */
 interface Opened {

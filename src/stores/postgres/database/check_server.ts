@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../../error.ts";
 
 const OTHER_ENGINES = [
   {

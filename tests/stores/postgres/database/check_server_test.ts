@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../src/error.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { StoreError } from "../../../../src/error.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 
 const VERSIONS = [
   ["CockroachDB", "CockroachDB CCL v24.1.2 (x86_64-pc-linux-gnu, built 2024/07/01 20:44:38, go1.22.4)"],

@@ -1,17 +1,17 @@
-import type { Report } from "../../execution_report.ts";
-import { coalescedFacts, failedFact, toFact } from "../../fact.ts";
-import { failureText } from "../../failure.ts";
-import { type KnownJob, PLAIN_FLOW } from "../../flow.ts";
-import type { Lease } from "../../lease.ts";
-import type { Run } from "../../run.ts";
-import type { ExecutingStep, StepWrite } from "../../step.ts";
-import type { CancelledExecution, ClaimRequest, Ending } from "../../store/claim.ts";
-import type { NewRun } from "../../store/new_run.ts";
-import type { NewPause, PauseRequest } from "../../store/pause_request.ts";
-import type { Deadline } from "../../wait.ts";
-import { limitsOf } from "../operate/blocker_facts.ts";
-import { queueName } from "../queue_name.ts";
-import { fromInput } from "../rows.ts";
+import type { Report } from "../../../execution_report.ts";
+import { coalescedFacts, failedFact, toFact } from "../../../fact.ts";
+import { failureText } from "../../../failure.ts";
+import { type KnownJob, PLAIN_FLOW } from "../../../flow.ts";
+import type { Lease } from "../../../lease.ts";
+import type { Run } from "../../../run.ts";
+import type { ExecutingStep, StepWrite } from "../../../step.ts";
+import type { CancelledExecution, ClaimRequest, Ending } from "../../../store/claim.ts";
+import type { NewRun } from "../../../store/new_run.ts";
+import type { NewPause, PauseRequest } from "../../../store/pause_request.ts";
+import type { Deadline } from "../../../wait.ts";
+import { limitsOf } from "../../operate/blocker_facts.ts";
+import { queueName } from "../../queue_name.ts";
+import { fromInput } from "../../rows.ts";
 
 /** The lease of a write. */
 export function toLeaseParameter({ runId, generation, claimId, recorded }: Lease): object {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { StoreError } from "../../../src/error.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { startServer } from "./server.ts";
+import { StoreError } from "../../../../src/error.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 let schemas = 0;

@@ -1,11 +1,11 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../../error.ts";
 import { sqlState } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 import { checkServer } from "./check_server.ts";
-import { FUNCTIONS } from "./sql/functions.ts";
-import { VERSION } from "./sql/names.ts";
-import { TABLES } from "./sql/tables.ts";
+import { FUNCTIONS } from "../sql/functions.ts";
+import { VERSION } from "../sql/names.ts";
+import { TABLES } from "../sql/tables.ts";
 
 /**
  * The statements that lead from each version of the tables to the next, without the functions. They never change once

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { createEngine, defineJob } from "../../../mod.ts";
-import type { PostgresStoreOptions } from "../../../postgres.ts";
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { anything } from "../../processes/anything.ts";
-import { until } from "../../processes/deadline.ts";
-import { storeContract } from "../store_contract.ts";
+import { createEngine, defineJob } from "../../../../mod.ts";
+import type { PostgresStoreOptions } from "../../../../src/stores/postgres/mod.ts";
+import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { anything } from "../../../processes/anything.ts";
+import { until } from "../../../processes/deadline.ts";
+import { storeContract } from "../../store_contract.ts";
 import { startPooler } from "./pooler.ts";
-import { startServer } from "./server.ts";
+import { startServer } from "../server.ts";
 
 const server = startServer();
 const url = server === null ? null : await startPooler(server);

@@ -1,4 +1,4 @@
-import { freePort, isRoot, type Server } from "./server.ts";
+import { freePort, isRoot, type Server } from "../server.ts";
 
 const PROGRAM = "/usr/sbin/pgbouncer";
 
