@@ -12,6 +12,7 @@ export const EXPLAINED_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "explain() says that a run of a full job is due",
+    from: 19,
     parts: ["flow"],
     rule: "E1: a run that is said to be due is claimed",
     store: explaining((blockers) =>
@@ -20,6 +21,7 @@ export const EXPLAINED_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "explain() ignores the rates",
+    from: 14,
     parts: ["flow"],
     rule: "E1: a run that is said to be due is claimed",
     store: explaining((blockers) => blockers.filter((one) => one.kind !== "limit" || one.rate === null)),
@@ -32,6 +34,7 @@ export const EXPLAINED_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "explain() leaves the pause of a job out",
+    from: 23,
     parts: ["flow"],
     rule: "E1: a run that is said to be due is claimed",
     store: explaining((blockers) => blockers.filter(({ kind }) => kind !== "job_paused")),
