@@ -30,7 +30,7 @@ export function checkExplained(
   const isOrderKnown = !hasTurnsOrSharedKeys(facts);
   for (const id of taken) {
     const reason = explained.get(id);
-    if (sharesKeyByTurns(facts, id)) continue;
+    if (mayShareKey(facts, id)) continue;
     facts.expect(
       reason === undefined || reason === "due" || reason === "slots" || (reason === "limit" && !isOrderKnown),
       "E1",
@@ -43,7 +43,7 @@ export function checkExplained(
   for (const [id, reason] of explained) {
     const { jobName, version } = facts.run(id).request;
     const job = request.jobs.find((job) => job.name === jobName && job.version === version);
-    if (job === undefined || sharesKeyByTurns(facts, id)) continue;
+    if (job === undefined || mayShareKey(facts, id)) continue;
     if ((job.concurrency !== null || job.rate !== null) && !isOrderKnown) continue;
     facts.expect(
       reason !== "due" || taken.has(id),
@@ -73,11 +73,13 @@ function hasTurnsOrSharedKeys(facts: Facts): boolean {
 
 /**
  * Whether a run of another job may take the key of a run in an earlier turn, although it comes later, or several of them
- * may be taken by one claim, one after another.
+ * may be taken by one claim, one after another. So may runs of one job, if the key has a rate: explain() takes it to have
+ * room for one.
  */
-function sharesKeyByTurns(facts: Facts, runId: string): boolean {
-  const { request: { concurrencyKey: key } } = facts.run(runId);
+function mayShareKey(facts: Facts, runId: string): boolean {
+  const { request: { concurrencyKey: key, flow } } = facts.run(runId);
   const sharing = key === null ? [] : facts.open().filter(({ request }) => request.concurrencyKey === key);
+  if (sharing.length > 1 && flow.keyRate !== null && flow.keyConcurrency > 1) return true;
   return new Set(sharing.map(lineOf)).size > 1 &&
     sharing.some(({ request: { flow } }) => flow.fairnessKey !== null || flow.keyConcurrency > 1);
 }

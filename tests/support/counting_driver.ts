@@ -4,7 +4,7 @@ import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite/sqlite_d
 /** A database that counts what is executed on it, and how many rows are read and changed. */
 export class CountingDriver implements SqliteDriver {
   /** The database. */
-  readonly database = new DatabaseSync(":memory:");
+  readonly database: DatabaseSync;
   /** The statements that were compiled. */
   readonly statements = new Set<string>();
   /** How many statements were executed. */
@@ -13,6 +13,11 @@ export class CountingDriver implements SqliteDriver {
   rows = 0;
   /** How many transactions took the lock. */
   writes = 0;
+
+  /** @param path Its file. Default: it is in memory. */
+  constructor(path = ":memory:") {
+    this.database = new DatabaseSync(path);
+  }
 
   /** Runs statements without parameters. */
   exec(sql: string): void {

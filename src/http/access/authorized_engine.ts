@@ -4,22 +4,23 @@ import type { BulkRetriggerOptions, Engine, RetriggerOptions } from "../../engin
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
 import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
-import { SCHEDULE_KEYS } from "../../engine/schedules/schedule_options.ts";
-import { ConflictError, HoldfastError, NotFoundError, ValidationError } from "../../error.ts";
+import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
 import { isInstance } from "../../is_instance.ts";
 import type { Host } from "../../host.ts";
-import { decode, type Json, parseValue, type StoredValue } from "../../json.ts";
+import type { Json } from "../../json.ts";
 import { isName, NAME_RULE } from "../../name.ts";
-import type { BulkOperation, ListFilter, Run, RunFilter, RunText } from "../../run.ts";
-import type { NewRun } from "../../store/new_run.ts";
+import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
-import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
+import type { HandlerAuth, RunOperation } from "./auth_hooks.ts";
 import { type Caller, nothing } from "./caller.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
+import { toRequested } from "./requested_trigger.ts";
+import { toSeenRun } from "./seen_run.ts";
+import { checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
 import { noSuchRun } from "../response.ts";
 import type { ListView } from "../lists/list_view.ts";
 import type { Resume } from "../streams/resume.ts";
@@ -310,65 +311,7 @@ export class AuthorizedEngine {
   }
 }
 
-/** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
-function toSeenRun({ payload: input, output, ...run }: RunText): Readonly<Run> {
-  const lazily = (value: StoredValue): PropertyDescriptor => {
-    let parsed: { value: Json } | null = null;
-    return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
-  };
-  const values = { payload: lazily(input), output: lazily(output) };
-  // A Run: these two values complete its fields.
-  return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
-}
-
 function readTenant(name: unknown): string {
   if (isName(name)) return name;
   throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
-}
-
-/**
- * Refuses the key of a slot: a client could have it lead to a run of its own.
- *
- * @throws {ValidationError} The key begins as those of schedules do.
- */
-function checkNotOfSchedule(key: string | null): void {
-  if (key === null || !key.startsWith(SCHEDULE_KEYS)) return;
-  throw new ValidationError(`idempotencyKey must not begin with "${SCHEDULE_KEYS}": schedules have such keys`);
-}
-
-/**
- * Prefixes keys with the tenant, so that tenants cannot share one: the name ends at the first "/". A tenant whose keys
- * would be those of schedules gets a prefix that no other name leads to. Tenants take turns, unless a label of the run
- * says whose turn it is.
- */
-function ofTenant(tenant: string, run: NewRun): NewRun {
-  const prefix = tenantPrefix(tenant);
-  const own = (key: string | null) => key === null ? null : prefix + key;
-  return {
-    ...run,
-    idempotencyKey: own(run.idempotencyKey),
-    concurrencyKey: own(run.concurrencyKey),
-    flow: { ...run.flow, fairnessKey: run.flow.fairnessKey ?? tenant },
-  };
-}
-
-/** What the keys of a tenant begin with. */
-function tenantPrefix(tenant: string): string {
-  const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
-  return encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
-}
-
-function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {
-  const { startAt, delay, priority, startWithin, finishWithin } = options;
-  const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
-  return {
-    jobName,
-    input: decode(run.payload) ?? null,
-    parsed: decode(run.input) ?? null,
-    labels,
-    ...(idempotencyKey === null ? {} : { idempotencyKey }),
-    ...(concurrencyKey === null ? {} : { concurrencyKey }),
-    ...(coalesce === null ? {} : { coalesce }),
-    ...withoutUndefined({ startAt: startAt?.toString(), delay, priority, startWithin, finishWithin }),
-  };
 }

@@ -3,6 +3,7 @@ import { isLastEvent, type RunEvent } from "../../event.ts";
 import type { Host } from "../../host.ts";
 import { type Cursor, formatCursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
+import { DigestTimer } from "./runs_digest.ts";
 import { EncodedEvent } from "./encoded_event.ts";
 import { EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
@@ -17,6 +18,8 @@ export interface ClientStreamOptions {
   isCounted: boolean;
   /** The minimum interval between two progress events of a run, in milliseconds; 0: no throttling. */
   throttleMs: number;
+  /** How often it sends a summary instead of its events, in milliseconds; `null`: it sends its events. */
+  digestMs: number | null;
   /** Timers. */
   host: Host;
 }
@@ -40,6 +43,10 @@ export class ClientStream implements EventConsumer {
   readonly #closeListeners: (() => void)[] = [];
   /** Throttles progress until the stream is up to date; `null` from then on: the fan-out does it. */
   #throttle: ProgressThrottle | null;
+  /** Sends summaries; `null`: events are sent. */
+  readonly #digest: DigestTimer | null;
+  /** The position that the next summary reaches; `null`: that of the last id. */
+  #reached: Cursor | null = null;
   /** The number of the journal's last event when the stream became up to date. */
   #after = 0;
   /** The number of the last event that was sent. */
@@ -55,6 +62,8 @@ export class ClientStream implements EventConsumer {
     this.filter = options.filter;
     this.#throttle = new ProgressThrottle(options.throttleMs, options.host, (event) => this.#send(event));
     this.#events = new EventStream(() => this.#noteClosed());
+    const { digestMs, host } = options;
+    this.#digest = digestMs === null ? null : new DigestTimer(digestMs, host, (digest) => this.#sendDigest(digest));
   }
 
   /** The response that carries the stream. */
@@ -93,14 +102,24 @@ export class ClientStream implements EventConsumer {
     this.send(new EncodedEvent(event, { isListed: this.filter !== null }));
   }
 
-  /** Sends an event, unless it was sent already. */
-  send(event: EncodedEvent): void {
+  /** Sends an event, or adds it to the next summary, unless that was done already. */
+  send(encoded: EncodedEvent): void {
+    const { event } = encoded;
     if (event.sequence <= this.#after) return;
+    this.#hasNew = true;
+    if (this.#digest !== null) return this.#digest.add(event);
     // Delayed progress has a lower number than events that were sent before it.
     const lowest = this.#number + 1;
     this.#number = this.#options.isCounted ? lowest : Math.max(event.sequence, lowest);
-    this.#hasNew = true;
-    this.#events.send(event.numbered(this.#number));
+    this.#events.send(encoded.numbered(this.#number));
+  }
+
+  /** Sends a summary, and then the position that it reaches. */
+  #sendDigest(digest: Message): void {
+    this.#events.send(digest);
+    const reached = this.#reached;
+    this.#reached = null;
+    if (reached !== null) this.reach(reached);
   }
 
   /**
@@ -109,6 +128,10 @@ export class ClientStream implements EventConsumer {
    * @param message The encoded cursor, shared by all streams that receive it.
    */
   reach(place: Cursor, message: Message = placeMessage(place)): void {
+    if (this.#digest?.isPending) {
+      this.#reached = place;
+      return;
+    }
     const sent = this.#place;
     // Its fan-out may be behind the stream's position: a client's cursor never goes back.
     const isBehind = sent !== null && sent.position > place.position;
@@ -127,6 +150,7 @@ export class ClientStream implements EventConsumer {
   noteUpToDate(place: Cursor): void {
     this.#throttle?.flush();
     this.#throttle = null;
+    this.#digest?.flush();
     this.#after = 2 * place.position;
     // A client that disconnects before the first event resumes from here.
     if (this.#hasNew || place.position !== this.#place?.position) this.#sendPlace(place);
@@ -142,7 +166,9 @@ export class ClientStream implements EventConsumer {
     this.#events.keepAlive();
     const sent = this.#place;
     if (this.#throttle !== null || sent === null || this.abortSignal.aborted) return; // it is not up to date, or over
-    const isFurther = publishedPlace !== null && publishedPlace.position > sent.position;
+    // A client resumes after its last id, so an id must not come before the summary of the events before it.
+    const mayGoOn = publishedPlace !== null && !this.#digest?.isPending;
+    const isFurther = mayGoOn && publishedPlace.position > sent.position;
     this.#sendPlace(isFurther ? publishedPlace : sent);
   }
 
@@ -175,6 +201,7 @@ export class ClientStream implements EventConsumer {
   #noteEnded(): void {
     this.#ending.abort();
     this.#throttle?.stop();
+    this.#digest?.stop();
   }
 
   #noteClosed(): void {

@@ -6,32 +6,36 @@ const encoder = new TextEncoder();
 /** The fields of an event that are sent. */
 type ShownEvent = Pick<RunEvent, "type" | "runId" | "sequence">;
 
-/** An event that is encoded once for all streams, except for its number. */
+/** An event that is encoded once for all streams, except for its number, and only if a stream sends it. */
 export class EncodedEvent {
-  /** The number of the event in the journal. */
-  readonly sequence: number;
-  readonly #head: Uint8Array;
-  readonly #subject: string | null;
+  /** The event; its `sequence` is its number in the journal. */
+  readonly event: RunEvent;
+  readonly #isListed: boolean;
+  #head: Uint8Array | null = null;
   #latest: { number: number; message: Message } | null = null;
 
   /** @param options.isListed Whether it is for streams of several runs, which do not show the input of runs. */
   constructor(event: RunEvent, { isListed }: { isListed: boolean }) {
-    const { sequence, ...shown } = isListed ? withoutInputs(event) : event;
-    this.sequence = sequence;
-    this.#head = encoder.encode(`data: ${JSON.stringify(shown).slice(0, -1)},"sequence":`);
-    this.#subject = shown.type === "run:progress" ? shown.runId : null;
+    this.event = event;
+    this.#isListed = isListed;
   }
 
   /** The encoded event with a number. */
   numbered(number: number): Message {
     if (this.#latest?.number === number) return this.#latest.message;
+    const head = this.#head ??= this.#encodeHead();
     const tail = encoder.encode(`${number}}\n\n`);
-    const bytes = new Uint8Array(this.#head.length + tail.length);
-    bytes.set(this.#head);
-    bytes.set(tail, this.#head.length);
-    const message = { bytes, subject: this.#subject };
+    const bytes = new Uint8Array(head.length + tail.length);
+    bytes.set(head);
+    bytes.set(tail, head.length);
+    const message = { bytes, subject: this.event.type === "run:progress" ? this.event.runId : null };
     this.#latest = { number, message };
     return message;
+  }
+
+  #encodeHead(): Uint8Array {
+    const { sequence: _number, ...shown } = this.#isListed ? withoutInputs(this.event) : this.event;
+    return encoder.encode(`data: ${JSON.stringify(shown).slice(0, -1)},"sequence":`);
   }
 }
 

@@ -1,3 +1,4 @@
+import { ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Fact } from "../../fact.ts";
 import { type Cursor, parseCursor } from "../../journal.ts";
@@ -5,23 +6,39 @@ import { isTerminal } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunState } from "../../store/run_state.ts";
 
-/** How the client of an event stream resumes. */
+/** How the client of an event stream resumes, and receives it. */
 export interface Resume {
   /** The last id that it has received; `null`: it starts anew. */
   cursor: Cursor | null;
   /** Whether the stream sends it ids. */
   hasIds: boolean;
+  /** How often it is sent a summary instead of events, in milliseconds; `null`: it is sent events. */
+  digestMs: number | null;
 }
 
 /**
  * Reads how the client of an event stream resumes. The stream sends ids if the client reads event streams (every
  * `EventSource` says so in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId`
  * of the query.
+ *
+ * @throws {ValidationError} `digestMs` is not valid.
  */
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
   const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
-  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null };
+  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: readDigestMs(query) };
+}
+
+const MIN_DIGEST_MS = 100;
+const MAX_DIGEST_MS = 60_000;
+
+function readDigestMs(query: URLSearchParams): number | null {
+  const texts = query.getAll("digestMs");
+  const [text] = texts;
+  if (text === undefined) return null;
+  const value = /^\d+$/.test(text) ? Number(text) : NaN;
+  if (texts.length === 1 && value >= MIN_DIGEST_MS && value <= MAX_DIGEST_MS) return value;
+  throw new ValidationError(`The parameter digestMs must be an integer from ${MIN_DIGEST_MS} to ${MAX_DIGEST_MS}`);
 }
 
 /** The dependencies for reading the journal. */

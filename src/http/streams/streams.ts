@@ -200,10 +200,12 @@ export class Streams {
     for (const stream of [...this.#open.keys()]) stream.close();
   }
 
-  #newStream(shown: OpenStream, tenant: string | null, { hasIds }: Resume): ClientStream {
+  #newStream(shown: OpenStream, tenant: string | null, { hasIds, digestMs }: Resume): ClientStream {
     this.#checkRoom(tenant);
     const { maxStreamMs, throttleMs, host } = this.#settings;
-    const stream = new ClientStream({ filter: shown.filter, hasIds, isCounted: tenant !== null, throttleMs, host });
+    const { filter } = shown;
+    const isCounted = tenant !== null;
+    const stream = new ClientStream({ filter, hasIds, isCounted, throttleMs, host, digestMs: filter && digestMs });
     // Closed, not ended: unread events are dropped.
     const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, () => stream.close());
     this.#open.set(stream, Object.freeze(shown));

@@ -138,10 +138,9 @@ function toKeyFacts({ runs, rates }: ClaimState, due: DueRuns, run: KeptRun, now
   };
 }
 
-/** A rate that is used up, and when it opens. A start in the future is one of now. */
-function openingOf(opensAt: number, rate: Rate, now: number): (Rate & { opensAt: number }) | null {
-  const at = Math.min(opensAt, now + rate.period);
-  return at <= now ? null : { limit: rate.limit, period: rate.period, opensAt: at };
+/** A rate, and when it opens. A start in the future is one of now. */
+function openingOf(opensAt: number, { limit, period }: Rate, now: number): Rate & { opensAt: number } {
+  return { limit, period, opensAt: Math.min(opensAt, now + period) };
 }
 
 /** What the limits of a worker for some queues allow. */

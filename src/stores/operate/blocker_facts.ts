@@ -102,7 +102,7 @@ export interface KeyFacts {
   holderCount: number;
   /** How many may, with this run. */
   concurrency: number;
-  /** The rate of the key, and when it opens; `null`: it has none, or it is open for this run. */
+  /** The rate of the key, and when it allows another start; `null`: it has none, or the run has started before. */
   rate: (Rate & { opensAt: number }) | null;
   /** Of each queue, the first run that is due for the key, but for this one, and how many come before this one. */
   firsts: readonly FirstInQueue[];

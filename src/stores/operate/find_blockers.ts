@@ -122,24 +122,33 @@ function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] 
       ahead,
     }];
   }
-  const isSecond = hasBefore(key) || isBehind(key, facts, worker) ||
-    countRivals(key, facts, worker) >= concurrency - holderCount;
+  const isSecond = isBehind(key, facts, worker) || countBefore(key, facts, worker) >= concurrency - holderCount;
   if (isFull || isSecond) return [{ kind: "key", holder: null, ahead }];
   return rate === null || rate.opensAt <= now
     ? []
     : [{ kind: "limit", of: "key", inUse: rate.limit, max: rate.limit, ahead, rate }];
 }
 
-/** Whether another run of the same queue comes first. */
-function hasBefore({ queue, position, firsts }: KeyFacts): boolean {
-  return firsts.some((first) => first.queue === queue && first.position < position);
+/** How many runs come before a run for its key, and are taken by the same claim. `Infinity`: one of them is left. */
+function countBefore(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): number {
+  return countOwn(key, worker) + countRivals(key, facts, worker);
+}
+
+/**
+ * The same for the runs of its own queue. Those behind the first one are taken to be like it, and a rate of the key to have
+ * room for one.
+ */
+function countOwn({ queue, position, holderCount, rate, firsts }: KeyFacts, worker: WorkerFacts | null): number {
+  const first = firsts.find((first) => first.queue === queue && first.position < position);
+  if (first === undefined) return 0;
+  const isTaken = worker !== null && rate === null && first.isReady && holderCount + first.before <= first.concurrency;
+  return isTaken ? first.before : Infinity;
 }
 
 function passesKey(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): boolean {
   if (key.isHolder) return true;
   const { holderCount, concurrency, rate } = key;
-  const room = concurrency - holderCount;
-  return room > 0 && !hasBefore(key) && !isBehind(key, facts, worker) && countRivals(key, facts, worker) < room &&
+  return !isBehind(key, facts, worker) && countBefore(key, facts, worker) < concurrency - holderCount &&
     (rate === null || rate.opensAt <= facts.now);
 }
 

@@ -94,6 +94,36 @@ forEachStore("explain() says that an older run comes first for a key that is fre
   });
 });
 
+forEachStore("explain() says that all runs for which their key has room are due", async (context) => {
+  const { store, host } = context;
+  const limits = { perKey: { concurrency: 2 } };
+  const job = defineJob({ name: "import-csv", input: anything, run: () => null, limits });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await see(context);
+  const runs = [];
+  for (let count = 0; count < 3; count++) runs.push(await engine.trigger(job, null, { concurrencyKey: "acme" }));
+
+  const kinds = await Promise.all(runs.map(async ({ id }) => (await firstOf(engine, id)).kind));
+  const { claims } = await store.claim(aClaimRequest({ jobNames: ["import-csv"], limit: 3, leaseMs: LEASE_MS }));
+
+  assert.deepEqual(kinds, ["due", "due", "key"]);
+  assert.deepEqual(claims.map(({ run }) => run.id), runs.slice(0, 2).map(({ id }) => id));
+});
+
+forEachStore("explain() says that one run at a time is due for a key with a rate", async (context) => {
+  const { store, host } = context;
+  const limits = { perKey: { concurrency: 2, rate: { limit: 1, period: 60_000 } } };
+  const job = defineJob({ name: "import-csv", input: anything, run: () => null, limits });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await see(context);
+  const first = await engine.trigger(job, null, { concurrencyKey: "acme" });
+  const second = await engine.trigger(job, null, { concurrencyKey: "acme" });
+
+  const reasons = [await firstOf(engine, first.id), await firstOf(engine, second.id)];
+
+  assert.deepEqual(reasons.map(({ kind }) => kind), ["due", "key"]);
+});
+
 forEachStore("explain() says that no worker is live", async (context) => {
   await using engine = anEngine(context);
   const { id } = await engine.trigger("import-csv", null);

@@ -11,7 +11,14 @@ function aProgress(number: number): RunEvent {
 
 Deno.test("ClientStream.reach() never sends an id that lies before what the client has", async () => {
   const host = new FakeHost();
-  const stream = new ClientStream({ filter: {}, hasIds: true, isCounted: false, throttleMs: 100, host });
+  const stream = new ClientStream({
+    filter: {},
+    hasIds: true,
+    isCounted: false,
+    throttleMs: 100,
+    digestMs: null,
+    host,
+  });
 
   stream.next(aProgress(3));
   stream.reach({ position: 3, at: 1 });

@@ -3,6 +3,7 @@ import { BULK_MUTANTS } from "./bulk.ts";
 import { CHANGE_MUTANTS } from "./changes.ts";
 import { CHILD_MUTANTS } from "./children.ts";
 import { CLAIM_MUTANTS } from "./claims.ts";
+import { EXPLAINED_MUTANTS } from "./explained.ts";
 import { FLOW_MUTANTS } from "./flow.ts";
 import { HTTP_MUTANTS } from "./http.ts";
 import { JOURNAL_MUTANTS } from "./journal.ts";
@@ -25,5 +26,6 @@ export const MUTANTS: readonly Mutant[] = [
   ...CHILD_MUTANTS.map((mutant) => ({ parts: ["children"] as const, ...mutant })),
   ...BULK_MUTANTS.map((mutant) => ({ parts: ["bulk"] as const, ...mutant })),
   ...SCHEDULE_MUTANTS.map((mutant) => ({ parts: ["schedules"] as const, ...mutant })),
+  ...EXPLAINED_MUTANTS,
   ...CHANGE_MUTANTS.map((mutant) => ({ parts: ["changes"] as const, ...mutant })),
 ];

@@ -153,7 +153,7 @@ begin
     v_firsts := v_firsts || jsonb_build_object('queue', v_queue, 'position', f.position, 'isReady', v_ready,
       'hasBegun', f.begun, 'concurrency', f.key_concurrency, 'before', v_before);
   end loop;
-  v_opens := -1;
+  v_opens := null;
   if r.key_rate_limit is not null and r.started_at is null then
     v_opens := fn.rate_opens_at('key ' || r.concurrency_key, r.key_rate_limit, r.key_rate_period, p_now);
   end if;
@@ -168,7 +168,7 @@ begin
     'holderCount', (select count(*) from {schema}.holders o
       where o.concurrency_key = r.concurrency_key and o.run_id <> r.id),
     'concurrency', r.key_concurrency,
-    'rate', case when v_opens > p_now then jsonb_build_object('limit', r.key_rate_limit, 'period', r.key_rate_period,
+    'rate', case when v_opens is not null then jsonb_build_object('limit', r.key_rate_limit, 'period', r.key_rate_period,
       'opensAt', v_opens) end, 'firsts', v_firsts);
 end $$;
 

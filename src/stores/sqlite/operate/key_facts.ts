@@ -1,0 +1,193 @@
+import type { Rate } from "../../../flow.ts";
+import type { RunStatus } from "../../../run.ts";
+import { type KeyFacts, MAX_AHEAD } from "../../operate/blocker_facts.ts";
+import { jobNameOf } from "../../queue_name.ts";
+import { keyScope, rateOpensAt } from "../flow/rates.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+// The maximum number of holders of a key that are read.
+const MAX_HOLDERS = 20;
+
+/** The row of `holdfast_flow` of a run, or what it would be. */
+export interface FlowRow {
+  /** The queue from which the run is claimed. */
+  job: string;
+  /** Its place in the order of claims. */
+  position: number;
+  /** `R`: it has passed its key; `B`: it waits for it; `null`: it is not due. */
+  queue_state: "R" | "B" | null;
+  /** When a delayed or interrupted run is due; `null`: it is not delayed. */
+  due_at: number | null;
+  /** How many runs may hold the key, with this one. */
+  key_concurrency: number;
+  /** The rate of the key; `null`: it has none. */
+  key_rate_limit: number | null;
+  /** The period of that rate, in milliseconds. */
+  key_rate_period: number | null;
+}
+
+/** A run, and what its key needs to know of it. */
+export interface KeyedRun extends Omit<FlowRow, "queue_state" | "due_at"> {
+  /** Its row number. */
+  seq: number;
+  /** Its id. */
+  id: string;
+  /** Its key; `null`: it has none. */
+  concurrency_key: string | null;
+  /** When it was first claimed; `null`: it never was. */
+  started_at: number | null;
+  /** Whether it holds the key. */
+  isHolder: boolean;
+}
+
+/** The facts of the key of a run that is due and has flow. */
+export function readKeyOf(db: SqliteDatabase, seq: number, now: number): KeyFacts | null {
+  const row = db.one<Omit<KeyedRun, "isHolder">>(
+    `SELECT r.seq, r.id, r.concurrency_key, r.started_at, f.job, f.position, f.key_concurrency, f.key_rate_limit,
+       f.key_rate_period
+     FROM holdfast_runs r JOIN holdfast_flow f ON f.run_seq = r.seq WHERE r.seq = ?`,
+    seq,
+  );
+  const { concurrency_key: key, id } = row;
+  return readKey(db, { ...row, isHolder: key !== null && holdsKey(db, key, id) }, now);
+}
+
+/** The facts of the key of a run. */
+export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFacts | null {
+  const { concurrency_key: key, job: queue, position, isHolder, id } = run;
+  if (key === null) return null;
+  const { count } = db.one<{ count: number }>(
+    "SELECT count(*) AS count FROM holdfast_holders WHERE concurrency_key = ? AND run_id <> ?",
+    key,
+    id,
+  );
+  const { key_rate_limit: limit, key_rate_period: period } = run;
+  const hasRate = limit !== null && period !== null && run.started_at === null;
+  return {
+    queue,
+    position,
+    isHolder,
+    holders: readHolders(db, key, id, now),
+    holderCount: count,
+    concurrency: run.key_concurrency,
+    rate: hasRate ? openingOf(db, keyScope(key), { limit, period }, now) : null,
+    firsts: readFirsts(db, key, run, now),
+  };
+}
+
+/** Whether a run holds a key. */
+export function holdsKey(db: SqliteDatabase, key: string, runId: string): boolean {
+  return db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? AND run_id = ?", key, runId) !== undefined;
+}
+
+/** A rate, and when it opens. */
+function openingOf(db: SqliteDatabase, scope: string, rate: Rate, now: number): Rate & { opensAt: number } {
+  return { limit: rate.limit, period: rate.period, opensAt: rateOpensAt(db, scope, rate, now) };
+}
+
+function readHolders(db: SqliteDatabase, key: string, id: string, now: number): KeyFacts["holders"] {
+  const rows = db.all<
+    {
+      run_id: string;
+      job: string | null;
+      ghost_job: string | null;
+      status: RunStatus | null;
+      since: number | null;
+      lease_owner: string | null;
+    }
+  >(
+    `SELECT h.run_id, r.job, g.job AS ghost_job, r.status, r.lease_owner,
+       CASE r.status WHEN 'running' THEN r.leased_at WHEN 'cancelled' THEN r.completed_at ELSE r.updated_at END AS since
+     FROM (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ? AND run_id <> ? ORDER BY run_id LIMIT ${MAX_HOLDERS}) h
+     LEFT JOIN holdfast_runs r ON r.id = h.run_id LEFT JOIN holdfast_ghosts g ON g.run_id = h.run_id`,
+    key,
+    id,
+  );
+  return rows.map(({ run_id: runId, job, ghost_job, status, since, lease_owner: workerId }) => ({
+    runId,
+    jobName: jobNameOf(job ?? ghost_job ?? ""),
+    status: status ?? "cancelled", // it was deleted
+    since: since ?? now,
+    workerId,
+  }));
+}
+
+/** Of each queue, the first run in the line of a key but one, and how many come before that one. */
+function readFirsts(
+  db: SqliteDatabase,
+  key: string,
+  { seq, position }: Pick<KeyedRun, "seq" | "position">,
+  now: number,
+): KeyFacts["firsts"] {
+  return [...queuesInLine(db, key)].flatMap((queue) => {
+    const first = db.get<{ position: number; state: string; begun: number; concurrency: number }>(
+      `SELECT position, state, begun, concurrency FROM (
+         SELECT * FROM (SELECT seq AS position, queue_state AS state, started_at IS NOT NULL AS begun, 1 AS concurrency FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+           WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND seq <> ? ORDER BY seq LIMIT 1)
+         UNION ALL
+         SELECT * FROM (SELECT position, queue_state AS state, begun, key_concurrency AS concurrency FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+           WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND run_seq <> ? ORDER BY position LIMIT 1))
+       ORDER BY position LIMIT 1`,
+      key,
+      queue,
+      seq,
+      key,
+      queue,
+      seq,
+    );
+    if (first === undefined) return [];
+    const opening = db.get<{ opens_at: number }>(
+      "SELECT opens_at FROM holdfast_openings WHERE concurrency_key = ? AND job = ?",
+      key,
+      queue,
+    );
+    const isReady = opening === undefined ? first.state === "R" : opening.opens_at <= now;
+    const before = countBefore(db, key, queue, { seq, position });
+    const { position: at, begun, concurrency } = first;
+    return [{ queue, position: at, isReady, hasBegun: begun === 1, concurrency, before }];
+  });
+}
+
+function countBefore(
+  db: SqliteDatabase,
+  key: string,
+  queue: string,
+  { seq, position }: { seq: number; position: number },
+): number {
+  const { count } = db.one<{ count: number }>(
+    `SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+         WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND seq < ? LIMIT ${MAX_AHEAD}))
+       + (SELECT count(*) FROM (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+         WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND position < ? AND run_seq <> ?
+         LIMIT ${MAX_AHEAD})) AS count`,
+    key,
+    queue,
+    position,
+    key,
+    queue,
+    position,
+    seq,
+  );
+  return Math.min(count, MAX_AHEAD);
+}
+
+/** The queues of the runs in the line of a key: one probe for each. */
+function* queuesInLine(db: SqliteDatabase, key: string): Generator<string> {
+  for (let last = "";;) {
+    const { next } = db.one<{ next: string | null }>(
+      `SELECT min(job) AS next FROM (
+         SELECT * FROM (SELECT job FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+           WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1)
+         UNION ALL
+         SELECT * FROM (SELECT job FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+           WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1))`,
+      key,
+      last,
+      key,
+      last,
+    );
+    if (next === null) return;
+    yield next;
+    last = next;
+  }
+}
