@@ -36,7 +36,14 @@ function test(name: string, body: (store: PostgresStore, client: pg.Client, sche
 
 const listsOf = (...writes: WriteParameter[]) => toWriteGroup(writes.map(toGroupedWrite)).lists;
 
-const step = (runId: string, name: string) => ({ kind: "save_step" as const, runId, name, reports: [] });
+const step = (runId: string, name: string) => ({
+  kind: "save_step" as const,
+  runId,
+  name,
+  status: "completed",
+  attempts: 1,
+  reports: [],
+});
 
 Deno.test("toWriteGroup() performs steps, endings and plain triggers together", () => {
   const lists = listsOf(
@@ -62,6 +69,16 @@ Deno.test("toWriteGroup() keeps different writes of one run, and two to one of i
   );
 
   assert.deepEqual(lists, { steps: [6], endings: [], triggers: [], others: [0, 1, 2, 3, 4, 5] });
+});
+
+Deno.test("toWriteGroup() does not group an attempt that is one of several", () => {
+  const lists = listsOf(
+    { ...step("a", "one"), status: "retrying" },
+    { ...step("b", "one"), attempts: 2 },
+    { ...step("c", "one"), status: "failed" },
+  );
+
+  assert.deepEqual(lists, { steps: [2], endings: [], triggers: [], others: [0, 1] });
 });
 
 Deno.test("toWriteGroup() keeps triggers in their order if one of them is special", () => {
