@@ -31,6 +31,7 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     retriggerOf: null,
     flow: PLAIN_FLOW,
     schedule: null,
+    trace: null,
     ...overrides,
   };
 }

@@ -40,6 +40,7 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
@@ -466,7 +467,7 @@ export class MemoryStore implements Store {
   }
 
   /** Ends a wait by a signal. */
-  signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     return this.#perform((now) => {
       const found = this.#findWait(waitId);
       if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
@@ -481,6 +482,7 @@ export class MemoryStore implements Store {
       // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
       if (commitDeadlines(run, now)) this.#runs.touch(run, now);
       checkPending(wait);
+      wait.trace = trace;
       resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
       this.#runs.touch(run, now);
       return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };

@@ -21,6 +21,7 @@ export function preparePause(run: KeptRun, request: NewPause, now: number): Kept
     createdAt: now,
     suspendedAt: null,
     firstResumedAt: null,
+    trace: null,
     state: { status: "pending" },
   };
   run.pauses.push(pause);

@@ -17,6 +17,7 @@ import type { JobPause } from "../../store/job_pause.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { TraceText } from "../../trace_context.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
@@ -306,9 +307,9 @@ export class PostgresStore implements Store {
   }
 
   /** Ends a wait by a signal. */
-  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  async signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     const payload = JSON.stringify(signal.payload);
-    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload });
+    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload, trace });
     return toSignalOutcome(answer, waitId, signal);
   }
 
