@@ -27,6 +27,19 @@
  * @module
  */
 
+export type {
+  Around,
+  AroundFunction,
+  EndedPause,
+  ExecutionInfo,
+  ExecutionOutcome,
+  SignalInfo,
+  SignalResult,
+  StepInfo,
+  StepOutcome,
+  TriggerInfo,
+  TriggerOutcome,
+} from "./src/around.ts";
 export { createEngine } from "./src/engine/create_engine.ts";
 export type { BulkFilter, BulkOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
@@ -176,11 +189,13 @@ export type * from "./src/store/schedule_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
+export type { TraceContext, TraceText } from "./src/trace_context.ts";
 export type {
   ChildResult,
   Deadline,
   PauseKind,
   PauseRecord,
+  ResumedPause,
   Signal,
   SignalOutcome,
   SignalReceipt,

@@ -8,6 +8,7 @@ const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
+  "otel": ["otel", "engine", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],
   "execution": ["execution", "events", "noun"],
@@ -39,7 +40,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(otel|http|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();
@@ -88,13 +89,17 @@ function importersOf(target: string): string[] {
   return [...imports.keys()].filter((file) => statement.test(Deno.readTextFileSync(join(ROOT, file))));
 }
 
-Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars) and pg", () => {
+Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars), pg and the API of OpenTelemetry", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
   assert.deepEqual(foreign.toSorted(), [
     ["src/engine/schedules/calendar.ts", "croner"],
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
+    ["src/otel/metrics.ts", "@opentelemetry/api"],
+    ["src/otel/otel.ts", "@opentelemetry/api"],
+    ["src/otel/span_context.ts", "@opentelemetry/api"],
+    ["src/otel/spans.ts", "@opentelemetry/api"],
     ["src/stores/postgres/client.ts", "pg"],
   ]);
 });
@@ -102,6 +107,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
   assert.deepEqual(importersOf("pg"), []);
+  assert.deepEqual(local.filter(([file, target]) => !file.startsWith("src/otel/") && layerOf(target) === "otel"), []);
   assert.deepEqual(importersOf("./body_schemas.ts"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });

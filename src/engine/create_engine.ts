@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { AroundHooks, runAround, type SignalInfo, type SignalResult } from "../around.ts";
 import { checkDuration } from "../check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
@@ -14,7 +15,8 @@ import type { NewRun } from "../store/new_run.ts";
 import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 import { checkOptionNames } from "../option_names.ts";
-import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
+import { encodeTrace, type TraceText } from "../trace_context.ts";
+import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../wait.ts";
 import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
@@ -92,6 +94,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
+    const around = new AroundHooks((error) => hub.publishError(error));
     this.#store = options.store;
     const jobs = new JobCatalog(Object.values(options.jobs), options);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
@@ -104,6 +107,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       labels: options.labels as Schema<unknown, SchemaLabels> | undefined, // receives unchecked labels
       fairnessLabel: options.fairnessLabel ?? null,
       maxValueBytes,
+      around,
     });
     this.#triggers = triggers;
     const settings = workerSettings(options.worker);
@@ -120,6 +124,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       },
       onDivergence: options.onDivergence ?? "hold",
       warn: warnOnce(logger),
+      around,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
@@ -216,11 +221,25 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await untilKnown(() => this.#store.signal(waitId, checked))
+    const { run, ...receipt } = await this.#signalAround(waitId, checked)
       .catch((error) => this.#explainUnknownWait(waitId, error));
     this.#lifecycle.worker.nudge(run.id);
     this.#lifecycle.worker.wake();
     return receipt;
+  }
+
+  /** Ends a wait inside what plugins do around signals. */
+  #signalAround(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const { around } = this.#deps;
+    const send = (trace: TraceText | null) => untilKnown(() => this.#store.signal(waitId, signal, trace));
+    if (around.signal === null) return send(null);
+    const info: SignalInfo = { waitId, signalId: signal.signalId, trace: null };
+    return runAround<SignalInfo, SignalResult, SignalOutcome>(around.signal, info, async (end) => {
+      const outcome = await send(encodeTrace(info.trace));
+      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = outcome;
+      end({ kind, runId, jobName, waitName });
+      return outcome;
+    }, (error) => ({ kind: "refused", error }));
   }
 
   /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */
@@ -362,6 +381,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       on: this.on,
       appendLogs: (entries) => this.#lifecycle.inBackground(this.#store.appendLogs(entries)),
       newId: () => this.#deps.host.newId(),
+      around: (around) => this.#deps.around.add(around),
     });
     return this;
   }

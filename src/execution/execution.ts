@@ -4,6 +4,7 @@ import type { RunHappening } from "../event.ts";
 import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Host } from "../host.ts";
+import type { AroundHooks, ExecutionInfo } from "../around.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
 import type { OnDivergence } from "../hold.ts";
@@ -52,6 +53,8 @@ export interface ExecutionDeps {
   onDivergence: OnDivergence;
   /** Reports what is no error, but probably a mistake. */
   warn: (message: string) => void;
+  /** What plugins do around executions, steps and triggers. */
+  around: AroundHooks;
 }
 
 /** The parameters of one execution. */
@@ -64,6 +67,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** What plugins learn of it; `null`: there is no plugin that learns of executions. */
+  info: ExecutionInfo | null;
 }
 
 /**
@@ -91,6 +96,8 @@ export class Execution {
   readonly order: ResultOrder;
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
+  /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
+  readonly info: ExecutionInfo | null;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   readonly #renewLease: () => Promise<void>;
@@ -103,6 +110,7 @@ export class Execution {
     this.claim = claim;
     this.deps = deps;
     this.definition = options.definition;
+    this.info = options.info;
     const { onDivergence } = options.definition.job.changes;
     this.onDivergence = claim.continues ? "continue" : onDivergence ?? deps.onDivergence;
     this.leaseSureUntil = options.leaseSureUntil;

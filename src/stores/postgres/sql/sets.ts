@@ -142,9 +142,10 @@ begin
       select (e ->> 'no')::bigint as no, e -> 'x' -> 'runs' -> 0 as n from jsonb_array_elements(p_writes) e
       order by (e ->> 'no')::bigint) e),
   r as (
-    insert into {schema}.runs as q (seq, id, job, status, queue, position, queue_state, labels, created_at, updated_at)
-      overriding system value
-      select i.seq, i.n ->> 'id', i.n ->> 'queue', 'pending', i.n ->> 'queue', i.seq, 'R', i.n ->> 'labels', p_now, p_now
+    insert into {schema}.runs as q (seq, id, job, status, queue, position, queue_state, labels, trace, created_at,
+        updated_at) overriding system value
+      select i.seq, i.n ->> 'id', i.n ->> 'queue', 'pending', i.n ->> 'queue', i.seq, 'R', i.n ->> 'labels',
+        i.n ->> 'trace', p_now, p_now
       from i order by i.seq
     returning q.*),
   v as (
