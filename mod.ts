@@ -61,7 +61,14 @@ export type {
 } from "./src/engine/engine.ts";
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
-export type { JobInfo, PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { Health, HealthCheck, HealthStatus } from "./src/engine/operate/health.ts";
+export type { JobInfo, JobLimitsInfo } from "./src/engine/operate/job_info.ts";
+export type { Stats } from "./src/engine/operate/operator.ts";
+export type { Rates, Windows } from "./src/engine/operate/rates.ts";
+export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/series.ts";
+export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
+export type { Latency } from "./src/statistics/latencies.ts";
 export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
@@ -111,6 +118,7 @@ export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rat
 export { type Host, systemHost } from "./src/host.ts";
 export type {
   HandlerAuth,
+  OpenPart,
   Operation,
   RequestedOperation,
   RequestedTrigger,
@@ -180,12 +188,16 @@ export {
 export type * from "./src/store.ts";
 export type * from "./src/store/claim.ts";
 export type * from "./src/store/hold_record.ts";
+export type * from "./src/store/job_numbers.ts";
 export type * from "./src/store/job_pause.ts";
 export type * from "./src/store/new_run.ts";
 export type * from "./src/store/pause_request.ts";
 export type * from "./src/store/run_query.ts";
 export type * from "./src/store/run_state.ts";
 export type * from "./src/store/schedule_record.ts";
+export type * from "./src/store/statistics.ts";
+export type * from "./src/store/store_info.ts";
+export type * from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";

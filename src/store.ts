@@ -13,6 +13,10 @@ import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "./
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./store/run_query.ts";
 import type { RunState } from "./store/run_state.ts";
 import type { JobPause } from "./store/job_pause.ts";
+import type { JobList, RatedJob } from "./store/job_numbers.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow } from "./store/statistics.ts";
+import type { StoreInfo } from "./store/store_info.ts";
+import type { WorkerList } from "./store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./store/schedule_record.ts";
 import type { TraceText } from "./trace_context.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.ts";
@@ -297,6 +301,31 @@ export interface Store extends AsyncDisposable {
    * nothing for an unknown worker. A store may delete the entries of workers that have been dead for long.
    */
   forgetWorker(workerId: string): Promise<void>;
+
+  /** Notes that a worker claims nothing more and will end soon. Does nothing for an unknown worker. */
+  noteStopping(workerId: string): Promise<void>;
+
+  /** The workers, by their first claims. A worker is listed until 100 lengths of its lease have passed since its last claim. */
+  getWorkers(): Promise<WorkerList>;
+
+  /**
+   * The numbers of each job that has or had runs, and when rates open. It counts nothing: a store keeps the numbers of
+   * runs, and finds the oldest run of each job by an index.
+   */
+  getJobs(rates: readonly RatedJob[]): Promise<JobList>;
+
+  /**
+   * Adds what a process has counted to the slots of now, and removes slots that are no longer kept. All jobs together
+   * (`""`) also get a sample of how many runs are pending, running and waiting, and how many are under leases of live
+   * workers. A repeated call adds again.
+   */
+  addStats(statistics: readonly JobStatistics[]): Promise<void>;
+
+  /** Reads statistics by the beginnings of their slots, then by the names of the jobs. */
+  readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }>;
+
+  /** What the store is, and how large. */
+  getInfo(): Promise<StoreInfo>;
 
   /**
    * Whether a live worker knows a job. The time of a claim that finds nothing need not be stored more often than every

@@ -90,3 +90,14 @@ export class HoldfastBench implements BenchEngine {
     return this.engine.jobs[job]!;
   }
 }
+
+/** What a worker of a measurement says of itself. */
+export const BENCH_WORKER = {
+  name: null,
+  hostname: null,
+  pid: null,
+  runtime: "deno",
+  version: "0",
+  deployment: null,
+  concurrency: 1,
+};

@@ -1,6 +1,6 @@
 import { createEngine, defineJob, type NewRun, SqliteStore, systemHost } from "@holdfast/jobs";
 import { PLAIN_FLOW } from "../../src/flow.ts";
-import { benchInput } from "../engines/holdfast.ts";
+import { BENCH_WORKER, benchInput } from "../engines/holdfast.ts";
 import { longestGap } from "../longest_gap.ts";
 import type { Setting } from "../setting.ts";
 import { TimedDriver } from "../timed_driver.ts";
@@ -53,6 +53,7 @@ async function storeCalls({ folder, size }: Setting): Promise<number[]> {
   const claim = (jobName: string) =>
     store.claim({
       workerId: "bench",
+      worker: BENCH_WORKER,
       claimId: systemHost.newId(),
       jobs: [{ name: jobName, names: [jobName], version: 1, print: "print-1", concurrency: null, rate: null }],
       offersHeld: false,

@@ -1,7 +1,7 @@
 import { createEngine, defineJob, type NewRun, SqliteStore, systemHost } from "@holdfast/jobs";
 import { type Flow, type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
 import { Counter } from "../counter.ts";
-import { benchInput } from "../engines/holdfast.ts";
+import { BENCH_WORKER, benchInput } from "../engines/holdfast.ts";
 import { pause } from "../pause.ts";
 import type { Setting } from "../setting.ts";
 import { LIMITED_JOB, mixedStock, STOCK_JOB } from "../stock.ts";
@@ -97,6 +97,7 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
     const claim = () =>
       store.claim({
         workerId: "bench",
+        worker: BENCH_WORKER,
         claimId: systemHost.newId(),
         jobs,
         holding: [],

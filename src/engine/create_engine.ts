@@ -14,6 +14,9 @@ import type { Step } from "../step.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
+import type { StoreInfo } from "../store/store_info.ts";
+import { measuredStore } from "../statistics/measured_store.ts";
+import { Recorder } from "../statistics/recorder.ts";
 import { checkOptionNames } from "../option_names.ts";
 import { encodeTrace, type TraceText } from "../trace_context.ts";
 import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../wait.ts";
@@ -43,7 +46,13 @@ import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
 import type { Plugin } from "./plugin.ts";
-import { type JobInfo, JobPauses, type PauseJobOptions } from "./job_pauses.ts";
+import { JobPauses, type PauseJobOptions } from "./job_pauses.ts";
+import type { Health } from "./operate/health.ts";
+import type { JobInfo } from "./operate/job_info.ts";
+import { Monitor } from "./operate/monitor.ts";
+import { Operator, type Stats } from "./operate/operator.ts";
+import type { Series, SeriesQuery } from "./operate/series.ts";
+import type { WorkerInfo } from "./operate/worker_info.ts";
 import { checkRunFilter, FILTER_FIELDS } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
@@ -80,6 +89,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly #triggers: Triggers;
   readonly #pauses: JobPauses;
   readonly #heldRuns: HeldRuns;
+  readonly #operator: Operator;
+  readonly #monitor: Monitor;
   readonly #deps: ExecutionDeps;
   readonly #lifecycle: Lifecycle;
   readonly #plugins = new Set<string>();
@@ -95,11 +106,14 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     const around = new AroundHooks((error) => hub.publishError(error));
-    this.#store = options.store;
+    const recorder: Recorder = new Recorder(() => monitor.noteRecord());
+    hub.observe((jobName, happening) => recorder.observe(jobName, happening));
+    const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
+    this.#store = store;
     const jobs = new JobCatalog(Object.values(options.jobs), options);
     const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
     const triggers = new Triggers({
-      store: options.store,
+      store,
       hub,
       host,
       migrate: () => this.migrate(),
@@ -108,11 +122,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       fairnessLabel: options.fairnessLabel ?? null,
       maxValueBytes,
       around,
+      recorder,
     });
     this.#triggers = triggers;
     const settings = workerSettings(options.worker);
     this.#deps = {
-      store: options.store,
+      store,
       hub,
       host,
       currentStep: new AsyncLocalStorage(),
@@ -123,6 +138,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         add: (run) => triggers.addFromStep(run),
       },
       onDivergence: options.onDivergence ?? "hold",
+      recorder,
       warn: warnOnce(logger),
       around,
     };
@@ -135,7 +151,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
     });
     const schedules = new ScheduleRegistry<L>({
-      store: options.store,
+      store,
       host,
       migrate: () => this.migrate(),
       declared,
@@ -146,25 +162,42 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       onChange: () => scheduler.wake(),
     });
     this.schedules = schedules;
-    const lifecycle = new Lifecycle({
+    this.#operator = new Operator({ catalog: jobs, store, host });
+    const monitor: Monitor = new Monitor({
+      operator: this.#operator,
+      recorder,
+      store,
+      host,
+      storeCondition,
+      migrate: () => this.migrate(),
+      lookAtEngine: () => lifecycle.condition,
+      slots: () => lifecycle.worker.slots,
+      inBackground: (work) => lifecycle.inBackground(work),
+    });
+    this.#monitor = monitor;
+    const lifecycle: Lifecycle = new Lifecycle({
       jobs,
       settings,
       retention: options.retention ?? {},
       declareSchedules: () => schedules.declare(),
       scheduler,
       watchStranded: (abortSignal) => watchStrandedJobs({ ...this.#deps, logger }, abortSignal),
+      monitor,
     }, this.#deps);
     this.#lifecycle = lifecycle;
     const onResume = () => lifecycle.worker.wake();
-    this.#pauses = new JobPauses({ jobs, store: options.store, hub, onResume });
-    this.#heldRuns = new HeldRuns({ store: options.store, hub, readRun: (runId) => this.#runOf(runId), onResume });
+    const readJob = (jobName: string) => this.#operator.getJob(jobName);
+    this.#pauses = new JobPauses({ jobs, store, hub, onResume, readJob });
+    this.#heldRuns = new HeldRuns({ store, hub, readRun: (runId) => this.#runOf(runId), onResume });
     this[INTERNALS] = {
       reader: lifecycle.reader,
-      store: () => lifecycle.migrate().then(() => options.store),
+      store: () => lifecycle.migrate().then(() => store),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
+      liveness: () => monitor.liveness(),
+      metrics: () => monitor.metrics(),
     };
     this.on = hub.on.bind(hub);
     // Each handle passes its arguments on, so it has the types of its job.
@@ -223,6 +256,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     await this.migrate();
     const { run, ...receipt } = await this.#signalAround(waitId, checked)
       .catch((error) => this.#explainUnknownWait(waitId, error));
+    if (receipt.disposition === "accepted") this.#deps.recorder.noteWait(run.jobName, "signal");
     this.#lifecycle.worker.nudge(run.id);
     this.#lifecycle.worker.wake();
     return receipt;
@@ -388,6 +422,35 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   runUntilIdle(options: IdleOptions = {}): Promise<{ executed: number }> {
     return this.#lifecycle.runUntilIdle(options);
+  }
+
+  async getStats(): Promise<Stats> {
+    await this.migrate();
+    return await this.#operator.getStats();
+  }
+
+  async getSeries(query: SeriesQuery): Promise<Series> {
+    await this.migrate();
+    return await this.#operator.getSeries(query);
+  }
+
+  async getJobs(): Promise<JobInfo[]> {
+    await this.migrate();
+    return await this.#operator.getJobs();
+  }
+
+  async getWorkers(): Promise<WorkerInfo[]> {
+    await this.migrate();
+    return await this.#operator.getWorkers();
+  }
+
+  health(): Promise<Health> {
+    return this.#monitor.health();
+  }
+
+  async getStoreInfo(): Promise<StoreInfo> {
+    await this.migrate();
+    return await this.#operator.getStoreInfo();
   }
 
   async pauseJob(jobName: string, options: PauseJobOptions = {}): Promise<JobInfo> {

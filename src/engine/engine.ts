@@ -8,6 +8,7 @@ import type { Schema } from "../schema.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
+import type { StoreInfo } from "../store/store_info.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";
@@ -15,7 +16,12 @@ import type { ExportedHistory } from "../exported_history.ts";
 import type { ExportHistoryOptions } from "./export_history.ts";
 import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { JobInfo, PauseJobOptions } from "./job_pauses.ts";
+import type { PauseJobOptions } from "./job_pauses.ts";
+import type { Health } from "./operate/health.ts";
+import type { JobInfo } from "./operate/job_info.ts";
+import type { Stats } from "./operate/operator.ts";
+import type { Series, SeriesQuery } from "./operate/series.ts";
+import type { WorkerInfo } from "./operate/worker_info.ts";
 import type { Plugin } from "./plugin.ts";
 import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { PurgeOptions } from "./purge_loop.ts";
@@ -302,10 +308,33 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    */
   runUntilIdle(options?: IdleOptions): Promise<{ executed: number }>;
   /**
+   * The numbers of the store: how many runs have which status, and what happened in the last 5 minutes and the last hour.
+   *
+   * Like the other numbers, they are read at most once a second for all callers. What happened is written every ten
+   * seconds by each process; a crash loses that much. The numbers of runs are exact.
+   */
+  getStats(): Promise<Stats>;
+  /**
+   * What happened lately, in slots of equal length.
+   *
+   * @throws {ValidationError} The window is none, or the name of the job is not valid.
+   * @throws {TypeError} The query has an unknown field.
+   */
+  getSeries(query: SeriesQuery): Promise<Series>;
+  /** The jobs that this engine, a live worker, a run or a pause knows, by name. */
+  getJobs(): Promise<JobInfo[]>;
+  /** The workers, by their first claims. A lost one is listed for 100 lengths of its leases. */
+  getWorkers(): Promise<WorkerInfo[]>;
+  /** Whether this process works, and what is wrong in it or in the store. It answers within about a second. */
+  health(): Promise<Health>;
+  /** What the store is, and how large. */
+  getStoreInfo(): Promise<StoreInfo>;
+  /**
    * Pauses a job, in all processes: from now on no run of it is claimed. Runs that are executed continue; triggers,
    * signals and deadlines apply; no other job waits for a key of its runs. A job that is paused already keeps its pause.
    *
    * @throws {NotFoundError} Neither this engine, nor a live worker, nor a stored run has a job of this name.
+   * @returns The state of the job.
    * @throws {ValidationError} The name, `by` or `note` is not valid.
    */
   pauseJob(jobName: string, options?: PauseJobOptions): Promise<JobInfo>;

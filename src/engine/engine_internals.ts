@@ -4,6 +4,8 @@ import type { JournalReader } from "../events/journal_reader.ts";
 import type { BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions } from "./engine.ts";
+import type { Health } from "./operate/health.ts";
+import type { MetricsSource } from "./operate/monitor.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
@@ -25,6 +27,10 @@ export interface EngineInternals {
     options: BulkRetriggerOptions,
     guard: BulkGuard,
   ): Promise<BulkResult>;
+  /** The part of the health of the process that is known without a call to the store. */
+  liveness(): Health;
+  /** What metrics are made of. */
+  metrics(): Promise<MetricsSource>;
 }
 
 /** The key of an engine's {@linkcode EngineInternals}: a symbol private to this package. */

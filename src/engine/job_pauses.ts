@@ -1,11 +1,11 @@
 import { ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
-import type { Rate } from "../flow.ts";
 import type { JobCatalog } from "../job_catalog.ts";
 import { checkName } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Store } from "../store.ts";
 import type { JobPause } from "../store/job_pause.ts";
+import type { JobInfo } from "./operate/job_info.ts";
 import { UnknownJobError } from "./triggers/unknown_job_error.ts";
 
 /** Who pauses a job, and why. */
@@ -14,18 +14,6 @@ export interface PauseJobOptions {
   by?: string;
   /** Why: up to 1,000 characters. */
   note?: string;
-}
-
-/** The state of a job. */
-export interface JobInfo {
-  /** Its name. */
-  jobName: string;
-  /** Whether the engine that was asked has it. */
-  isKnownHere: boolean;
-  /** Its pause; `null` while it is not paused. */
-  paused: Omit<JobPause, "jobName"> | null;
-  /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
-  limits: { concurrency: number | null; rate: Rate | null } | null;
 }
 
 /** The dependencies of {@linkcode JobPauses}. */
@@ -38,6 +26,8 @@ export interface JobPausesDeps {
   hub: Hub;
   /** Called after a job was resumed. */
   onResume: () => void;
+  /** Reads the state of a job. */
+  readJob: (jobName: string) => Promise<JobInfo>;
 }
 
 const OPTIONS: Record<keyof PauseJobOptions, true> = { by: true, note: true };
@@ -61,7 +51,7 @@ export class JobPauses {
     const pause = await store.pauseJob(name, { by, note });
     for (const alias of aliases) await store.pauseJob(alias, { by, note });
     if (earlier === null) hub.publishJob({ type: "job:pause", jobName: name, by: pause.by, note: pause.note });
-    return this.#infoOf(name, pause);
+    return await this.#deps.readJob(name);
   }
 
   /** Does `Engine.resumeJob()`. */
@@ -74,7 +64,7 @@ export class JobPauses {
       hub.publishJob({ type: "job:resume", jobName: name });
       onResume();
     } else await this.#checkExists(name);
-    return this.#infoOf(name, null);
+    return await this.#deps.readJob(name);
   }
 
   #namesOf(jobName: string): readonly [string, ...string[]] {
@@ -94,16 +84,6 @@ export class JobPauses {
     if (jobs.newest.has(jobName) || await store.hasWorker(jobName)) return;
     const { ids } = await store.findRuns({ jobName, limit: 1 });
     if (ids.length === 0) throw new UnknownJobError(jobName, jobs.newest.keys());
-  }
-
-  #infoOf(jobName: string, pause: JobPause | null): JobInfo {
-    const job = this.#deps.jobs.newest.get(jobName);
-    return {
-      jobName,
-      isKnownHere: job !== undefined,
-      paused: pause === null ? null : { since: pause.since, by: pause.by, note: pause.note },
-      limits: job === undefined ? null : { concurrency: job.flow.concurrency, rate: job.flow.rate },
-    };
   }
 }
 

@@ -9,6 +9,7 @@ import type { JobCatalog } from "../job_catalog.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
+import type { EngineCondition } from "./operate/monitor.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
@@ -16,6 +17,8 @@ import type { Scheduler } from "./schedules/scheduler.ts";
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
 // How long a stop waits for log lines that the store has not stored.
 const LAST_LINES_MS = 500;
+// How long a stop waits for the statistics that were not written yet.
+const LAST_STATISTICS_MS = 500;
 // How long a stop waits for event streams to send what was committed before it.
 const LAST_EVENTS_MS = 500;
 const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: true };
@@ -34,6 +37,8 @@ export interface LifecycleOptions {
   scheduler: Pick<Scheduler, "run" | "fireDue">;
   /** Reports jobs that no live worker knows, until the signal fires. */
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
+  /** Writes statistics and measures the event loop while the engine is started. */
+  monitor: { start(): void; report(): Promise<void>; stop(): Promise<void> };
 }
 
 /** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
@@ -48,6 +53,9 @@ export class Lifecycle {
   readonly #pending = new Set<Promise<unknown>>();
   readonly #stopListeners: (() => void)[] = [];
   #migration: Promise<void> | null = null;
+  #isMigrated = false;
+  /** How many stops are under way. */
+  #stopsUnderWay = 0;
   #worker: Worker;
   /** Stops what `start()` has started; `null` while the engine is not started. */
   #stopStarted: (() => Promise<void>) | null = null;
@@ -74,6 +82,15 @@ export class Lifecycle {
     return this.#isStopped;
   }
 
+  /** What decides about the health of the process. */
+  get condition(): EngineCondition {
+    return {
+      worker: this.#worker.condition,
+      isMigrated: this.#isMigrated,
+      isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
+    };
+  }
+
   /** Calls back each time the engine has stopped. */
   onStop(listener: () => void): void {
     this.#stopListeners.push(listener);
@@ -81,7 +98,9 @@ export class Lifecycle {
 
   /** Does `Engine.migrate()`. */
   migrate(): Promise<void> {
-    this.#migration ??= this.#deps.store.migrate().catch((error) => {
+    this.#migration ??= this.#deps.store.migrate().then(() => {
+      this.#isMigrated = true;
+    }, (error) => {
       this.#migration = null;
       throw error;
     });
@@ -111,6 +130,7 @@ export class Lifecycle {
       await keeping;
     };
     worker.start();
+    this.#options.monitor.start();
   }
 
   /** Does `Engine.stop()`. */
@@ -119,6 +139,15 @@ export class Lifecycle {
     const { timeout = DEFAULT_STOP_TIMEOUT_MS } = options;
     checkDuration(timeout, "The timeout of stop()");
     this.#stopCount += 1;
+    this.#stopsUnderWay += 1;
+    try {
+      await this.#stop(timeout);
+    } finally {
+      this.#stopsUnderWay -= 1;
+    }
+  }
+
+  async #stop(timeout: number): Promise<void> {
     const stopStarted = this.#stopStarted ?? (() => Promise.resolve());
     this.#stopStarted = null;
     const worker = this.#worker;
@@ -131,6 +160,7 @@ export class Lifecycle {
     this.reader.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
+    await within(host, LAST_STATISTICS_MS, this.#options.monitor.stop());
     // Node 22 never frees an AsyncLocalStorage that was used, and each one slows down all promises. After disable() it
     // can be used again.
     this.#deps.currentStep.disable();
@@ -154,6 +184,7 @@ export class Lifecycle {
       const executed = await this.#worker.drain(maxRuns, enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
+      await this.#options.monitor.report();
       return { executed };
     } finally {
       cancel();

@@ -25,6 +25,7 @@ export class Hub {
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
   readonly #runListeners = new Map<string, Set<() => void>>();
   readonly #activityListeners = new Set<() => void>();
+  #observer: ((jobName: string, happening: RunHappening) => void) | null = null;
   #sequence = 0;
 
   /** Creates a hub; `logger` gets the errors of its listeners. */
@@ -42,6 +43,11 @@ export class Hub {
     const listeners = this.#listeners.get(type) ?? new Set();
     this.#listeners.set(type, listeners.add(own));
     return () => void listeners.delete(own);
+  }
+
+  /** Sets who is told of each event of a run, before it is built: at most one. It must not throw. */
+  observe(observer: (jobName: string, happening: RunHappening) => void): void {
+    this.#observer = observer;
   }
 
   /** Calls back whenever an event of any run is published, until the returned function is called. */
@@ -68,6 +74,7 @@ export class Hub {
    * @param at When it happened, if not now.
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
+    this.#observer?.(run.jobName, happening);
     if (this.#hasListener(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;

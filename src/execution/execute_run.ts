@@ -128,6 +128,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   } else {
     const { failure, failedStepName, thrown } = outcome;
     const error = failureText(failure);
+    deps.recorder.noteFailedRun(claim.run.jobName, duration);
     execution.publish({ type: "run:fail", error, failedStepName, failureKind: failure.kind, thrown });
   }
   return outcome;

@@ -12,6 +12,7 @@ import type { CatalogJob } from "../job_catalog.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
 import type { Labels } from "../run.ts";
+import type { Recorder } from "../statistics/recorder.ts";
 import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
@@ -51,6 +52,8 @@ export interface ExecutionDeps {
   runs: RunStarter;
   /** What is done with a run that diverges, if its job does not say it. */
   onDivergence: OnDivergence;
+  /** Counts what happens. */
+  recorder: Recorder;
   /** Reports what is no error, but probably a mistake. */
   warn: (message: string) => void;
   /** What plugins do around executions, steps and triggers. */

@@ -2,6 +2,7 @@ import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "..
 import { within } from "../host.ts";
 import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
+import type { WorkerDetails } from "../store/worker_record.ts";
 import { isoTime } from "../iso_time.ts";
 import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
 import { type Executed, executeRun } from "./execute_run.ts";
@@ -12,6 +13,7 @@ import { DeadWorkerLeases } from "./dead_worker_leases.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
+import { workerDetails } from "./worker_details.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
 // The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
@@ -26,6 +28,7 @@ export class Worker {
   readonly #deps: ExecutionDeps;
   readonly #jobs: JobCatalog;
   readonly #settings: WorkerSettings;
+  readonly #details: WorkerDetails;
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
@@ -49,6 +52,8 @@ export class Worker {
   #draining = 0;
   /** When held runs are offered next, on the monotonic clock. */
   #nextOfferAt = -Infinity;
+  /** When the loop began, or completed its last round, on the monotonic clock; `null`: it does not run. */
+  #roundAt: number | null = null;
   #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   constructor(
@@ -61,6 +66,7 @@ export class Worker {
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
+    this.#details = workerDetails(settings);
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
@@ -69,6 +75,21 @@ export class Worker {
   /** Polls for work until {@linkcode Worker.stop}. */
   start(): void {
     this.#loop ??= this.#work();
+  }
+
+  /** How long ago the loop completed a round, and after how long it is stuck; `null` if it does not run. */
+  get condition(): { roundAgoMs: number; limitMs: number } | null {
+    if (this.#roundAt === null) return null;
+    const { pollingInterval, staleThreshold } = this.#settings;
+    return {
+      roundAgoMs: this.#deps.host.monotonic() - this.#roundAt,
+      limitMs: 3 * (pollingInterval + staleThreshold / 3),
+    };
+  }
+
+  /** How many runs it executes, and how many more it could. */
+  get slots(): { busy: number; free: number } {
+    return { busy: this.#executions.size, free: Math.max(0, this.#freeSlots()) };
   }
 
   /** Polls for work at once. */
@@ -147,6 +168,7 @@ export class Worker {
     this.#stopping.abort(reason);
     this.#idle.wake();
     const { host } = this.#deps;
+    if (this.#executions.size > 0) this.#noteStopping();
     await within(host, timeout, this.#reachCheckpoints(reason));
     this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.state.interrupt(reason);
@@ -162,6 +184,10 @@ export class Worker {
     await this.#allEnded();
   }
 
+  async #noteStopping(): Promise<void> {
+    await this.#deps.store.noteStopping(this.id).catch((error) => this.#deps.hub.publishError(error));
+  }
+
   async #forget(): Promise<void> {
     if (!this.#hasClaimed) return;
     await this.#deps.store.forgetWorker(this.id).catch((error) => this.#deps.hub.publishError(error));
@@ -173,6 +199,7 @@ export class Worker {
 
   async #work(): Promise<void> {
     const { host, hub } = this.#deps;
+    this.#roundAt = host.monotonic();
     while (!this.#stopping.signal.aborted) {
       // A worker counts as alive for the length of its leases after each claim.
       const { pollingInterval, staleThreshold } = this.#settings;
@@ -188,10 +215,12 @@ export class Worker {
       } catch (error) {
         hub.publishError(error);
       }
+      this.#roundAt = host.monotonic();
       await this.#idle.sleep(idleMs);
       // Runs that become due together are claimed together.
       await new Promise<void>((resolve) => host.defer(resolve));
     }
+    this.#roundAt = null;
   }
 
   #freeSlots(): number {
@@ -237,6 +266,7 @@ export class Worker {
     const limit = Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots()));
     return {
       workerId: this.id,
+      worker: this.#details,
       claimId: this.#deps.host.newId(),
       jobs: this.#jobs.known,
       holding: holding.map(({ claim }) => claim.lease),
@@ -283,6 +313,7 @@ export class Worker {
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
+    if (claim.startDelayMs !== null) this.#deps.recorder.noteStart(run.jobName, claim.startDelayMs);
     if (claim.isResumed) execution.publish({ type: "run:resume" });
     execution.publish({ type: "run:leased", leaseOwner: this.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
@@ -293,6 +324,8 @@ export class Worker {
   async #executeRun(execution: Execution): Promise<void> {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await this.#executeAround(execution);
+    const isLost = outcome.kind === "interrupted" && execution.abortSignal.reason instanceof LeaseLostError;
+    this.#deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
     // A result that a step returns right after the signal is still recorded.
     if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
     if (this.#executions.get(run.id) === execution) {

@@ -1,3 +1,4 @@
+import { checkName } from "../name.ts";
 import { checkOptionNames } from "../option_names.ts";
 
 /** Settings of a worker. Durations are in milliseconds. */
@@ -12,12 +13,23 @@ export interface WorkerOptions {
   concurrency?: number;
   /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
   maxAbandonments?: number;
+  /** A name for operators, such as that of the machine or the container: 1 to 255 characters. Default: none. */
+  name?: string;
+  /** What identifies the deployed code for operators, such as a version or a commit: 1 to 255 characters. Default: none. */
+  deployment?: string;
 }
 
-/** All settings of a worker, with the defaults filled in. */
-export type WorkerSettings = Required<WorkerOptions>;
+type WorkerNumbers = Required<Omit<WorkerOptions, "name" | "deployment">>;
 
-const DEFAULTS: WorkerSettings = {
+/** All settings of a worker, with the defaults filled in. */
+export interface WorkerSettings extends WorkerNumbers {
+  /** Its name; `null`: it has none. */
+  name: string | null;
+  /** What identifies the deployed code; `null`: nothing. */
+  deployment: string | null;
+}
+
+const DEFAULTS: WorkerNumbers = {
   pollingInterval: 1_000,
   heartbeatInterval: 5_000,
   staleThreshold: 30_000,
@@ -31,6 +43,8 @@ const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
   staleThreshold: true,
   concurrency: true,
   maxAbandonments: true,
+  name: true,
+  deployment: true,
 };
 
 const LONGEST_MS = 2 ** 30;
@@ -40,14 +54,18 @@ const LONGEST_MS = 2 ** 30;
  *
  * @throws {TypeError} A setting is unknown.
  * @throws {RangeError} A setting is not a positive integer, or a lease has no time for two renewals.
+ * @throws {ValidationError} `name` or `deployment` is not valid.
  */
 export function workerSettings(options: WorkerOptions = {}): WorkerSettings {
   checkOptionNames(options, WORKER_OPTIONS, "worker");
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  const settings: WorkerSettings = { ...DEFAULTS, ...Object.fromEntries(given) };
-  for (const [name, value] of Object.entries(settings)) {
+  const { name = null, deployment = null, ...numbers } = options;
+  if (name !== null) checkName(name, "worker.name");
+  if (deployment !== null) checkName(deployment, "worker.deployment");
+  const given = Object.entries(numbers).filter(([, value]) => value !== undefined);
+  const settings: WorkerNumbers = { ...DEFAULTS, ...Object.fromEntries(given) };
+  for (const [setting, value] of Object.entries(settings)) {
     if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
-      throw new RangeError(`worker.${name} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
+      throw new RangeError(`worker.${setting} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
     }
   }
   if (settings.heartbeatInterval * 3 > settings.staleThreshold) {
@@ -55,5 +73,5 @@ export function workerSettings(options: WorkerOptions = {}): WorkerSettings {
       `worker.heartbeatInterval (${settings.heartbeatInterval}) must be at most a third of worker.staleThreshold (${settings.staleThreshold})`,
     );
   }
-  return settings;
+  return { ...settings, name, deployment };
 }

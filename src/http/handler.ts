@@ -3,6 +3,8 @@ import { internalsOf } from "../engine/engine_internals.ts";
 import { checkHost } from "./access/allowed_hosts.ts";
 import { describeGaps } from "./access/auth_hooks.ts";
 import { AuthorizedEngine, type AuthorizedEngineDeps } from "./access/authorized_engine.ts";
+import { AuthorizedOperator } from "./access/authorized_operator.ts";
+import { Caller } from "./access/caller.ts";
 import { checkCrossSite } from "./access/cross_site.ts";
 import { callHook } from "./access/hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
@@ -90,7 +92,7 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
 type Candidates = (url: URL) => readonly Route[];
 
 /**
- * Handles a request: checks its host, authenticates its sender, checks its origin, calls `onRequest`, and finds the
+ * Handles a request: checks its host, authenticates its sender unless the host has opened the route, checks its origin, calls `onRequest`, and finds the
  * route. The route then checks its parameters and its body, the job, the input's schema, and the hook of its operation,
  * and performs the operation.
  */
@@ -102,12 +104,22 @@ async function answer(
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
-  const engine = await AuthorizedEngine.of(request, deps);
+  const caller = isOpen(candidates(url), request.method, deps)
+    ? Caller.anonymous(deps)
+    : await Caller.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   await callHook("onRequest", settings.onRequest, settings.host);
   const route = pickRoute(candidates(url), request.method);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
-  return await route.answer({ request, query: url.searchParams, engine, report, settings });
+  const engine = new AuthorizedEngine(caller, deps);
+  const operator = new AuthorizedOperator(caller, deps);
+  return await route.answer({ request, query: url.searchParams, engine, operator, report, settings });
+}
+
+/** Whether a request is for something that the host has opened to callers that are not authenticated. */
+function isOpen(candidates: readonly Route[], method: string, { auth }: AuthorizedEngineDeps): boolean {
+  const part = candidates.find((route) => route.method === method)?.part;
+  return part !== undefined && (auth?.open ?? []).includes(part);
 }
 
 /** Converts a thrown value to a response, and reports what the response hides. */

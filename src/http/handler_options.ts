@@ -1,6 +1,6 @@
 import { type Host, systemHost } from "../host.ts";
 import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
-import { checkAuth, type HandlerAuth, HOOKS } from "./access/auth_hooks.ts";
+import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 
@@ -56,6 +56,8 @@ export interface HandlerLimits {
    * authorised anew. Default: no limit.
    */
   maxStreamMs?: number;
+  /** How many jobs `GET /metrics` shows by name; further ones are added up as `other`. Default 100. */
+  maxMetricJobs?: number;
 }
 
 /** The options of a handler, checked and complete. */
@@ -87,10 +89,11 @@ const DEFAULT_LIMITS: Required<HandlerLimits> = {
   maxStreams: 10_000,
   maxStreamsPerTenant: 1_000,
   maxStreamMs: Infinity,
+  maxMetricJobs: 100,
 };
 const LIMITS = Object.keys(DEFAULT_LIMITS);
 /** The options that are objects themselves, with the names of their fields. */
-const GROUPS: Record<string, readonly string[]> = { auth: HOOKS, limits: LIMITS };
+const GROUPS: Record<string, readonly string[]> = { auth: AUTH_FIELDS, limits: LIMITS };
 
 /** The maximum for `maxJsonDepth`: deeper values could overflow the stack of recursive code. */
 const DEEPEST_JSON = 1_000;
@@ -103,7 +106,7 @@ const DEEPEST_JSON = 1_000;
  */
 export function checkOptions<Context>(options: HandlerOptions<Context>): Settings {
   checkNames("", options, Object.keys(KNOWN));
-  checkNames("auth.", options.auth, HOOKS);
+  checkNames("auth.", options.auth, AUTH_FIELDS);
   checkNames("limits.", options.limits, LIMITS);
   const auth = options.auth === undefined ? null : checkAuth(options.auth);
   const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
@@ -111,6 +114,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
   checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
+  checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
   const { basePath = "", trustedOrigins = [] } = options;
   const { onRequest = () => {}, onError = printError } = options;

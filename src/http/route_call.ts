@@ -1,4 +1,5 @@
 import type { AuthorizedEngine } from "./access/authorized_engine.ts";
+import type { AuthorizedOperator } from "./access/authorized_operator.ts";
 import type { Settings } from "./handler_options.ts";
 
 /** A request with a matched route, and the dependencies of the route. */
@@ -9,6 +10,8 @@ export interface RouteCall {
   query: URLSearchParams;
   /** The engine, restricted to what the sender may do. */
   engine: AuthorizedEngine;
+  /** The operations that do not concern one run, restricted in the same way. */
+  operator: AuthorizedOperator;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings for reading requests. */

@@ -7,15 +7,20 @@ import {
   checkNoFrom,
   readBulk,
   readFrom,
+  readJobName,
   readListFilter,
+  readNote,
   readRunFilter,
   readRunId,
   readScheduleName,
+  readSeriesQuery,
   readSignal,
   readTrigger,
   readWaitId,
 } from "./requests/request.ts";
-import { jsonResponse, MethodNotAllowedError } from "./response.ts";
+import { JSON_HEADERS, jsonResponse, MethodNotAllowedError } from "./response.ts";
+import type { OpenPart } from "./access/auth_hooks.ts";
+import { METRICS_TYPE, writeMetrics } from "./metrics/write_metrics.ts";
 
 /** Handles a request. The promise never rejects: errors become responses. */
 export type Respond = (request: Request) => Promise<Response>;
@@ -58,6 +63,24 @@ export interface RouteFunctions {
   readonly runsRetrigger: Respond;
   /** `POST /runs/delete`: deletes many runs. */
   readonly runsDelete: Respond;
+  /** `GET /stats`: shows the numbers of the store. */
+  readonly stats: Respond;
+  /** `GET /series?window=&jobName=`: shows what happened lately. */
+  readonly series: Respond;
+  /** `GET /jobs`: lists the jobs, by name. */
+  readonly jobs: Respond;
+  /** `POST /jobs/pause?jobName=`: pauses a job, and shows it. */
+  readonly jobsPause: Respond;
+  /** `POST /jobs/resume?jobName=`: ends the pause of a job, and shows it. */
+  readonly jobsResume: Respond;
+  /** `GET /workers`: lists the workers, by their first claims. */
+  readonly workers: Respond;
+  /** `GET /health`: shows the health of the process; 503 if it is not ready. */
+  readonly health: Respond;
+  /** `GET /health/live`: shows whether the process should go on, without a call to the store; 503 if not. */
+  readonly healthLive: Respond;
+  /** `GET /metrics`: shows metrics for Prometheus. */
+  readonly metrics: Respond;
   /** `GET /schedules`: lists the schedules, by name. */
   readonly schedules: Respond;
   /** `POST /schedules/pause?name=`: pauses a schedule, and shows it. */
@@ -74,6 +97,8 @@ export interface Route {
   method: "GET" | "POST" | "DELETE";
   /** The path after the prefix. */
   path: string;
+  /** What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. */
+  part?: OpenPart;
   /** Handles the request. */
   answer(call: RouteCall): Promise<Response>;
 }
@@ -98,6 +123,15 @@ export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
   runsCancel: { method: "POST", path: "/runs/cancel", answer: (call) => performBulk("cancel", call) },
   runsRetrigger: { method: "POST", path: "/runs/retrigger", answer: (call) => performBulk("retrigger", call) },
   runsDelete: { method: "POST", path: "/runs/delete", answer: (call) => performBulk("delete", call) },
+  stats: { method: "GET", path: "/stats", answer: showStats },
+  series: { method: "GET", path: "/series", answer: showSeries },
+  jobs: { method: "GET", path: "/jobs", answer: listJobs },
+  jobsPause: { method: "POST", path: "/jobs/pause", answer: pauseJob },
+  jobsResume: { method: "POST", path: "/jobs/resume", answer: resumeJob },
+  workers: { method: "GET", path: "/workers", answer: listWorkers },
+  health: { method: "GET", path: "/health", part: "health", answer: showHealth },
+  healthLive: { method: "GET", path: "/health/live", part: "health", answer: showLiveness },
+  metrics: { method: "GET", path: "/metrics", answer: showMetrics },
   schedules: { method: "GET", path: "/schedules", answer: listSchedules },
   schedulesPause: { method: "POST", path: "/schedules/pause", answer: pauseSchedule },
   schedulesResume: { method: "POST", path: "/schedules/resume", answer: resumeSchedule },
@@ -192,19 +226,59 @@ async function performBulk(operation: BulkOperation, call: RouteCall): Promise<R
   return jsonResponse(await call.engine.performBulk(operation, selection, options));
 }
 
-async function listSchedules({ engine }: RouteCall): Promise<Response> {
-  return jsonResponse(await engine.listSchedules());
+async function showStats({ operator }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.getStats());
 }
 
-async function pauseSchedule({ engine, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await engine.pauseSchedule(readScheduleName(query)));
+async function showSeries({ operator, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.getSeries(readSeriesQuery(query)));
 }
 
-async function resumeSchedule({ engine, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await engine.resumeSchedule(readScheduleName(query)));
+async function listJobs({ operator }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.getJobs());
 }
 
-async function triggerSchedule({ engine, query }: RouteCall): Promise<Response> {
-  const { id: runId, disposition, status } = await engine.triggerSchedule(readScheduleName(query));
+async function pauseJob(call: RouteCall): Promise<Response> {
+  const jobName = readJobName(call.query);
+  return jsonResponse(await call.operator.pauseJob(jobName, await readNote(call)));
+}
+
+async function resumeJob({ operator, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.resumeJob(readJobName(query)));
+}
+
+async function listWorkers({ operator }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.getWorkers());
+}
+
+async function showHealth({ operator }: RouteCall): Promise<Response> {
+  const { shown, isFine } = await operator.getHealth();
+  return jsonResponse(shown, isFine ? 200 : 503);
+}
+
+async function showLiveness({ operator }: RouteCall): Promise<Response> {
+  const { shown, isFine } = await operator.getLiveness();
+  return jsonResponse(shown, isFine ? 200 : 503);
+}
+
+async function showMetrics({ operator, settings }: RouteCall): Promise<Response> {
+  const text = writeMetrics(await operator.getMetrics(), settings.limits.maxMetricJobs);
+  return new Response(text, { headers: { "content-type": METRICS_TYPE, ...JSON_HEADERS } });
+}
+
+async function listSchedules({ operator }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.listSchedules());
+}
+
+async function pauseSchedule({ operator, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.pauseSchedule(readScheduleName(query)));
+}
+
+async function resumeSchedule({ operator, query }: RouteCall): Promise<Response> {
+  return jsonResponse(await operator.resumeSchedule(readScheduleName(query)));
+}
+
+async function triggerSchedule({ operator, query }: RouteCall): Promise<Response> {
+  const { id: runId, disposition, status } = await operator.triggerSchedule(readScheduleName(query));
   return jsonResponse({ runId, disposition, status });
 }

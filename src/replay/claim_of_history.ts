@@ -24,6 +24,7 @@ export function claimOfHistory(history: ExportedHistory): Claim {
     input: textOf(history.input),
     execution: 2, // the first one has made the history
     startedAgoMs: 0,
+    startDelayMs: null,
     priority: 0,
     fairnessKey: null,
     depth: 0,

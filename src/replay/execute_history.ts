@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HoldfastError } from "../error.ts";
+import { Recorder } from "../statistics/recorder.ts";
 import { Hub } from "../events/hub.ts";
 import { executeRun, type Outcome } from "../execution/execute_run.ts";
 import { AroundHooks } from "../around.ts";
@@ -79,6 +80,7 @@ class HistoryExecution {
         add: () => this.#blocked(null),
       },
       onDivergence: "hold",
+      recorder: new Recorder(),
       warn: () => {},
       around: new AroundHooks(() => {}),
     };

@@ -8,11 +8,14 @@ import type { ExecutingStep, StepRecord } from "../step.ts";
 import type { TraceText } from "../trace_context.ts";
 import type { PauseRecord, ResumedPause } from "../wait.ts";
 import type { CopiedHistory } from "./hold_record.ts";
+import type { WorkerDetails } from "./worker_record.ts";
 
 /** A worker's request for runs. */
 export interface ClaimRequest {
   /** The id of the worker; never reused. */
   workerId: string;
+  /** What the worker says of itself. */
+  worker: WorkerDetails;
   /** Identifies a repeated call: unique among the claims of the worker. */
   claimId: string;
   /** The jobs that the worker knows. */
@@ -66,6 +69,11 @@ export interface Claim {
   execution: number;
   /** How long ago its function was first called, in milliseconds. */
   startedAgoMs: number;
+  /**
+   * How long it was due when its function was first called, in milliseconds: since its trigger, or its delayed start.
+   * `null`: it was called before this claim.
+   */
+  startDelayMs: number | null;
   /** Its priority, which its children inherit. */
   priority: number;
   /** Its fairness key, which its children inherit. */

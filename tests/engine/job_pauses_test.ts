@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../src/error.ts";
 import type { PauseJobOptions } from "../../src/engine/job_pauses.ts";
+import type { JobInfo } from "../../src/engine/operate/job_info.ts";
+import type { Rates } from "../../src/engine/operate/rates.ts";
 import { defineJob } from "../../src/job.ts";
+import { noRuns } from "../../src/no_runs.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, recordEvents } from "../support/for_each_store.ts";
@@ -14,7 +17,7 @@ const resize = defineJob({
   run: () => null,
   limits: { concurrency: 20, rate: { limit: 5, period: 1_000 } },
 });
-const LIMITS = { concurrency: 20, rate: { limit: 5, period: 1_000 } };
+const LIMITS = { concurrency: 20, inUse: 0, rate: { limit: 5, period: 1_000 }, opensAt: null };
 const SINCE = new Date(FAKE_START).toISOString();
 
 function anEngine() {
@@ -22,6 +25,35 @@ function anEngine() {
   const store = new MemoryStore({ host });
   const engine = createEngine({ store, host, jobs: { resize } });
   return { host, store, engine, events: recordEvents(engine) };
+}
+
+/** The state of a job without runs. */
+function anInfo(overrides: Partial<JobInfo>): JobInfo {
+  const nothing: Rates = {
+    triggered: 0,
+    started: 0,
+    completed: 0,
+    failed: 0,
+    cancelled: 0,
+    perMinute: 0,
+    failureRate: null,
+    steps: 0,
+    stepFailures: 0,
+    startDelay: null,
+    duration: null,
+    stepDuration: null,
+  };
+  return {
+    jobName: "resize",
+    isKnownHere: true,
+    liveWorkers: 0,
+    paused: null,
+    byStatus: noRuns(),
+    oldestDue: null,
+    limits: null,
+    windows: { "5m": nothing, "1h": nothing },
+    ...overrides,
+  };
 }
 
 Deno.test("pauseJob() pauses a job, says so once, and keeps the first pause", async () => {
@@ -32,7 +64,7 @@ Deno.test("pauseJob() pauses a job, says so once, and keeps the first pause", as
   const second = await engine.pauseJob("resize", { by: "bob" });
 
   const paused = { since: SINCE, by: "ada", note: "disk is full" };
-  assert.deepEqual(first, { jobName: "resize", isKnownHere: true, paused, limits: LIMITS });
+  assert.deepEqual(first, anInfo({ paused, limits: LIMITS }));
   assert.deepEqual(second, first);
   assert.deepEqual(events, [
     { type: "job:pause", jobName: "resize", by: "ada", note: "disk is full", timestamp: SINCE, sequence: 1 },
@@ -46,7 +78,7 @@ Deno.test("resumeJob() ends a pause, says so once, and may be called again", asy
   const first = await engine.resumeJob("resize");
   const second = await engine.resumeJob("resize");
 
-  assert.deepEqual(first, { jobName: "resize", isKnownHere: true, paused: null, limits: LIMITS });
+  assert.deepEqual(first, anInfo({ limits: LIMITS }));
   assert.deepEqual(second, first);
   assert.deepEqual(events.slice(1), [{ type: "job:resume", jobName: "resize", timestamp: SINCE, sequence: 2 }]);
 });
@@ -57,15 +89,14 @@ Deno.test("pauseJob() takes a job of another process that has a live worker or a
   const nobody = engine.pauseJob("echo");
   await assert.rejects(nobody, NotFoundError);
 
-  await other.trigger(echo, null);
+  const { id } = await other.trigger(echo, null);
   const info = await engine.pauseJob("echo");
 
-  assert.deepEqual(info, {
-    jobName: "echo",
-    isKnownHere: false,
-    paused: { since: SINCE, by: null, note: null },
-    limits: null,
-  });
+  const { oldestDue, ...others } = info;
+  const paused = { since: SINCE, by: null, note: null };
+  const expected = anInfo({ jobName: "echo", isKnownHere: false, paused, byStatus: { ...noRuns(), pending: 1 } });
+  assert.deepEqual({ ...others, oldestDue: null }, expected);
+  assert.deepEqual(oldestDue, { runId: id, dueSince: SINCE });
 });
 
 Deno.test("resumeJob() takes a paused job that nobody knows any more", async () => {
@@ -75,7 +106,7 @@ Deno.test("resumeJob() takes a paused job that nobody knows any more", async () 
 
   const info = await later.resumeJob("resize");
 
-  assert.deepEqual(info, { jobName: "resize", isKnownHere: false, paused: null, limits: null });
+  assert.deepEqual(info, anInfo({ isKnownHere: false }));
 });
 
 Deno.test("pauseJob() and resumeJob() refuse a name that nobody has", async () => {

@@ -15,13 +15,21 @@ Deno.test("checkOptions() fills in what is left out", () => {
       maxStreams: 10_000,
       maxStreamsPerTenant: 1_000,
       maxStreamMs: Infinity,
+      maxMetricJobs: 100,
     },
     trustedOrigins: [],
   });
 });
 
 Deno.test("checkOptions() takes the smallest and the largest numbers", () => {
-  const smallest = { maxBodyBytes: 1, maxJsonDepth: 1_000, maxStreams: 0, maxStreamsPerTenant: 0, maxStreamMs: 1 };
+  const smallest = {
+    maxBodyBytes: 1,
+    maxJsonDepth: 1_000,
+    maxStreams: 0,
+    maxStreamsPerTenant: 0,
+    maxStreamMs: 1,
+    maxMetricJobs: 0,
+  };
 
   const { sseThrottleMs, limits } = checkOptions({ sseThrottleMs: 0, limits: smallest });
 

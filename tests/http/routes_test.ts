@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { isoTime } from "../../src/iso_time.ts";
-import { routes } from "../../src/http/routes.ts";
 import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { aHold } from "../support/fixtures.ts";
 import { claimOne, forEachStore, holdRun, pass } from "../support/for_each_store.ts";
 import { aRequest, aService, aWaitingRun, type Service } from "../support/http.ts";
+import { routesOfRuns } from "../support/hostile.ts";
 import { aJob } from "../support/jobs.ts";
 import { UNKNOWN } from "../support/tenants.ts";
 
@@ -706,9 +706,7 @@ forEachStore("DELETE /run refuses a run that has not ended", async (context) => 
   assert.equal((await service.engine.getRuns()).total, 2);
 });
 
-const NEED_A_RUN = Object.entries(routes).filter(([name, { path }]) =>
-  name !== "trigger" && !path.startsWith("/runs") && !path.startsWith("/schedules")
-);
+const NEED_A_RUN = routesOfRuns;
 const ODD_IDS = [
   UNKNOWN,
   "x".repeat(10_000),

@@ -82,6 +82,8 @@ const CHECKS: Record<string, Check> = {
   delete: checkDelete,
   purge: checkPurge,
   appendLogs: checkAppendLogs,
+  noteStopping: () => [],
+  addStats: () => [],
   forgetWorker: (facts, [workerId]: [string]) => (facts.flow.forgetWorker(workerId), []),
   pauseJob: (facts, [jobName]: [string]) => (facts.flow.paused.add(jobName), []),
   resumeJob: (facts, [jobName]: [string]) => (facts.flow.paused.delete(jobName), []),

@@ -60,7 +60,7 @@ export type PlannedFault =
 
 /** All that is planned from a seed: what clients ask for, and what goes wrong apart from single calls. */
 export interface Plan {
-  worker: Required<WorkerOptions>;
+  worker: Required<Omit<WorkerOptions, "name" | "deployment">>;
   retention: Retention;
   /** How many characters of facts the journal keeps, if the store can be told. */
   journalLength: number;

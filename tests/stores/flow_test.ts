@@ -111,10 +111,11 @@ class Trial {
 
   /** A claim that has left nothing to do leaves nothing to the next one either. */
   async #claimNothing(request: ClaimRequest): Promise<void> {
-    const { workerId, jobs, leaseMs, maxAbandonments } = request;
+    const { workerId, worker, jobs, leaseMs, maxAbandonments } = request;
     const claimId = `again-${this.#claimNo++}`;
     const again = await this.#store.claim({
       workerId,
+      worker,
       claimId,
       jobs,
       leaseMs,

@@ -9,7 +9,7 @@ import type { NewPause } from "../../src/store/pause_request.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Chance } from "../support/chance.ts";
 import { type Outcome, withSortedRecords } from "../support/compare_stores.ts";
-import { aFailure, aHold, aKnownJob, aLine, unlimited } from "../support/fixtures.ts";
+import { aFailure, aHold, aKnownJob, aLine, someDetails, unlimited } from "../support/fixtures.ts";
 
 /** A call to a store. */
 export interface Operation {
@@ -214,6 +214,7 @@ export class Script {
     if (!isRepeated) this.#claimIds.set(workerId, this.#id());
     const request = {
       workerId,
+      worker: someDetails(),
       claimId: this.#claimIds.get(workerId) ?? "first",
       jobs: this.#jobs(jobNames),
       holding: this.#chance.happens(0.3) ? this.#leases.slice(-3) : [],

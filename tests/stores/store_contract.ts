@@ -18,6 +18,7 @@ import { holdCases } from "./contract/holds.ts";
 import { journalCases } from "./contract/journal.ts";
 import { leaseCases } from "./contract/lease.ts";
 import { limitCases } from "./contract/limits.ts";
+import { operateCases } from "./contract/operate.ts";
 import { openingCases } from "./contract/opening.ts";
 import { partCases } from "./contract/parts.ts";
 import { pauseCases } from "./contract/pause.ts";
@@ -72,6 +73,7 @@ const CASES = [
   ...jobPauseCases,
   ...leaseCases,
   ...workerCases,
+  ...operateCases,
   ...stepCases,
   ...pauseCases,
   ...childCases,

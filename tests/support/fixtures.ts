@@ -5,6 +5,7 @@ import type { NewLogEntry } from "../../src/log.ts";
 import type { Report } from "../../src/execution_report.ts";
 import type { Progress } from "../../src/run.ts";
 import type { StepWrite } from "../../src/step.ts";
+import type { WorkerDetails } from "../../src/store/worker_record.ts";
 import type { ClaimRequest } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
@@ -121,6 +122,7 @@ export type ClaimOverrides = Partial<ClaimRequest> & { jobNames?: readonly strin
 export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrides = {}): ClaimRequest {
   return {
     workerId: "worker-a",
+    worker: someDetails(),
     claimId: uuidV7(FAKE_START),
     jobs: unlimited(jobNames),
     holding: [],
@@ -128,6 +130,20 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     offersHeld: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
+    ...overrides,
+  };
+}
+
+/** What a worker says of itself. */
+export function someDetails(overrides: Partial<WorkerDetails> = {}): WorkerDetails {
+  return {
+    name: null,
+    hostname: "host-1",
+    pid: 7,
+    runtime: "deno 2.0.0",
+    version: "0.1.0",
+    deployment: null,
+    concurrency: 10,
     ...overrides,
   };
 }

@@ -8,10 +8,10 @@ import { type Answer, aService, type Asked, type Service } from "./http.ts";
 /** Every route, with its name. */
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
+const OF_NO_RUN = /^\/(runs|schedules|stats|series|jobs|workers|health|metrics)(\/|$)/;
+
 /** The routes that need a run. */
-export const routesOfRuns = allRoutes.filter(([name, { path }]) =>
-  name !== "trigger" && !path.startsWith("/runs") && !path.startsWith("/schedules")
-);
+export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));
 
 /** What shows how the service is built: a stack, a path, a module, the database. */
 export const INTERNALS = /\n\s+at |file:\/\/|node:|ext:|SQLITE|holdfast_/;

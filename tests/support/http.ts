@@ -73,7 +73,9 @@ export async function aWaitingRun(
 /** Calls one function of a handler. */
 export async function askFunction(respond: Respond, method: string, path: string, asked?: Asked): Promise<Answer> {
   const response = await respond(aRequest(method, path, asked));
-  return { status: response.status, headers: response.headers, body: await response.json() };
+  const isJson = response.headers.get("content-type")?.startsWith("application/json") ?? false;
+  const body = isJson ? await response.json() : await response.text();
+  return { status: response.status, headers: response.headers, body };
 }
 
 /** A request to a service. */

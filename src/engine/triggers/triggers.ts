@@ -7,6 +7,7 @@ import { decode } from "../../json.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../../run.ts";
 import type { Schema } from "../../schema.ts";
+import type { Recorder } from "../../statistics/recorder.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { AroundHooks } from "../../around.ts";
@@ -45,6 +46,8 @@ export interface TriggersDeps {
   maxValueBytes: number;
   /** What plugins do around triggers. */
   around: AroundHooks;
+  /** Counts the triggers. */
+  recorder: Recorder;
 }
 
 /** The names of the options of a trigger. */
@@ -178,6 +181,7 @@ export class Triggers {
   /** Publishes what the store did with a request. */
   publish({ run, disposition }: Enqueued, request: NewRun): TriggerResult {
     const input = decode(request.payload) ?? null;
+    this.#deps.recorder.noteTrigger(run.jobName, disposition);
     if (disposition === "created") {
       const { startAt, parentRunId, scheduleName, slotAt } = run;
       this.#deps.hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName, slotAt });

@@ -206,10 +206,11 @@ export class Parking {
       const asked = this.#asked.get(id);
       if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
     }
-    const { claim: { run: { id: parentRunId } }, deps: { hub } } = this.#execution;
+    const { claim: { run: { id: parentRunId } }, deps: { hub, recorder } } = this.#execution;
     for (const run of cancelled) hub.publish(run, { type: "run:cancel" });
     for (const { run, startAt, retryOf } of created) {
       const input = parseValue(payloads.get(run.id) ?? null);
+      recorder.noteTrigger(run.jobName, "created");
       hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName: null, slotAt: null });
       if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id });
     }

@@ -227,6 +227,8 @@ export class StepCalls {
     } else {
       const { failure: { message: error }, thrown } = performed;
       const at = isoTime(retryAt);
+      const { claim, deps } = this.#execution;
+      deps.recorder.noteFailedAttempt(claim.run.jobName, duration);
       this.#execution.publish({ type: "step:fail", stepName, stepIndex, attempt, error, retryAt: at, thrown });
     }
   }

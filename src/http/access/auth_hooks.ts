@@ -17,15 +17,37 @@ export type RunOperation =
   | "signal";
 
 /**
- * The operations that do not concern one run: `schedules` lists them, `pause`, `resume` and `trigger` change or trigger
- * one of them, and `bulk` cancels, retriggers or deletes many runs.
+ * The operations that do not concern one run. `stats`, `jobs`, `workers`, `health`, `metrics` and `schedules` show what
+ * they say. `pause` and `resume` change a job (`jobName`) or a schedule (`scheduleName`), `trigger` triggers a schedule,
+ * and `bulk` cancels, retriggers or deletes many runs. `docs` and `ui` show documents and pages. `debug` adds what
+ * concerns one run, but not its tenant: workers and stacks.
  */
-export type Operation = "schedules" | "pause" | "resume" | "trigger" | "bulk";
+export type Operation =
+  | "stats"
+  | "jobs"
+  | "workers"
+  | "health"
+  | "metrics"
+  | "docs"
+  | "ui"
+  | "debug"
+  | "schedules"
+  | "pause"
+  | "resume"
+  | "trigger"
+  | "bulk";
+
+/** What a host can open to callers that are not authenticated. */
+export type OpenPart = "health" | "ui";
+
+const OPEN_PARTS: readonly OpenPart[] = ["health", "ui"];
 
 /** An operation that does not concern one run. */
 export interface RequestedOperation {
   /** What is to be done. */
   readonly operation: Operation;
+  /** The name of the job, as the client sent it, if it did; there may be no such job. */
+  readonly jobName?: string;
   /** The name of the schedule, as the client sent it; there may be no such schedule. */
   readonly scheduleName?: string;
   /** With `bulk`: what is to be done with each run. */
@@ -104,10 +126,10 @@ export interface HandlerAuth<Context> {
     access: { readonly operation: RunOperation },
   ) => unknown;
   /**
-   * Called before an operation that does not concern one run: before schedules are listed, before one of them is
-   * paused, resumed or triggered (`onTrigger` is not called then), and before many runs are cancelled, retriggered or
-   * deleted (`scopeRuns` then restricts the filter, and `onRunAccess` is called for each run). Without it, all of these
-   * are refused.
+   * Called before an operation that does not concern one run: before numbers, jobs, workers, health, metrics or
+   * schedules are shown, before a job or a schedule is paused or resumed, before a schedule is triggered (`onTrigger` is
+   * not called then), and before many runs are cancelled, retriggered or deleted (`scopeRuns` then restricts the filter,
+   * and `onRunAccess` is called for each run). Without it, all of these are refused.
    */
   readonly onOperate?: (context: NoInfer<Context>, access: RequestedOperation) => unknown;
   /** Called after `onRunAccess` before a signal is stored, unless it was accepted before. */
@@ -137,7 +159,15 @@ export interface HandlerAuth<Context> {
     context: NoInfer<Context>,
     filter: Readonly<ListFilter>,
   ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
+  /**
+   * What is shown without `authenticate` and `onOperate`: `health` shows the status of the process alone, `ui` the files
+   * of the dashboard, which hold no data. Default: nothing.
+   */
+  readonly open?: readonly OpenPart[];
 }
+
+/** The name of a hook. */
+export type HookName = Exclude<keyof HandlerAuth<unknown>, "open">;
 
 /** The names of all hooks. */
 export const HOOKS = [
@@ -149,12 +179,15 @@ export const HOOKS = [
   "onSignal",
   "scopeRuns",
   "scopeRunsSubscribe",
-] as const satisfies readonly (keyof HandlerAuth<unknown>)[];
+] as const satisfies readonly HookName[];
+
+/** The names of all fields of `auth`. */
+export const AUTH_FIELDS: readonly string[] = [...HOOKS, "open"];
 
 /**
  * Checks hooks, and copies them, so that none can be removed later.
  *
- * @throws {TypeError} There is no `authenticate`, or a hook is not a function.
+ * @throws {TypeError} There is no `authenticate`, a hook is not a function, or `open` has an unknown part.
  */
 export function checkAuth(auth: unknown): HandlerAuth<unknown> {
   if (typeof auth !== "object" || auth === null) throw new TypeError("auth must be an object of functions");
@@ -164,7 +197,13 @@ export function checkAuth(auth: unknown): HandlerAuth<unknown> {
     if (typeof hook !== "function") throw new TypeError(`auth.${name} must be a function`);
     return [[name, hook.bind(auth)]];
   });
-  return Object.fromEntries(given);
+  return { ...Object.fromEntries(given), open: checkOpen(propertyOf(auth, "open")) };
+}
+
+function checkOpen(open: unknown = []): readonly OpenPart[] {
+  const isOpenPart = (part: unknown): part is OpenPart => OPEN_PARTS.some((known) => known === part);
+  if (Array.isArray(open) && open.every(isOpenPart)) return [...open];
+  throw new TypeError(`auth.open must be an array of ${OPEN_PARTS.map((part) => `"${part}"`).join(" and ")}`);
 }
 
 /** Describes what every authenticated caller may do because hooks are missing; `null` if nothing. */

@@ -14,11 +14,10 @@ import type { BulkOperation, ListFilter, Run, RunFilter, RunText } from "../../r
 import type { NewRun } from "../../store/new_run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
-import { type ClientSchedule, toClientSchedule } from "../client_schedule.ts";
-import type { HandlerAuth, RequestedOperation, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
+import type { HandlerAuth, RequestedTrigger, RunOperation } from "./auth_hooks.ts";
+import { type Caller, nothing } from "./caller.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { withoutUndefined } from "../without_undefined.ts";
-import { callHook } from "./hook.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
 import { noSuchRun } from "../response.ts";
@@ -42,24 +41,12 @@ export interface AuthorizedEngineDeps {
  * operation calls its hook here.
  */
 export class AuthorizedEngine {
-  readonly #context: unknown;
+  readonly #caller: Caller;
   readonly #deps: AuthorizedEngineDeps;
 
-  private constructor(context: unknown, deps: AuthorizedEngineDeps) {
-    this.#context = context;
+  constructor(caller: Caller, deps: AuthorizedEngineDeps) {
+    this.#caller = caller;
     this.#deps = deps;
-  }
-
-  /**
-   * Authenticates the sender of a request.
-   *
-   * @throws {Response} `authenticate` refuses the request.
-   */
-  static async of(request: Request, deps: AuthorizedEngineDeps): Promise<AuthorizedEngine> {
-    const { auth, host } = deps;
-    if (auth === null) return new AuthorizedEngine(null, deps);
-    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
-    return new AuthorizedEngine(context, deps);
   }
 
   /**
@@ -70,7 +57,11 @@ export class AuthorizedEngine {
   async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
-        await this.#ask("onTrigger", (hook) => hook(this.#context, deepFreeze(toRequested(run, options))), nothing);
+        await this.#caller.ask(
+          "onTrigger",
+          (hook) => hook(this.#caller.context, deepFreeze(toRequested(run, options))),
+          nothing,
+        );
         const tenant = await this.#tenant();
         if (tenant !== null) return ofTenant(tenant, run);
         checkNotOfSchedule(run.idempotencyKey);
@@ -110,7 +101,11 @@ export class AuthorizedEngine {
     const run = await this.#findRun("signal", runId);
     const wait = await this.#findWait(run, waitId);
     if (!isEndedBy(wait, signal)) {
-      await this.#ask("onSignal", (hook) => hook(this.#context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
+      await this.#caller.ask(
+        "onSignal",
+        (hook) => hook(this.#caller.context, run, deepFreeze(wait), deepFreeze(signal)),
+        nothing,
+      );
     }
     return await this.#deps.engine.signal(waitId, signal);
   }
@@ -143,7 +138,7 @@ export class AuthorizedEngine {
   async followRun(runId: string, resume: Resume): Promise<Response> {
     return await this.#deps.streams.open(resume, async () => {
       const { id } = await this.#findRun("subscribe", runId);
-      return { context: this.#context, tenant: await this.#tenant(), runId: id, filter: null };
+      return { context: this.#caller.context, tenant: await this.#tenant(), runId: id, filter: null };
     });
   }
 
@@ -161,7 +156,7 @@ export class AuthorizedEngine {
     return await this.#deps.streams.open(resume, async () => {
       const scope = await this.#scope(name, filter);
       const narrowed = scope === null ? filter : narrowList(filter, scope);
-      return { context: this.#context, tenant: await this.#tenant(), runId: null, filter: narrowed };
+      return { context: this.#caller.context, tenant: await this.#tenant(), runId: null, filter: narrowed };
     });
   }
 
@@ -172,7 +167,7 @@ export class AuthorizedEngine {
     options: BulkRetriggerOptions,
   ): Promise<BulkResult> {
     const filter = selection.filter === undefined ? undefined : copyFilter(selection.filter);
-    await this.#checkOperation({ operation: "bulk", runOperation: operation, ...withoutUndefined({ filter }) });
+    await this.#caller.checkOperation({ operation: "bulk", runOperation: operation, ...withoutUndefined({ filter }) });
     const isRestricted = this.#deps.auth?.onRunAccess !== undefined;
     return await internalsOf(this.#deps.engine).performBulk(operation, selection, options, {
       narrow: async (asked) => {
@@ -181,40 +176,6 @@ export class AuthorizedEngine {
       },
       mayChange: isRestricted ? (run) => this.#mayChange(run, operation) : null,
     });
-  }
-
-  /** All schedules. */
-  async listSchedules(): Promise<ClientSchedule[]> {
-    await this.#checkOperation({ operation: "schedules" });
-    return (await this.#deps.engine.schedules.list()).map(toClientSchedule);
-  }
-
-  /** Pauses a schedule. */
-  async pauseSchedule(scheduleName: string): Promise<ClientSchedule> {
-    await this.#checkOperation({ operation: "pause", scheduleName });
-    return toClientSchedule(await this.#deps.engine.schedules.pause(scheduleName));
-  }
-
-  /** Ends the pause of a schedule. */
-  async resumeSchedule(scheduleName: string): Promise<ClientSchedule> {
-    await this.#checkOperation({ operation: "resume", scheduleName });
-    return toClientSchedule(await this.#deps.engine.schedules.resume(scheduleName));
-  }
-
-  /** Triggers a schedule, without a slot. */
-  async triggerSchedule(scheduleName: string): Promise<TriggerResult> {
-    await this.#checkOperation({ operation: "trigger", scheduleName });
-    return await this.#deps.engine.schedules.trigger(scheduleName);
-  }
-
-  /** Calls the hook for an operation that does not concern one run; refuses it without the hook. */
-  async #checkOperation(access: RequestedOperation): Promise<void> {
-    const { auth } = this.#deps;
-    if (auth !== null && auth.onOperate === undefined) {
-      const what = access.operation === "bulk" ? "Bulk operations" : "Schedules";
-      throw new HoldfastError("forbidden", `${what} are not served: the handler has no onOperate hook`);
-    }
-    await this.#ask("onOperate", (hook) => hook(this.#context, deepFreeze(access)), nothing);
   }
 
   /** Whether the caller may perform an operation on a run. */
@@ -280,7 +241,11 @@ export class AuthorizedEngine {
 
   /** Calls the hook for an operation on a run, with the run frozen. */
   async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
-    await this.#ask("onRunAccess", (hook) => hook(this.#context, show(), Object.freeze({ operation })), nothing);
+    await this.#caller.ask(
+      "onRunAccess",
+      (hook) => hook(this.#caller.context, show(), Object.freeze({ operation })),
+      nothing,
+    );
   }
 
   /**
@@ -297,50 +262,19 @@ export class AuthorizedEngine {
 
   /** The tenant of the caller; `null` without the `tenant` hook. */
   async #tenant(): Promise<string | null> {
-    return await this.#ask("tenant", (hook) => hook(this.#context), readTenant);
+    return await this.#caller.ask("tenant", (hook) => hook(this.#caller.context), readTenant);
   }
 
   async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
     const copy = copyFilter(filter);
     const isUnchanged = (answer: unknown) =>
       answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
-    return await this.#ask(
+    return await this.#caller.ask(
       name,
-      (hook) => hook(this.#context, copy),
+      (hook) => hook(this.#caller.context, copy),
       (answer) => isUnchanged(answer) ? null : readScope(answer),
     );
   }
-
-  /** Calls a hook, and parses its result; `null` without the hook. */
-  async #ask<Name extends Exclude<keyof HandlerAuth<unknown>, "authenticate">, T>(
-    name: Name,
-    call: (hook: NonNullable<HandlerAuth<unknown>[Name]>) => unknown,
-    read: (returned: unknown) => T,
-  ): Promise<T | null> {
-    const hook = this.#deps.auth?.[name] ?? null;
-    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#deps.host);
-  }
-}
-
-/** Ignores the result of a hook that can only refuse. */
-function nothing(): void {}
-
-/**
- * Calls a hook that may refuse. Returning a refusal instead of throwing it is an error: it would allow every caller.
- */
-async function callAuthHook<T>(
-  name: string,
-  hook: () => unknown,
-  read: (returned: unknown) => T,
-  host: Host,
-): Promise<T> {
-  return await callHook(name, async () => {
-    const returned = await hook();
-    // A hook that returns `false` instead of throwing would allow all callers.
-    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it must throw a Response`);
-    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
-    throw new TypeError(`auth.${name} returned a value that it must throw`, { cause: returned });
-  }, host);
 }
 
 /** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */

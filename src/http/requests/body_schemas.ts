@@ -64,6 +64,9 @@ export const signalBody = z.object({
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
+/** The body of `POST /jobs/pause`. Other fields are left out; the engine checks the length of the note. */
+export const noteBody = z.object({ note: z.string().optional() });
+
 const instant = z.custom<string>(isInstant, INSTANT_RULE);
 const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
 

@@ -9,6 +9,8 @@ export interface ReadJsonOptions {
   limits: { maxBodyBytes: number; maxJsonDepth: number };
   /** The timer for the time limit. */
   host: Host;
+  /** Whether a body that is empty is `{}`. Default: it is refused. */
+  isOptional?: boolean;
 }
 
 const MAX_BODY_MS = 10_000;
@@ -19,9 +21,11 @@ const MAX_BODY_MS = 10_000;
  * @throws {ValidationError} It is not JSON, is nested too deeply, or has a number that is too large.
  * @throws {HoldfastError} `unsupported_encoding`, `body_too_large` or `body_timeout`.
  */
-export async function readJson(request: Request, { limits, host }: ReadJsonOptions): Promise<Json> {
+export async function readJson(request: Request, { limits, host, isOptional = false }: ReadJsonOptions): Promise<Json> {
   checkEncoding(request.headers.get("content-encoding"));
-  const value = parseJson(await readText(request, limits.maxBodyBytes, host));
+  const text = await readText(request, limits.maxBodyBytes, host);
+  if (isOptional && text === "") return {};
+  const value = parseJson(text);
   checkJson(value, limits.maxJsonDepth);
   return value;
 }

@@ -1,4 +1,5 @@
 import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
+import type { SeriesQuery } from "../../engine/operate/series.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
@@ -62,6 +63,33 @@ export function readWaitId(query: URLSearchParams): string {
 /** Reads the name of the schedule, as {@linkcode readRunId} does. */
 export function readScheduleName(query: URLSearchParams): string {
   return readParameter(query, "name");
+}
+
+/** Reads the name of the job, as {@linkcode readRunId} does. */
+export function readJobName(query: URLSearchParams): string {
+  return readParameter(query, "jobName");
+}
+
+/**
+ * Reads which series is asked for. The engine checks it.
+ *
+ * @throws {ValidationError} A parameter is missing or given twice.
+ */
+export function readSeriesQuery(query: URLSearchParams): SeriesQuery {
+  const window = readParameter(query, "window") as SeriesQuery["window"]; // the engine checks it
+  return { window, ...withoutUndefined({ jobName: readOptional(query, "jobName") }) };
+}
+
+/**
+ * Reads the body of `POST /jobs/pause`, which may be empty.
+ *
+ * @throws {ValidationError} It is not valid.
+ */
+export async function readNote({ request, settings }: RouteCall): Promise<string | undefined> {
+  const body = await readJson(request, { ...settings, isOptional: true });
+  const { noteBody } = await import("./body_schemas.ts");
+  checkFieldNames(body, ["note"]);
+  return (await check<{ note?: string | undefined }>(body, noteBody, settings.host)).note;
 }
 
 function readParameter(query: URLSearchParams, name: string): string {

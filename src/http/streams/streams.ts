@@ -70,6 +70,12 @@ export class Streams {
     internals.onStop(() => this.#closeAll());
   }
 
+  /** How many are open: of one run, and of several. */
+  count(): { run: number; list: number } {
+    const run = [...this.#open.values()].filter(({ runId }) => runId !== null).length;
+    return { run, list: this.#open.size - run };
+  }
+
   /**
    * Opens a stream: of the events of one run (first its state, then its events, up to the last one), or of all runs
    * that match a filter. A client that resumes receives the events after its last id, or a message that events are

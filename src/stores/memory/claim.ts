@@ -1,6 +1,7 @@
 import type { KnownJob } from "../../flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../store/claim.ts";
 import type { JobPause } from "../../store/job_pause.ts";
+import type { WorkerDetails } from "../../store/worker_record.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline } from "./deadlines.ts";
 import { orderByPosition, orderByTurn } from "./due_order.ts";
@@ -21,6 +22,12 @@ export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   seenAt: number;
   /** The runs that it took, in their order. */
   runIds: readonly string[];
+  /** What it says of itself. */
+  details: WorkerDetails;
+  /** When it claimed first. */
+  startedAt: number;
+  /** Whether it claims nothing more. */
+  isStopping: boolean;
 }
 
 /** What claims read and change. */
@@ -50,7 +57,8 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
   const jobs = request.jobs.map(({ name, version, print }) => ({ name, version, print }));
-  const worker = { claimId, jobs, leaseMs, seenAt: now };
+  const { startedAt = now, isStopping = false } = last ?? {};
+  const worker = { claimId, jobs, leaseMs, seenAt: now, details: { ...request.worker }, startedAt, isStopping };
   workers.set(workerId, { ...worker, runIds: [] });
   state.rates.update(now);
   extendHeld(runs, request, now);
@@ -84,8 +92,12 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
 /** The jobs of live workers: those that claimed within the length of their leases. */
 export function findLiveJobs(workers: ReadonlyMap<string, KnownWorker>, now: number): KnownWorker["jobs"] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
-  const live = [...workers.values()].filter(({ seenAt, leaseMs }) => seenAt <= now && now - seenAt < leaseMs);
-  return live.flatMap(({ jobs }) => jobs);
+  return [...workers.values()].filter((worker) => isLive(worker, now)).flatMap(({ jobs }) => jobs);
+}
+
+/** Whether a worker claimed within the length of its lease. */
+export function isLive({ seenAt, leaseMs }: Pick<KnownWorker, "seenAt" | "leaseMs">, now: number): boolean {
+  return seenAt <= now && now - seenAt < leaseMs;
 }
 
 /** The queues from which live workers claim. */

@@ -39,6 +39,10 @@ import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_requ
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
+import type { JobList, RatedJob } from "../../store/job_numbers.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/statistics.ts";
+import type { StoreInfo } from "../../store/store_info.ts";
+import type { WorkerList } from "../../store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, readResults } from "./children.ts";
@@ -66,6 +70,8 @@ import { MemoryRates } from "./rates.ts";
 import { queryMatcher } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./schedules.ts";
+import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
+import { MemoryStatistics } from "./operate/statistics.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
 import { cancelOrphan } from "./timers.ts";
 import { MemoryTurns } from "./fairness_turns.ts";
@@ -85,6 +91,7 @@ export class MemoryStore implements Store {
   readonly #pauses = new Map<string, { run: KeptRun; wait: KeptPause }>();
   readonly #paused = new Map<string, JobPause>();
   readonly #schedules: MemorySchedules;
+  readonly #statistics = new MemoryStatistics();
   readonly #workers = new Map<string, KnownWorker>();
   readonly #state: ClaimState;
 
@@ -371,6 +378,46 @@ export class MemoryStore implements Store {
         .sort((left, right) => left.jobName < right.jobName ? -1 : 1)
         .map((pause) => ({ ...pause }))
     );
+  }
+
+  /** Notes that a worker claims nothing more. */
+  noteStopping(workerId: string): Promise<void> {
+    return this.#perform(() => {
+      const worker = this.#workers.get(workerId);
+      if (worker !== undefined) worker.isStopping = true;
+    });
+  }
+
+  /** The workers, by their first claims. */
+  getWorkers(): Promise<WorkerList> {
+    return this.#perform((now) => ({ workers: listWorkers(this.#state, now), now }));
+  }
+
+  /** The numbers of each job, and when rates open. */
+  getJobs(rates: readonly RatedJob[]): Promise<JobList> {
+    return this.#perform((now) => listJobs(this.#state, rates, now));
+  }
+
+  /** Adds what a process has counted to the statistics. */
+  addStats(statistics: readonly JobStatistics[]): Promise<void> {
+    return this.#perform((now) => this.#statistics.add(statistics, sampleRuns(this.#state, now), now));
+  }
+
+  /** Reads statistics, by time and job. */
+  readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }> {
+    return this.#perform((now) => ({ rows: this.#statistics.read(query), now }));
+  }
+
+  /** What the store is. */
+  getInfo(): Promise<StoreInfo> {
+    return this.#perform(() => ({
+      kind: "memory",
+      schemaVersion: 1,
+      bytes: null,
+      walBytes: null,
+      freeBytes: null,
+      runs: this.#runs.all.length,
+    }));
   }
 
   /** Whether a worker that knows a job is alive. */

@@ -333,6 +333,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     input: run.input,
     execution: run.interruptions + 1,
     startedAgoMs: Math.max(0, now - run.startedAt!), // and has started it
+    startDelayMs: run.generation > 1 ? null : Math.max(0, run.startedAt! - dueFrom(run)),
     priority: run.flow.priority,
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
@@ -349,6 +350,11 @@ export function toClaim(run: KeptRun, now: number): Claim {
     pauses: run.pauses.map(toPauseRecord),
     resumed: run.pauses.map(toResumedPause).filter((pause) => pause !== null),
   };
+}
+
+/** From when on a run could be claimed: its trigger, or the end of its delay. */
+export function dueFrom({ createdAt, startAt }: Pick<KeptRun, "createdAt" | "startAt">): number {
+  return Math.max(createdAt, startAt ?? createdAt);
 }
 
 /** All that a replay of a run needs. */

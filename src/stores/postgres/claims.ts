@@ -5,6 +5,7 @@ import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { versionOf } from "../queue_name.ts";
+import { startDelay } from "../start_delay.ts";
 import {
   type IdentityRow,
   type ReplayedStepRow,
@@ -28,6 +29,8 @@ interface ClaimedRow extends IdentityRow {
   lease_generation: number;
   lease_expires_at: number;
   interruptions: number;
+  created_at: number;
+  start_at: number | null;
   started_at: number;
   priority: number;
   fairness_key: string | null;
@@ -66,6 +69,7 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     input: toInput(row),
     execution: row.interruptions + 1,
     startedAgoMs: Math.max(0, now - row.started_at),
+    startDelayMs: startDelay(row),
     priority: row.priority,
     fairnessKey: row.fairness_key,
     depth: row.depth,

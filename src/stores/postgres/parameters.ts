@@ -149,8 +149,13 @@ function toNewPause({ children, ...pause }: NewPause): object {
 }
 
 /** A request for runs. */
-export function toClaimParameter({ jobs, holding, ...request }: ClaimRequest): object {
-  return { ...request, jobs: jobs.map(toKnownJob), holding: holding.map(toLeaseParameter) };
+export function toClaimParameter({ jobs, holding, worker, ...request }: ClaimRequest): object {
+  return {
+    ...request,
+    worker: JSON.stringify(worker),
+    jobs: jobs.map(toKnownJob),
+    holding: holding.map(toLeaseParameter),
+  };
 }
 
 function toKnownJob({ name, names, version, print, concurrency, rate }: KnownJob): object {

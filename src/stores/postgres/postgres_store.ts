@@ -14,6 +14,10 @@ import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import type { JobPause } from "../../store/job_pause.ts";
+import type { JobList, RatedJob } from "../../store/job_numbers.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/statistics.ts";
+import type { StoreInfo } from "../../store/store_info.ts";
+import type { WorkerList } from "../../store/worker_record.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
@@ -54,7 +58,8 @@ import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.t
 import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
-import { checkSchema } from "./sql/names.ts";
+import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate.ts";
+import { checkSchema, VERSION } from "./sql/names.ts";
 import { WriteBatch } from "./write_batch.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
@@ -229,6 +234,37 @@ export class PostgresStore implements Store {
   /** Deletes the entry of a worker that will not claim again. */
   async forgetWorker(workerId: string): Promise<void> {
     await this.#write("forget_worker", { workerId });
+  }
+
+  /** Notes that a worker claims nothing more. */
+  async noteStopping(workerId: string): Promise<void> {
+    await this.#database.write("note_stopping", { workerId });
+  }
+
+  /** The workers, by their first claims. */
+  async getWorkers(): Promise<WorkerList> {
+    return toWorkerList(await this.#database.read<WorkersAnswer>("get_workers"));
+  }
+
+  /** The numbers of each job, and when rates open. */
+  async getJobs(rates: readonly RatedJob[]): Promise<JobList> {
+    return toJobList(await this.#database.read<JobsAnswer>("get_jobs", { rates }));
+  }
+
+  /** Adds what a process has counted to the statistics. */
+  async addStats(statistics: readonly JobStatistics[]): Promise<void> {
+    await this.#database.write("add_stats", { statistics });
+  }
+
+  /** Reads statistics, by time and job. */
+  readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }> {
+    return this.#database.read("read_stats", query);
+  }
+
+  /** How large the tables and their indexes are. */
+  async getInfo(): Promise<StoreInfo> {
+    const { runs, bytes } = await this.#database.read<Pick<StoreInfo, "runs" | "bytes">>("get_info");
+    return { kind: "postgres", schemaVersion: VERSION, bytes, walBytes: null, freeBytes: null, runs };
   }
 
   /** Whether a worker that knows a job is alive. */

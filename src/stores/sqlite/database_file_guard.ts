@@ -42,6 +42,11 @@ export class DatabaseFileGuard {
     this.#nextCheckAt = now + CHECK_EVERY_MS;
   }
 
+  /** The size of the write-ahead log beside the file, in bytes; 0 if there is none. */
+  walBytes(): number {
+    return this.#stat(`${this.#path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  }
+
   #readIdentity(): string | null {
     // Only `stat`: opening and closing the file would drop SQLite's locks on it.
     const stat = this.#stat(this.#path, { throwIfNoEntry: false });

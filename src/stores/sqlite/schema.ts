@@ -2,6 +2,7 @@ import { StoreError } from "../../error.ts";
 import { CHILD_TABLES } from "./children/schema.ts";
 import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
+import { OPERATE_TABLES } from "./operate/schema.ts";
 import { TRACING_TABLES } from "./tracing/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
@@ -203,6 +204,7 @@ export const MIGRATIONS: readonly string[] = [
   FIRST_VERSION,
   FLOW_TABLES + CHILD_TABLES + SCHEDULE_TABLES,
   EVOLUTION_TABLES,
+  OPERATE_TABLES,
   TRACING_TABLES,
 ];
 

@@ -18,6 +18,10 @@ import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
+import type { JobList, RatedJob } from "../../store/job_numbers.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/statistics.ts";
+import type { StoreInfo } from "../../store/store_info.ts";
+import type { WorkerList } from "../../store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
@@ -46,7 +50,11 @@ import { toWait } from "../rows.ts";
 import { type PauseRow, type RunRow, SELECT_RUN, toRun } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { deleteSchedule, fireSchedule, readSchedules, setSchedule } from "./schedules.ts";
-import { migrateTables } from "./schema.ts";
+import { migrateTables, MIGRATIONS } from "./schema.ts";
+import { readJobNumbers } from "./operate/job_numbers.ts";
+import { addStatistics, readStatistics } from "./operate/statistics.ts";
+import { readStoreInfo } from "./operate/store_info.ts";
+import { noteStopping, readWorkers } from "./operate/workers.ts";
 import { recordStep } from "./writes/steps.ts";
 import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { SecureDelete } from "./secure_delete.ts";
@@ -339,6 +347,40 @@ export class SqliteStore implements Store {
   /** Deletes the entry of a worker that will not claim again. */
   forgetWorker(workerId: string): Promise<void> {
     return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
+  }
+
+  /** Notes that a worker claims nothing more. */
+  noteStopping(workerId: string): Promise<void> {
+    return this.#write(() => noteStopping(this.#db, workerId));
+  }
+
+  /** The workers, by their first claims. */
+  getWorkers(): Promise<WorkerList> {
+    return this.#read(() => {
+      const now = this.#host.now();
+      return { workers: this.#db.snapshot(() => readWorkers(this.#db, now)), now };
+    });
+  }
+
+  /** The numbers of each job, and when rates open. */
+  getJobs(rates: readonly RatedJob[]): Promise<JobList> {
+    return this.#read(() => this.#db.snapshot(() => readJobNumbers(this.#db, rates, this.#host.now())));
+  }
+
+  /** Adds what a process has counted to the statistics. */
+  addStats(statistics: readonly JobStatistics[]): Promise<void> {
+    return this.#write((now) => addStatistics(this.#db, statistics, now));
+  }
+
+  /** Reads statistics, by time and job. */
+  readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }> {
+    return this.#read(() => ({ rows: readStatistics(this.#db, query), now: this.#host.now() }));
+  }
+
+  /** How large the file is. */
+  getInfo(): Promise<StoreInfo> {
+    const walBytes = this.#connection.file?.walBytes() ?? null;
+    return this.#read(() => this.#db.snapshot(() => readStoreInfo(this.#db, MIGRATIONS.length, walBytes)));
   }
 
   /** Whether a worker that knows a job is alive. */

@@ -23,7 +23,7 @@ import {
 import { CAREFUL, CONTEXTS, type Way, WAYS } from "../../support/tenant_hooks.ts";
 
 type RouteName = keyof RouteFunctions;
-type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate">;
+type HookName = Exclude<keyof HandlerAuth<unknown>, "authenticate" | "open">;
 
 /** Which hook guards a route, and what it takes to be let do what the route does. */
 type RouteCase =
@@ -50,6 +50,15 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsDelete: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
+  stats: { hook: "onOperate" },
+  series: { hook: "onOperate", query: "?window=1h&jobName=echo" },
+  jobs: { hook: "onOperate" },
+  jobsPause: { hook: "onOperate", query: "?jobName=echo", body: { note: "stop" } },
+  jobsResume: { hook: "onOperate", query: "?jobName=echo" },
+  workers: { hook: "onOperate" },
+  health: { hook: "onOperate" },
+  healthLive: { hook: "onOperate" },
+  metrics: { hook: "onOperate" },
   schedules: { hook: "onOperate" },
   schedulesPause: { hook: "onOperate", query: "?name=nightly" },
   schedulesResume: { hook: "onOperate", query: "?name=nightly" },

@@ -84,5 +84,5 @@ Deno.test("no text of a run comes into a header", async () => {
   answers.push(await provoke(service, "DELETE", `/run?${query}`));
 
   assert.equal(answers.length, allRoutes.length - 1);
-  assert.deepEqual(new Set(answers.flatMap(({ headers }) => [...headers.values()])).size, 4);
+  assert.deepEqual(new Set(answers.flatMap(({ headers }) => [...headers.values()])).size, 5);
 });

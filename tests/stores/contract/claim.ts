@@ -25,6 +25,7 @@ test("claim() answers what a replay needs", async ({ store, host }) => {
       input: request.input,
       execution: 1,
       startedAgoMs: 0,
+      startDelayMs: 0,
       priority: 0,
       fairnessKey: null,
       depth: 0,

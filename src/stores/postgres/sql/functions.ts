@@ -8,6 +8,7 @@ import { EVOLUTION } from "./evolution/functions.ts";
 import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
+import { OPERATE } from "./operate/functions.ts";
 import { PAUSES } from "./pauses.ts";
 import { READS } from "./reads/functions.ts";
 import { RECORDS } from "./records.ts";
@@ -35,5 +36,6 @@ export const FUNCTIONS: string = [
     CHILDREN,
     SCHEDULES,
     EVOLUTION,
+    OPERATE,
   ],
 ].join("\n");

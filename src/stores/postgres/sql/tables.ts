@@ -1,4 +1,5 @@
 import { FACTS_PER_ROW } from "./names.ts";
+import { OPERATE_TABLES } from "./operate/tables.ts";
 
 // Differences to the tables of SqliteStore: a run has one row, with its flow, its schedule and its parent, so it stands
 // in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
@@ -330,6 +331,9 @@ create table {schema}.workers (
   queues text[] collate "C" not null,
   seen_at bigint not null,
   lease_ms bigint not null,
-  claim_id text collate "C" not null
+  claim_id text collate "C" not null,
+  details text not null,
+  started_at bigint not null,
+  stopping boolean not null default false
 ) with (fillfactor = 50);
-`;
+${OPERATE_TABLES}`;

@@ -1,3 +1,4 @@
+import { LISTED_LEASES } from "../../worker_details.ts";
 import { ENTRY } from "./basics.ts";
 
 /** Workers, their leases, and the jobs that are paused. */
@@ -26,9 +27,9 @@ create or replace function fn.forget_worker(p jsonb, p_now bigint) returns jsonb
   select null::jsonb
 $$;
 
--- Deletes the entries of workers that died long ago: after a hundred lengths of their leases without a claim.
+-- Deletes the entries of workers that died long ago.
 create or replace function fn.forget_dead_workers(p_now bigint) returns void language sql volatile as $$
-  delete from {schema}.workers where seen_at + lease_ms * 100 < p_now
+  delete from {schema}.workers where seen_at + lease_ms * ${LISTED_LEASES} < p_now
 $$;
 
 -- Pauses a job, unless it is paused already. See Store.pauseJob().

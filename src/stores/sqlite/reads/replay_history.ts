@@ -2,6 +2,7 @@ import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { versionOf } from "../../queue_name.ts";
+import { startDelay } from "../../start_delay.ts";
 import { readCopied } from "../evolution/copies.ts";
 import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
@@ -92,6 +93,7 @@ function toClaim(
     input: toInput(row),
     execution: row.interruptions + 1,
     startedAgoMs: Math.max(0, now - row.started_at),
+    startDelayMs: startDelay(row),
     priority: row.priority ?? 0,
     fairnessKey: row.fairness_key,
     depth: row.depth ?? 0,

@@ -30,7 +30,7 @@ import type { IdentityRow } from "../../rows.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
+import { forgetDeadWorkers, liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
 
@@ -39,10 +39,13 @@ import { revokeExpiredLeases } from "./revoked_leases.ts";
 const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
-const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
-  last_report_no, has_pauses, started_at, origin_id, trace, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+const CLAIMED =
+  `seq, id, created_at, job, labels, concurrency_key, lease_generation, lease_expires_at, interruptions, recorded,
+  last_report_no, has_pauses, started_at, origin_id, trace,
+  (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
+  iif(flow = 1, (SELECT start_at FROM holdfast_flow WHERE run_seq = seq), NULL) AS start_at,
   iif(flow = 1, (SELECT finish_by FROM holdfast_flow WHERE run_seq = seq), NULL) AS finish_by,
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
@@ -51,6 +54,8 @@ const CLAIMED = `seq, id, job, labels, concurrency_key, lease_generation, lease_
 
 /** A row of a claimed run. */
 export interface ClaimedRow extends IdentityRow, HeldRow {
+  created_at: number;
+  start_at: number | null;
   concurrency_key: string | null;
   lease_expires_at: number;
   interruptions: number;
@@ -175,6 +180,7 @@ function tidyUp(db: SqliteDatabase, now: number): void {
   trimByAge(db, now);
   forgetStarts(db, now);
   forgetTurns(db);
+  forgetDeadWorkers(db, now);
 }
 
 /** A call that is repeated after an unknown outcome returns the runs that it claimed and still holds. */

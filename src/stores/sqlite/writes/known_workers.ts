@@ -1,6 +1,7 @@
 import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";
+import { LISTED_LEASES } from "../../worker_details.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The last claim of a worker. */
@@ -35,7 +36,10 @@ export function noteWorker(
   now: number,
 ): void {
   db.run(
-    "INSERT OR REPLACE INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed) VALUES (?, ?, ?, ?, ?, ?)",
+    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET jobs = excluded.jobs, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
+       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details`,
     request.workerId,
     JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
       queueName(name, version),
@@ -45,6 +49,8 @@ export function noteWorker(
     request.leaseMs,
     request.claimId,
     JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
+    JSON.stringify(request.worker),
+    now,
   );
 }
 
@@ -65,10 +71,7 @@ export function liveQueues(db: SqliteDatabase, now: number, exceptWorkerId = "")
   return new Set(workers.flatMap(({ jobs }): string[] => JSON.parse(jobs)));
 }
 
-// The entry of a worker is deleted after this many lengths of its lease without a claim.
-const FORGOTTEN_AFTER_LEASES = 100;
-
 /** Deletes the entries of workers that died long ago. */
 export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
-  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", FORGOTTEN_AFTER_LEASES, now);
+  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", LISTED_LEASES, now);
 }

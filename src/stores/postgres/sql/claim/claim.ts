@@ -50,10 +50,10 @@ begin
     t := fn.take_in_turn(p, v_now);
   end if;
   perform fn.give_leases(p, t.seqs, t.before, t.resumed, v_now);
-  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id)
-    values (v_worker, v_own, v_now, v_lease_ms, v_claim)
+  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id, details, started_at)
+    values (v_worker, v_own, v_now, v_lease_ms, v_claim, p ->> 'worker', v_now)
     on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-      claim_id = excluded.claim_id;
+      claim_id = excluded.claim_id, details = excluded.details;
   perform fn.settle_heads();
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
   if cardinality(t.seqs) = 0 and cardinality(v_page) = 0 then perform fn.tidy_up(v_now);
@@ -152,6 +152,7 @@ begin
   perform fn.trim_journal(p_now);
   perform fn.forget_starts(p_now);
   perform fn.forget_turns();
+  perform fn.forget_dead_workers(p_now);
 end $$;
 
 -- Makes one row of the changes of each number of runs, if there are many. Another call that does it at the same moment

@@ -4,7 +4,7 @@ export const CLAIMED_RUNS = `
 create or replace function fn.claimed(p_seqs bigint[]) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
     'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation, 'lease_expires_at', r.lease_expires_at,
-    'interruptions', r.interruptions, 'started_at', r.started_at, 'priority', r.priority, 'fairness_key', r.fairness_key,
+    'interruptions', r.interruptions, 'created_at', r.created_at, 'start_at', r.start_at, 'started_at', r.started_at, 'priority', r.priority, 'fairness_key', r.fairness_key,
     'depth', r.depth, 'slot_at', r.slot_at, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
     'payload', i.payload, 'input', i.input, 'schema_print', i.schema_print,
     'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,

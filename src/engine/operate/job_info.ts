@@ -1,0 +1,135 @@
+import type { Rate } from "../../flow.ts";
+import { isoTime } from "../../iso_time.ts";
+import type { JobCatalog } from "../../job_catalog.ts";
+import { noRuns } from "../../no_runs.ts";
+import { RUN_STATUSES } from "../../run.ts";
+import type { Counts, JobList, JobNumbers, RatedJob } from "../../store/job_numbers.ts";
+import type { JobPause } from "../../store/job_pause.ts";
+import type { WorkerList } from "../../store/worker_record.ts";
+import type { Windows } from "./rates.ts";
+import { stateOf } from "./worker_info.ts";
+
+/** The state of a job. */
+export interface JobInfo {
+  /** Its name. */
+  jobName: string;
+  /** Whether the engine that was asked has it. */
+  isKnownHere: boolean;
+  /** How many live workers know it. */
+  liveWorkers: number;
+  /** Its pause; `null` while it is not paused. */
+  paused: Omit<JobPause, "jobName"> | null;
+  /** How many of its runs have each status. */
+  byStatus: Counts;
+  /**
+   * The first of its runs that are due and have passed their concurrency keys, and since when it is due: ISO 8601 in
+   * UTC. A pause or a limit of the job may hold it up. `null`: there is none.
+   */
+  oldestDue: { runId: string; dueSince: string } | null;
+  /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
+  limits: JobLimitsInfo | null;
+  /** What happened to its runs lately. */
+  windows: Windows;
+}
+
+/** The limits of a job, and how much of them is used up. */
+export interface JobLimitsInfo {
+  /** How many of its runs are executed at the same time at most; `null`: no limit. */
+  concurrency: number | null;
+  /** How many of its runs are executed, or may be after a cancel, under all its names. */
+  inUse: number;
+  /** At most how many of its runs start in a period; `null`: no limit. */
+  rate: Rate | null;
+  /** When the rate lets the next run start: ISO 8601 in UTC; `null`: at once. */
+  opensAt: string | null;
+}
+
+/** What the states of jobs are made of. */
+export interface JobSources {
+  /** The jobs of this engine. */
+  catalog: JobCatalog;
+  /** The numbers of the store. */
+  list: JobList;
+  /** The workers of the store. */
+  workers: WorkerList;
+  /** The paused jobs. */
+  pauses: readonly JobPause[];
+  /** What happened to the runs of some jobs lately. */
+  windowsOf: (jobNames: readonly string[]) => Windows;
+}
+
+/** The rates of an engine's jobs, to ask a store about. */
+export function ratesOf(catalog: JobCatalog): RatedJob[] {
+  return [...catalog.newest.values()].flatMap(({ name, flow: { rate } }) =>
+    rate === null ? [] : [{ jobName: name, rate }]
+  );
+}
+
+/** The jobs that an engine, a live worker, a run or a pause knows, by name. */
+export function toJobInfos(sources: JobSources): JobInfo[] {
+  const { catalog, list, workers, pauses } = sources;
+  const names = new Set([
+    ...catalog.newest.keys(),
+    ...list.jobs.map(({ jobName }) => jobName),
+    ...workers.workers.filter((worker) => stateOf(worker, workers.now) !== "lost").flatMap(({ jobNames }) => jobNames),
+    ...pauses.map(({ jobName }) => jobName),
+  ]);
+  return [...names].sort().map((jobName) => toJobInfo(jobName, sources));
+}
+
+/** The state of one job. */
+export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
+  const { catalog, list, workers, pauses, windowsOf } = sources;
+  const numbers = list.jobs.find((job) => job.jobName === jobName);
+  const pause = pauses.find((pause) => pause.jobName === jobName);
+  return {
+    jobName,
+    isKnownHere: catalog.find(jobName) !== undefined,
+    liveWorkers: workers.workers
+      .filter((worker) => stateOf(worker, workers.now) !== "lost" && worker.jobNames.includes(jobName)).length,
+    paused: pause === undefined ? null : { since: pause.since, by: pause.by, note: pause.note },
+    byStatus: numbers?.byStatus ?? noRuns(),
+    oldestDue: toOldestDue(numbers),
+    limits: toLimits(jobName, catalog, list),
+    windows: windowsOf([jobName]),
+  };
+}
+
+function toOldestDue(numbers: JobNumbers | undefined): JobInfo["oldestDue"] {
+  if (numbers === undefined || numbers.oldestDue === null) return null;
+  const { runId, dueSince } = numbers.oldestDue;
+  return { runId, dueSince: isoTime(dueSince) };
+}
+
+function toLimits(jobName: string, catalog: JobCatalog, { jobs, openings }: JobList): JobLimitsInfo | null {
+  const known = catalog.find(jobName);
+  if (known === undefined) return null;
+  const { name, flow: { concurrency, rate } } = known.job;
+  const names = [name, ...known.aliases];
+  const own = jobs.filter((job) => names.includes(job.jobName));
+  const inUse = own.reduce((sum, { byStatus, ghosts }) => sum + byStatus.running + ghosts, 0);
+  const at = ratesOf(catalog).findIndex((rated) => rated.jobName === name);
+  return { concurrency, inUse, rate, opensAt: isoTime(openings[at] ?? null) };
+}
+
+/** The states of several jobs as that of one, by the name `other`. */
+export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["windowsOf"]): JobInfo {
+  const due = infos.flatMap(({ oldestDue }) => oldestDue ?? []);
+  return {
+    jobName: "other",
+    isKnownHere: infos.some(({ isKnownHere }) => isKnownHere),
+    liveWorkers: Math.min(...infos.map(({ liveWorkers }) => liveWorkers)),
+    paused: null,
+    byStatus: sumCounts(infos.map(({ byStatus }) => byStatus)),
+    oldestDue: due.sort((one, other) => one.dueSince < other.dueSince ? -1 : 1)[0] ?? null,
+    limits: null,
+    windows: windowsOf(infos.map(({ jobName }) => jobName)),
+  };
+}
+
+/** The numbers of jobs together. */
+export function sumCounts(all: Iterable<Counts>): Counts {
+  const sum = noRuns();
+  for (const counts of all) for (const status of RUN_STATUSES) sum[status] += counts[status];
+  return sum;
+}

@@ -1,0 +1,132 @@
+import type { Engine } from "../../engine/engine.ts";
+import { internalsOf } from "../../engine/engine_internals.ts";
+import type { Health } from "../../engine/operate/health.ts";
+import type { JobInfo } from "../../engine/operate/job_info.ts";
+import type { MetricsSource } from "../../engine/operate/monitor.ts";
+import type { Stats } from "../../engine/operate/operator.ts";
+import type { Series, SeriesQuery } from "../../engine/operate/series.ts";
+import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
+import type { TriggerResult } from "../../engine/triggers/new_run.ts";
+import { type ClientSchedule, toClientSchedule } from "../client_schedule.ts";
+import type { Streams } from "../streams/streams.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import type { Caller } from "./caller.ts";
+
+/** The health of the process, as far as a caller may see it. */
+export interface ShownHealth {
+  /** All of it, or the status alone. */
+  shown: Health | Pick<Health, "status">;
+  /** Whether the answer is yes: ready, or live. */
+  isFine: boolean;
+}
+
+/** What metrics are made of, with the event streams of the handler. */
+export interface HandlerMetrics extends MetricsSource {
+  /** How many streams are open. */
+  streams: { run: number; list: number };
+}
+
+/**
+ * The operations of an engine that do not concern one run, restricted to what the sender of a request may do: each calls
+ * `onOperate`.
+ */
+export class AuthorizedOperator {
+  readonly #caller: Caller;
+  readonly #engine: Engine;
+  readonly #streams: Streams;
+
+  constructor(caller: Caller, { engine, streams }: { engine: Engine; streams: Streams }) {
+    this.#caller = caller;
+    this.#engine = engine;
+    this.#streams = streams;
+  }
+
+  /** The numbers of the store. */
+  async getStats(): Promise<Stats> {
+    await this.#caller.checkOperation({ operation: "stats" });
+    return await this.#engine.getStats();
+  }
+
+  /** What happened lately. */
+  async getSeries(query: SeriesQuery): Promise<Series> {
+    const { jobName } = query;
+    await this.#caller.checkOperation({ operation: "stats", ...withoutUndefined({ jobName }) });
+    return await this.#engine.getSeries(query);
+  }
+
+  /** The jobs. */
+  async getJobs(): Promise<JobInfo[]> {
+    await this.#caller.checkOperation({ operation: "jobs" });
+    return await this.#engine.getJobs();
+  }
+
+  /** Pauses a job. */
+  async pauseJob(jobName: string, note: string | undefined): Promise<JobInfo> {
+    await this.#caller.checkOperation({ operation: "pause", jobName });
+    return await this.#engine.pauseJob(jobName, withoutUndefined({ note }));
+  }
+
+  /** Ends the pause of a job. */
+  async resumeJob(jobName: string): Promise<JobInfo> {
+    await this.#caller.checkOperation({ operation: "resume", jobName });
+    return await this.#engine.resumeJob(jobName);
+  }
+
+  /** The workers. */
+  async getWorkers(): Promise<WorkerInfo[]> {
+    await this.#caller.checkOperation({ operation: "workers" });
+    return await this.#engine.getWorkers();
+  }
+
+  /** The health of the process: the status alone for a caller that is not authenticated. */
+  async getHealth(): Promise<ShownHealth> {
+    await this.#checkHealth();
+    const health = await this.#engine.health();
+    return { shown: this.#shown(health), isFine: health.ready };
+  }
+
+  /** The part of the health that is known without a call to the store. */
+  async getLiveness(): Promise<ShownHealth> {
+    await this.#checkHealth();
+    const health = internalsOf(this.#engine).liveness();
+    return { shown: this.#shown(health), isFine: health.live };
+  }
+
+  /** What metrics are made of. */
+  async getMetrics(): Promise<HandlerMetrics> {
+    await this.#caller.checkOperation({ operation: "metrics" });
+    return { ...await internalsOf(this.#engine).metrics(), streams: this.#streams.count() };
+  }
+
+  /** All schedules. */
+  async listSchedules(): Promise<ClientSchedule[]> {
+    await this.#caller.checkOperation({ operation: "schedules" });
+    return (await this.#engine.schedules.list()).map(toClientSchedule);
+  }
+
+  /** Pauses a schedule. */
+  async pauseSchedule(scheduleName: string): Promise<ClientSchedule> {
+    await this.#caller.checkOperation({ operation: "pause", scheduleName });
+    return toClientSchedule(await this.#engine.schedules.pause(scheduleName));
+  }
+
+  /** Ends the pause of a schedule. */
+  async resumeSchedule(scheduleName: string): Promise<ClientSchedule> {
+    await this.#caller.checkOperation({ operation: "resume", scheduleName });
+    return toClientSchedule(await this.#engine.schedules.resume(scheduleName));
+  }
+
+  /** Triggers a schedule, without a slot. */
+  async triggerSchedule(scheduleName: string): Promise<TriggerResult> {
+    await this.#caller.checkOperation({ operation: "trigger", scheduleName });
+    return await this.#engine.schedules.trigger(scheduleName);
+  }
+
+  async #checkHealth(): Promise<void> {
+    if (!this.#caller.isAnonymous) await this.#caller.checkOperation({ operation: "health" });
+  }
+
+  #shown(health: Health): ShownHealth["shown"] {
+    return this.#caller.isAnonymous ? { status: health.status } : health;
+  }
+}

@@ -1,0 +1,109 @@
+import { HoldfastError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import { isInstance } from "../../is_instance.ts";
+import { deepFreeze } from "../deep_freeze.ts";
+import type { HandlerAuth, HookName, Operation, RequestedOperation } from "./auth_hooks.ts";
+import { callHook } from "./hook.ts";
+
+type Hooks = HandlerAuth<unknown>;
+
+/** What a caller is made of. */
+export interface CallerOptions {
+  /** The hooks; `null`: every caller may do everything. */
+  auth: Hooks | null;
+  /** The timer for the time limits of hooks. */
+  host: Host;
+}
+
+/** The sender of a request, and the hooks that decide what it may do. */
+export class Caller {
+  /** What `authenticate` has returned; `null` without `auth`. */
+  readonly context: unknown;
+  /** Whether it was not authenticated, since the host has opened what it asks for. */
+  readonly isAnonymous: boolean;
+  readonly #options: CallerOptions;
+
+  private constructor(context: unknown, isAnonymous: boolean, options: CallerOptions) {
+    this.context = context;
+    this.isAnonymous = isAnonymous;
+    this.#options = options;
+  }
+
+  /**
+   * Authenticates the sender of a request.
+   *
+   * @throws {Response} `authenticate` refuses the request.
+   */
+  static async of(request: Request, options: CallerOptions): Promise<Caller> {
+    const { auth, host } = options;
+    if (auth === null) return new Caller(null, false, options);
+    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
+    return new Caller(context, false, options);
+  }
+
+  /** A caller that is not authenticated: only for what the host has opened. */
+  static anonymous(options: CallerOptions): Caller {
+    return new Caller(null, true, options);
+  }
+
+  /** Calls a hook, and parses its result; `null` without the hook. */
+  async ask<Name extends Exclude<HookName, "authenticate">, T>(
+    name: Name,
+    call: (hook: NonNullable<Hooks[Name]>) => unknown,
+    read: (returned: unknown) => T,
+  ): Promise<T | null> {
+    const hook = this.#options.auth?.[name] ?? null;
+    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#options.host);
+  }
+
+  /**
+   * Calls the hook for an operation that does not concern one run.
+   *
+   * @throws {HoldfastError} `forbidden`: there are hooks, but not this one.
+   */
+  async checkOperation(access: RequestedOperation): Promise<void> {
+    const { auth } = this.#options;
+    if (auth !== null && auth.onOperate === undefined) {
+      const what = NOT_SERVED[access.operation];
+      throw new HoldfastError("forbidden", `${what} not served: the handler has no onOperate hook`);
+    }
+    await this.ask("onOperate", (hook) => hook(this.context, deepFreeze(access)), nothing);
+  }
+}
+
+const NOT_SERVED: Record<Operation, string> = {
+  stats: "Statistics are",
+  jobs: "Jobs are",
+  workers: "Workers are",
+  health: "Health is",
+  metrics: "Metrics are",
+  docs: "Documents are",
+  ui: "The dashboard is",
+  debug: "Stacks and workers are",
+  schedules: "Schedules are",
+  pause: "Pauses are",
+  resume: "Pauses are",
+  trigger: "Schedules are",
+  bulk: "Bulk operations are",
+};
+
+/** Ignores the result of a hook that can only refuse. */
+export function nothing(): void {}
+
+/**
+ * Calls a hook that may refuse. Returning a refusal instead of throwing it is an error: it would allow every caller.
+ */
+async function callAuthHook<T>(
+  name: string,
+  hook: () => unknown,
+  read: (returned: unknown) => T,
+  host: Host,
+): Promise<T> {
+  return await callHook(name, async () => {
+    const returned = await hook();
+    // A hook that returns `false` instead of throwing would allow all callers.
+    if (returned === false) throw new TypeError(`auth.${name} returned false: to refuse, it must throw a Response`);
+    if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
+    throw new TypeError(`auth.${name} returned a value that it must throw`, { cause: returned });
+  }, host);
+}

@@ -1,0 +1,107 @@
+import { StoreError } from "../error.ts";
+import type { Host } from "../host.ts";
+import type { Store } from "../store.ts";
+import type { ProcessMetrics } from "./process_metrics.ts";
+
+/** Where a store that is measured stands. */
+export interface StoreCondition {
+  /** Whether its last call that was answered found it broken for good: a repetition will not succeed. */
+  isBroken: boolean;
+}
+
+// An object, so that the type checker requires every name.
+const CALLS: Record<Exclude<keyof Store, symbol | "close">, true> = {
+  migrate: true,
+  enqueue: true,
+  claim: true,
+  renew: true,
+  release: true,
+  hold: true,
+  resumeHeld: true,
+  getHold: true,
+  findHeld: true,
+  getInput: true,
+  saveInput: true,
+  getHistory: true,
+  getStrandedJobs: true,
+  getLeases: true,
+  getLostLeases: true,
+  revoke: true,
+  forgetWorker: true,
+  noteStopping: true,
+  getWorkers: true,
+  getJobs: true,
+  addStats: true,
+  readStats: true,
+  getInfo: true,
+  hasWorker: true,
+  pauseJob: true,
+  resumeJob: true,
+  getPausedJobs: true,
+  setSchedule: true,
+  getSchedules: true,
+  deleteSchedule: true,
+  fireSchedule: true,
+  saveStep: true,
+  pause: true,
+  readChildren: true,
+  finish: true,
+  signal: true,
+  cancel: true,
+  delete: true,
+  purge: true,
+  getRun: true,
+  getRunState: true,
+  getRuns: true,
+  getSteps: true,
+  getWaits: true,
+  getWait: true,
+  getLogs: true,
+  findRuns: true,
+  readRuns: true,
+  readSteps: true,
+  readWaits: true,
+  readLogs: true,
+  readValue: true,
+  appendLogs: true,
+  readJournal: true,
+  findCursor: true,
+  getRunIdentities: true,
+  readFactValues: true,
+  getVersion: true,
+};
+
+/**
+ * The same store; its calls are counted and measured. A call answers with the promise of the store itself, so nothing
+ * changes for the caller.
+ */
+export function measuredStore(
+  store: Store,
+  metrics: ProcessMetrics,
+  host: Host,
+): { store: Store; condition: StoreCondition } {
+  const condition: StoreCondition = { isBroken: false };
+  const measure = (name: keyof typeof CALLS) => (...parameters: never[]) => {
+    const since = host.monotonic();
+    const answer = (store[name] as (...parameters: never[]) => Promise<unknown>)(...parameters);
+    answer.then(() => {
+      metrics.noteStoreCall(name, host.monotonic() - since);
+      condition.isBroken = false;
+    }, (error) => {
+      metrics.noteStoreCall(name, host.monotonic() - since);
+      if (!(error instanceof StoreError)) return void (condition.isBroken = false); // a refusal is an answer
+      metrics.storeErrors.add(error.code);
+      condition.isBroken = error.code === "internal";
+    });
+    return answer;
+  };
+  const calls = Object.fromEntries((Object.keys(CALLS) as (keyof typeof CALLS)[]).map((name) => [name, measure(name)]));
+  return {
+    store: {
+      ...calls,
+      close: () => store.close(),
+      [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+    } as unknown as Store, // one function for each call
+    condition,
+  };
+}

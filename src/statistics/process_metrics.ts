@@ -1,0 +1,64 @@
+import { SecondsHistogram } from "./seconds.ts";
+
+/** Numbers by the value of one label. */
+export class Counter {
+  /** The numbers. */
+  readonly values = new Map<string, number>();
+
+  /** Adds one. */
+  add(label: string): void {
+    this.values.set(label, (this.values.get(label) ?? 0) + 1);
+  }
+
+  /** Adds the numbers of another one. */
+  addAll(other: Counter): void {
+    for (const [label, count] of other.values) this.values.set(label, (this.values.get(label) ?? 0) + count);
+  }
+}
+
+/** What a process has counted of one job since it began. */
+export class JobMetrics {
+  /** Triggers, by disposition. */
+  readonly triggers = new Counter();
+  /** Runs that ended, by status. */
+  readonly ended = new Counter();
+  /** Executions that ended, by outcome. */
+  readonly executions = new Counter();
+  /** Attempts at steps that ended, by outcome. */
+  readonly steps = new Counter();
+  /** Waits that ended, by outcome. */
+  readonly waits = new Counter();
+  /** How long runs were due before they started. */
+  readonly startDelay = new SecondsHistogram();
+  /** How long runs took, pauses included. */
+  readonly duration = new SecondsHistogram();
+  /** How long attempts at steps took. */
+  readonly stepDuration = new SecondsHistogram();
+
+  /** Adds the counts of another job. */
+  addAll(other: JobMetrics): void {
+    for (const name of ["triggers", "ended", "executions", "steps", "waits"] as const) this[name].addAll(other[name]);
+    for (const name of ["startDelay", "duration", "stepDuration"] as const) this[name].addAll(other[name]);
+  }
+}
+
+/** What a process has counted since it began. */
+export class ProcessMetrics {
+  /** By the name of the job. */
+  readonly jobs = new Map<string, JobMetrics>();
+  /** Errors of the store, by code. */
+  readonly storeErrors = new Counter();
+  /** How long each call to the store took. */
+  readonly storeCalls = new Map<string, SecondsHistogram>();
+  /** How late timers of the event loop were. */
+  readonly eventLoopDelay = new SecondsHistogram();
+  /** How many executions ended because their lease was lost. */
+  leasesLost = 0;
+
+  /** Adds a call to the store. */
+  noteStoreCall(call: string, ms: number): void {
+    let histogram = this.storeCalls.get(call);
+    if (histogram === undefined) this.storeCalls.set(call, histogram = new SecondsHistogram());
+    histogram.add(ms);
+  }
+}

@@ -1,0 +1,180 @@
+import type { RunHappening } from "../event.ts";
+import type { Disposition } from "../run.ts";
+import type { JobStatistics, StatisticsCounts } from "../store/statistics.ts";
+import { bucketOf, type Histogram } from "./latencies.ts";
+import { JobMetrics, ProcessMetrics } from "./process_metrics.ts";
+
+/** How an execution of a run ended. */
+export type ExecutionOutcome = "completed" | "failed" | "waiting" | "held" | "interrupted" | "lost";
+
+/** What was counted since the last report. */
+interface Unreported {
+  counts: StatisticsCounts;
+  /** How many durations fell into each bucket. */
+  latencies: Record<string, number>;
+}
+
+/** What is counted of one job. */
+interface CountedJob {
+  /** Since the process began. */
+  metrics: JobMetrics;
+  /** Since the last report; `null`: nothing. */
+  unreported: Unreported | null;
+}
+
+/**
+ * Counts in memory what an engine does, for metrics since the process began, and for the statistics of the store until
+ * they are reported. It never waits, and never throws.
+ */
+export class Recorder {
+  /** All counts since the process began. */
+  readonly metrics = new ProcessMetrics();
+  readonly #jobs = new Map<string, CountedJob>();
+  readonly #onRecord: () => void;
+  #hasUnreported = false;
+
+  /** @param onRecord Called whenever something is recorded that is to be reported. */
+  constructor(onRecord: () => void = () => {}) {
+    this.#onRecord = onRecord;
+  }
+
+  /** Whether there is something to report. */
+  get hasUnreported(): boolean {
+    return this.#hasUnreported;
+  }
+
+  /** Counts what an event says. */
+  observe(jobName: string, happening: RunHappening): void {
+    switch (happening.type) {
+      case "run:complete":
+        this.#noteEnd(jobName, "completed");
+        this.#measure(jobName, "duration", happening.duration);
+        break;
+      case "run:fail":
+        this.#noteEnd(jobName, "failed");
+        break;
+      case "run:cancel":
+        this.#noteEnd(jobName, "cancelled");
+        break;
+      case "step:complete":
+        this.#count(jobName, "steps");
+        this.#job(jobName).metrics.steps.add("completed");
+        this.#measure(jobName, "stepDuration", happening.duration);
+        break;
+      case "step:fail":
+        this.#count(jobName, "steps");
+        this.#count(jobName, "stepFailures");
+        this.#job(jobName).metrics.steps.add(happening.retryAt === null ? "failed" : "retried");
+        break;
+      case "step:cancel":
+        this.#job(jobName).metrics.steps.add("cancelled");
+    }
+  }
+
+  /** Counts a trigger. */
+  noteTrigger(jobName: string, disposition: Disposition): void {
+    this.#job(jobName).metrics.triggers.add(disposition);
+    if (disposition === "created") this.#count(jobName, "triggered");
+  }
+
+  /** Counts the first claim of a run that was due for `delayMs`. */
+  noteStart(jobName: string, delayMs: number): void {
+    this.#count(jobName, "started");
+    this.#measure(jobName, "startDelay", delayMs);
+  }
+
+  /** Measures a run that failed. */
+  noteFailedRun(jobName: string, durationMs: number): void {
+    this.#measure(jobName, "duration", durationMs);
+  }
+
+  /** Measures an attempt at a step that failed. */
+  noteFailedAttempt(jobName: string, durationMs: number): void {
+    this.#measure(jobName, "stepDuration", durationMs);
+  }
+
+  /** Counts an execution that ended. */
+  noteExecution(jobName: string, outcome: ExecutionOutcome): void {
+    this.#job(jobName).metrics.executions.add(outcome);
+    if (outcome === "lost") this.metrics.leasesLost += 1;
+  }
+
+  /** Counts a wait that has ended. */
+  noteWait(jobName: string, outcome: "signal" | "timeout"): void {
+    this.#job(jobName).metrics.waits.add(outcome);
+  }
+
+  /** What was counted since the last report, of each job and of all together (`""`); empty if nothing. */
+  take(): JobStatistics[] {
+    if (!this.#hasUnreported) return [];
+    this.#hasUnreported = false;
+    const all: Unreported = newUnreported();
+    const taken: JobStatistics[] = [];
+    for (const [jobName, job] of this.#jobs) {
+      if (job.unreported === null) continue;
+      const { counts, latencies } = job.unreported;
+      job.unreported = null;
+      taken.push({ jobName, ...counts, latencies });
+      addTo(all, { ...counts, latencies });
+    }
+    return [{ jobName: "", ...all.counts, latencies: all.latencies }, ...taken];
+  }
+
+  /** Adds what was taken and could not be reported. */
+  putBack(taken: readonly JobStatistics[]): void {
+    for (const { jobName, ...statistics } of taken) {
+      if (jobName !== "") addTo(this.#unreported(jobName), statistics);
+    }
+  }
+
+  #noteEnd(jobName: string, status: "completed" | "failed" | "cancelled"): void {
+    this.#count(jobName, status);
+    this.#job(jobName).metrics.ended.add(status);
+  }
+
+  #count(jobName: string, name: keyof StatisticsCounts): void {
+    this.#unreported(jobName).counts[name] += 1;
+    this.#onRecord();
+  }
+
+  #measure(jobName: string, histogram: Histogram, ms: number): void {
+    const { latencies } = this.#unreported(jobName);
+    const bucket = bucketOf(histogram, ms);
+    latencies[bucket] = (latencies[bucket] ?? 0) + 1;
+    this.#job(jobName).metrics[histogram].add(ms);
+  }
+
+  #unreported(jobName: string): Unreported {
+    this.#hasUnreported = true;
+    return this.#job(jobName).unreported ??= newUnreported();
+  }
+
+  #job(jobName: string): CountedJob {
+    let job = this.#jobs.get(jobName);
+    if (job === undefined) {
+      job = { metrics: new JobMetrics(), unreported: null };
+      this.#jobs.set(jobName, job);
+      this.metrics.jobs.set(jobName, job.metrics);
+    }
+    return job;
+  }
+}
+
+const NOTHING: StatisticsCounts = {
+  triggered: 0,
+  started: 0,
+  completed: 0,
+  failed: 0,
+  cancelled: 0,
+  steps: 0,
+  stepFailures: 0,
+};
+
+function newUnreported(): Unreported {
+  return { counts: { ...NOTHING }, latencies: {} };
+}
+
+function addTo({ counts, latencies }: Unreported, other: Omit<JobStatistics, "jobName">): void {
+  for (const name of Object.keys(NOTHING) as (keyof StatisticsCounts)[]) counts[name] += other[name];
+  for (const [bucket, count] of Object.entries(other.latencies)) latencies[bucket] = (latencies[bucket] ?? 0) + count;
+}

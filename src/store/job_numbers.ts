@@ -1,0 +1,40 @@
+import type { Rate } from "../flow.ts";
+import type { RunStatus } from "../run.ts";
+
+/** How many runs have each status. */
+export type Counts = Record<RunStatus, number>;
+
+/** The numbers of one job, by the name that its runs have. */
+export interface JobNumbers {
+  /** The name. */
+  jobName: string;
+  /** How many of its runs have each status. */
+  byStatus: Counts;
+  /** How many of its cancelled runs may still be executed. */
+  ghosts: number;
+  /**
+   * The first of its runs that are due and have passed their concurrency keys, and since when it is due, by the store's
+   * clock: since its trigger or its start, or since it last became due again. `null`: there is none.
+   */
+  oldestDue: { runId: string; dueSince: number } | null;
+}
+
+/** The rate of a job, to ask when it opens. */
+export interface RatedJob {
+  /** The first of the names of the job. */
+  jobName: string;
+  /** The rate. */
+  rate: Rate;
+}
+
+/** The jobs of a store. */
+export interface JobList {
+  /** The jobs that have or had runs, by their names. */
+  jobs: JobNumbers[];
+  /** When each of the rates opens, in the order of the request; `null`: it is open. */
+  openings: (number | null)[];
+  /** When the next sleep, wait, retry delay, delayed start or deadline of a run ends; `null`: there is none. */
+  nextTimerAt: number | null;
+  /** The current instant of the store's clock. */
+  now: number;
+}

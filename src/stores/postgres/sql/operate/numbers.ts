@@ -1,0 +1,69 @@
+import { LISTED_LEASES } from "../../../worker_details.ts";
+import { ENTRY } from "../basics.ts";
+
+/** Workers, the numbers of jobs, and how large the tables are. */
+export const NUMBERS = `
+-- Notes that a worker claims nothing more. See Store.noteStopping().
+create or replace function fn.note_stopping(p jsonb, p_now bigint) returns jsonb language sql volatile ${ENTRY} as $$
+  update {schema}.workers set stopping = true where id = p ->> 'workerId';
+  select null::jsonb
+$$;
+
+-- The workers, by their first claims. See Store.getWorkers().
+create or replace function fn.get_workers(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
+declare v_now bigint := fn.clock(p_now);
+begin
+  return jsonb_build_object('now', v_now, 'workers', (
+    select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'queues', w.queues, 'details', w.details,
+      'startedAt', w.started_at, 'seenAt', w.seen_at, 'isStopping', w.stopping, 'leaseMs', w.lease_ms,
+      'leases', (select count(*) from {schema}.runs r where r.status = 'running' and r.lease_owner = w.id))
+      order by w.started_at, w.id), '[]')
+    from {schema}.workers w where w.seen_at + w.lease_ms * ${LISTED_LEASES} >= v_now));
+end $$;
+
+-- The numbers of each queue, the first due run of each, and when rates open. See Store.getJobs().
+create or replace function fn.get_jobs(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
+declare v_now bigint := fn.clock(p_now); v_counts jsonb; v_queues text[];
+begin
+  select coalesce(jsonb_agg(jsonb_build_object('queue', c.job, 'status', c.status, 'runs', c.runs)), '[]'),
+      coalesce(array_agg(distinct c.job) filter (where c.status in ('pending', 'waiting')), '{}')
+    into v_counts, v_queues
+    from (select k.job, k.status, sum(k.runs) as runs from {schema}.counts k group by k.job, k.status
+      having sum(k.runs) > 0) c;
+  return jsonb_build_object('now', v_now, 'counts', v_counts,
+    'ghosts', (select coalesce(jsonb_object_agg(g.job, g.ghosts), '{}')
+      from (select q.job, count(*) as ghosts from {schema}.ghosts q where q.expires_at > v_now group by q.job) g),
+    'due', (select coalesce(jsonb_agg(jsonb_build_object('queue', x.queue, 'runId', d.id, 'position', d.position,
+        'dueSince', d.due_since)), '[]')
+      from unnest(v_queues) x (queue) cross join lateral (select * from fn.oldest_due(x.queue)) d where d.id is not null),
+    'openings', (select coalesce(jsonb_agg(fn.rate_opens_at('job ' || (r.x ->> 'jobName'),
+        (r.x #>> '{rate,limit}')::bigint, (r.x #>> '{rate,period}')::bigint, v_now) order by r.no), '[]')
+      from jsonb_array_elements(p -> 'rates') with ordinality r (x, no)),
+    'nextTimerAt', least(
+      (select r.timer_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1),
+      (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
+      (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1)));
+end $$;
+
+-- The first due run of a queue: of those without a fairness key, and of those whose turn is next.
+create or replace function fn.oldest_due(p_queue text, out id text, out "position" bigint, out due_since bigint)
+language plpgsql stable as $$
+declare v_seq bigint; v_fair bigint; r {schema}.runs;
+begin
+  select q.seq into v_seq from {schema}.runs q where q.queue_state = 'R' and q.fairness_key is null and q.queue = p_queue
+    order by q.position, q.seq limit 1;
+  select h.run_seq into v_fair from {schema}.heads h where h.queue = p_queue order by h.turn, h.position limit 1;
+  select q.* into r from {schema}.runs q where q.seq = any(array[v_seq, v_fair]) order by q.position limit 1;
+  id := r.id;
+  position := r.position;
+  due_since := case when r.lease_generation = 0 and r.status = 'pending'
+    then greatest(r.created_at, coalesce(r.start_at, 0)) else r.updated_at end;
+end $$;
+
+-- How large the tables are. See Store.getInfo().
+create or replace function fn.get_info(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
+  select jsonb_build_object('runs', fn.count_runs(null, null), 'bytes', (
+    select sum(pg_total_relation_size(c.oid)) from pg_catalog.pg_class c
+    where c.relnamespace = (select n.oid from pg_catalog.pg_namespace n where n.nspname = {literal}) and c.relkind = 'r'))
+$$;
+`;

@@ -1,0 +1,93 @@
+import type { RunStatus } from "../../../run.ts";
+import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
+import { noRuns } from "../../../no_runs.ts";
+import { jobNameOf } from "../../queue_name.ts";
+import { jobScope, rateOpensAt } from "../flow/rates.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** The numbers of each job. See `Store.getJobs()`. */
+export function readJobNumbers(db: SqliteDatabase, rates: readonly RatedJob[], now: number): JobList {
+  return {
+    jobs: readNumbers(db, now),
+    openings: rates.map(({ jobName, rate }) => {
+      const opensAt = rateOpensAt(db, jobScope(jobName), rate, now);
+      return opensAt > now ? opensAt : null;
+    }),
+    nextTimerAt: readNextTimer(db),
+    now,
+  };
+}
+
+function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
+  const counts = db.all<{ status: RunStatus; job: string; runs: number }>(
+    "SELECT status, job, runs FROM holdfast_counts WHERE runs > 0 ORDER BY job",
+  );
+  const jobs = new Map<string, JobNumbers>();
+  const open = new Set<string>();
+  for (const { status, job: queue, runs } of counts) {
+    const jobName = jobNameOf(queue);
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null };
+    jobs.set(jobName, job);
+    job.byStatus[status] += runs;
+    if (status === "pending" || status === "waiting") open.add(queue);
+  }
+  const ghosts = db.all<{ job: string; ghosts: number }>(
+    "SELECT job, count(*) AS ghosts FROM holdfast_ghosts WHERE expires_at > ? GROUP BY job",
+    now,
+  );
+  for (const { job, ghosts: count } of ghosts) {
+    const numbers = jobs.get(job);
+    if (numbers !== undefined) numbers.ghosts = count;
+  }
+  const oldest = new Map<string, number>();
+  for (const queue of open) {
+    const due = readOldestDue(db, queue);
+    const job = jobs.get(jobNameOf(queue))!; // made above
+    if (due === undefined || due.position >= (oldest.get(job.jobName) ?? Infinity)) continue;
+    oldest.set(job.jobName, due.position);
+    job.oldestDue = { runId: due.id, dueSince: due.due_since };
+  }
+  return [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1);
+}
+
+interface DueRow {
+  id: string;
+  position: number;
+  due_since: number;
+}
+
+/** The first due run of a queue: of those without flow, of those with flow, and of those whose turn is next. */
+function readOldestDue(db: SqliteDatabase, queue: string): DueRow | undefined {
+  const rows = [
+    db.get<DueRow>(
+      `SELECT id, seq AS position, iif(lease_generation = 0 AND status = 'pending', created_at, updated_at) AS due_since
+       FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = ? ORDER BY seq LIMIT 1`,
+      queue,
+    ),
+    db.get<DueRow>(
+      `${FLOW_DUE} FROM holdfast_flow f INDEXED BY holdfast_flow_ready CROSS JOIN holdfast_runs r ON r.seq = f.run_seq
+       WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL ORDER BY f.position LIMIT 1`,
+      queue,
+    ),
+    db.get<DueRow>(
+      `${FLOW_DUE} FROM holdfast_heads h CROSS JOIN holdfast_flow f ON f.run_seq = h.run_seq
+         CROSS JOIN holdfast_runs r ON r.seq = h.run_seq
+       WHERE h.job = ? ORDER BY h.turn, h.position LIMIT 1`,
+      queue,
+    ),
+  ].filter((row) => row !== undefined);
+  return rows.sort((one, other) => one.position - other.position)[0];
+}
+
+const FLOW_DUE = `SELECT r.id, f.position,
+  iif(r.lease_generation = 0 AND r.status = 'pending', max(r.created_at, coalesce(f.start_at, 0)), r.updated_at)
+  AS due_since`;
+
+function readNextTimer(db: SqliteDatabase): number | null {
+  return db.one<{ at: number | null }>(
+    `SELECT min(at) AS at FROM (
+       SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
+       UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
+       UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)`,
+  ).at;
+}

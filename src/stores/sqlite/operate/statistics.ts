@@ -1,0 +1,133 @@
+import type { JsonText } from "../../../json.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
+import { addLatencies } from "../../latency_counts.ts";
+import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";
+import { rowLimit } from "../row_limit.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { countLeases } from "./workers.ts";
+
+/** Adds what a process has counted to the slots of now. See `Store.addStats()`. */
+export function addStatistics(db: SqliteDatabase, statistics: readonly JobStatistics[], now: number): void {
+  const sample = readSample(db, now);
+  for (const { span, keptMs } of STATISTICS_SPANS) {
+    const at = slotAt(now, span);
+    for (const counts of statistics) addTo(db, { span, at }, counts, counts.jobName === "" ? sample : NO_SAMPLE);
+    db.run("DELETE FROM holdfast_stats WHERE span = ? AND at < ?", span, at - keptMs);
+  }
+}
+
+const NO_SAMPLE: StatisticsRow["sampled"] = { samples: 0, pending: 0, running: 0, waiting: 0, busy: 0 };
+
+/** How many runs are pending, running and waiting now, and how many are under leases of live workers. */
+function readSample(db: SqliteDatabase, now: number): StatisticsRow["sampled"] {
+  const { pending, running, waiting } = db.one<{ pending: number; running: number; waiting: number }>(
+    `SELECT coalesce(sum(runs) FILTER (WHERE status = 'pending'), 0) AS pending,
+       coalesce(sum(runs) FILTER (WHERE status = 'running'), 0) AS running,
+       coalesce(sum(runs) FILTER (WHERE status = 'waiting'), 0) AS waiting FROM holdfast_counts`,
+  );
+  const live = db.all<{ id: string }>(
+    "SELECT id FROM holdfast_workers WHERE seen_at <= ? AND seen_at + lease_ms > ?",
+    now,
+    now,
+  );
+  const leases = countLeases(db);
+  const busy = live.reduce((sum, { id }) => sum + (leases.get(id) ?? 0), 0);
+  return { samples: 1, pending, running, waiting, busy };
+}
+
+function addTo(
+  db: SqliteDatabase,
+  { span, at }: { span: StatisticsSpan; at: number },
+  { jobName, latencies, ...counts }: JobStatistics,
+  sampled: StatisticsRow["sampled"],
+): void {
+  const known = db.get<{ latencies: JsonText }>(
+    "SELECT latencies FROM holdfast_stats WHERE span = ? AND job = ? AND at = ?",
+    span,
+    jobName,
+    at,
+  );
+  const sum = known === undefined ? latencies : addLatencies(JSON.parse(known.latencies), latencies);
+  db.run(
+    `INSERT INTO holdfast_stats (span, job, at, latencies, triggered, started, completed, failed, cancelled, steps,
+       step_failures, samples, pending, running, waiting, busy)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET latencies = excluded.latencies, triggered = triggered + excluded.triggered,
+       started = started + excluded.started, completed = completed + excluded.completed,
+       failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled, steps = steps + excluded.steps,
+       step_failures = step_failures + excluded.step_failures, samples = samples + excluded.samples,
+       pending = pending + excluded.pending, running = running + excluded.running,
+       waiting = waiting + excluded.waiting, busy = busy + excluded.busy`,
+    span,
+    jobName,
+    at,
+    JSON.stringify(sum),
+    counts.triggered,
+    counts.started,
+    counts.completed,
+    counts.failed,
+    counts.cancelled,
+    counts.steps,
+    counts.stepFailures,
+    sampled.samples,
+    sampled.pending,
+    sampled.running,
+    sampled.waiting,
+    sampled.busy,
+  );
+}
+
+interface StatisticsRecord {
+  at: number;
+  job: string;
+  triggered: number;
+  started: number;
+  completed: number;
+  failed: number;
+  cancelled: number;
+  steps: number;
+  step_failures: number;
+  latencies: JsonText;
+  samples: number;
+  pending: number;
+  running: number;
+  waiting: number;
+  busy: number;
+}
+
+/** Reads statistics. See `Store.readStats()`. */
+export function readStatistics(
+  db: SqliteDatabase,
+  { span, from, jobName, after = { at: from - 1, jobName: "" }, limit }: StatisticsQuery,
+): StatisticsRow[] {
+  const ofJob = jobName === undefined ? "" : "AND job = ?";
+  const rows = db.all<StatisticsRecord>(
+    `SELECT * FROM holdfast_stats WHERE span = ? ${ofJob} AND at >= ? AND (at, job) > (?, ?) ORDER BY at, job LIMIT ${
+      rowLimit(limit)
+    }`,
+    span,
+    ...(jobName === undefined ? [] : [jobName]),
+    Math.max(from, after.at),
+    after.at,
+    after.jobName,
+  );
+  return rows.slice(0, limit).map(toStatisticsRow);
+}
+
+function toStatisticsRow(row: StatisticsRecord): StatisticsRow {
+  const { at, job, triggered, started, completed, failed, cancelled, steps, step_failures: stepFailures } = row;
+  const { samples, pending, running, waiting, busy } = row;
+  return {
+    at,
+    jobName: job,
+    triggered,
+    started,
+    completed,
+    failed,
+    cancelled,
+    steps,
+    stepFailures,
+    latencies: JSON.parse(row.latencies),
+    sampled: { samples, pending, running, waiting, busy },
+  };
+}

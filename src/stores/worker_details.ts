@@ -1,0 +1,20 @@
+import type { JsonText } from "../json.ts";
+import type { WorkerDetails } from "../store/worker_record.ts";
+
+const UNKNOWN: WorkerDetails = {
+  name: null,
+  hostname: null,
+  pid: null,
+  runtime: "unknown",
+  version: "unknown",
+  deployment: null,
+  concurrency: 0,
+};
+
+/** What a worker has said of itself; a worker of an earlier version says nothing. */
+export function parseWorkerDetails(details: JsonText): WorkerDetails {
+  return { ...UNKNOWN, ...JSON.parse(details) }; // written by a store, from details
+}
+
+/** How many lengths of its lease after its last claim a worker is still listed. */
+export const LISTED_LEASES = 100;
