@@ -127,7 +127,7 @@ export type {
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
-export type { Respond, RouteFunctions } from "./src/http/routes.ts";
+export type { Respond, RouteFunctions } from "./src/http/route.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
   type ChildOutcome,

@@ -68,6 +68,10 @@ export interface ExecutionInfo {
   readonly workerId: string;
   /** How long ago its function was first called, in milliseconds. */
   readonly startedAgoMs: number;
+  /**
+   * How long it was due before that, in milliseconds; `null`: its function was called before, in an earlier execution.
+   */
+  readonly startDelayMs: number | null;
   /** The trace that was stored with the run at its trigger. */
   readonly trace: TraceContext | null;
   /** What the run had parked on and has ended, if this execution resumes it; in the order of preparation. */

@@ -192,6 +192,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => store),
+      jobs: () => jobs.newest.values(),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),

@@ -8,7 +8,7 @@ import type { Execution } from "./execution.ts";
 
 /** What plugins learn of an execution, from its claim by a worker that asks for leases of `leaseMs`. */
 export function executionInfo(claim: Claim, workerId: string, leaseMs: number): ExecutionInfo {
-  const { run: { id: runId, jobName, labels }, execution, startedAgoMs, leaseExpiresAt, resumed } = claim;
+  const { run: { id: runId, jobName, labels }, execution, startedAgoMs, startDelayMs, leaseExpiresAt, resumed } = claim;
   const claimedAt = leaseExpiresAt - leaseMs;
   const resumedFrom = resumed.filter(({ firstResumedAt }) => firstResumedAt === claimedAt);
   return {
@@ -18,6 +18,7 @@ export function executionInfo(claim: Claim, workerId: string, leaseMs: number): 
     execution,
     workerId,
     startedAgoMs,
+    startDelayMs,
     trace: decodeTrace(claim.trace),
     resumedFrom: resumedFrom.flatMap(({ kind, trace, firstResumedAt: _, ...pause }): EndedPause[] =>
       kind === "patch" ? [] : [{ ...pause, kind, trace: decodeTrace(trace) }]

@@ -12,6 +12,8 @@ export interface RouteCall {
   engine: AuthorizedEngine;
   /** The operations that do not concern one run, restricted in the same way. */
   operator: AuthorizedOperator;
+  /** The OpenAPI document of the handler, as JSON. */
+  document: () => string;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings for reading requests. */

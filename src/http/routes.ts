@@ -1,141 +1,342 @@
 import { NotFoundError } from "../error.ts";
-import { type BulkOperation, toClientRun } from "../run.ts";
-import type { RouteCall } from "./route_call.ts";
-import { readResume } from "./streams/resume.ts";
-import { streamJson } from "./lists/json_stream.ts";
 import {
-  checkNoFrom,
-  readBulk,
-  readFrom,
-  readJobName,
-  readListFilter,
-  readNote,
-  readRunFilter,
-  readRunId,
-  readScheduleName,
-  readSeriesQuery,
-  readSignal,
-  readTrigger,
-  readWaitId,
-} from "./requests/request.ts";
-import { JSON_HEADERS, jsonResponse, MethodNotAllowedError } from "./response.ts";
-import type { OpenPart } from "./access/auth_hooks.ts";
-import { METRICS_TYPE, writeMetrics } from "./metrics/write_metrics.ts";
-
-/** Handles a request. The promise never rejects: errors become responses. */
-export type Respond = (request: Request) => Promise<Response>;
-
-/** A function for each route: it ignores the path of the request, and otherwise behaves like the route. */
-export interface RouteFunctions {
-  /** `POST /trigger`: asks for a run. */
-  readonly trigger: Respond;
-  /** `GET /subscribe?runId=`: streams the events of a run. */
-  readonly subscribe: Respond;
-  /** `GET /runs`: lists runs, newest first. */
-  readonly runs: Respond;
-  /** `GET /run?runId=`: shows a run. */
-  readonly run: Respond;
-  /** `GET /steps?runId=`: shows the recorded steps of a run. */
-  readonly steps: Respond;
-  /** `GET /waits?runId=`: shows the waits of a run. */
-  readonly waits: Respond;
-  /** `GET /wait?runId=&waitId=`: shows a wait. */
-  readonly wait: Respond;
-  /** `POST /signal?runId=&waitId=`: ends a wait. */
-  readonly signal: Respond;
-  /** `GET /logs?runId=`: shows the log lines of a run. */
-  readonly logs: Respond;
-  /** `GET /runs/subscribe`: streams the events of all runs. */
-  readonly runsSubscribe: Respond;
-  /** `POST /retrigger?runId=`: retriggers a run that has ended. */
-  readonly retrigger: Respond;
-  /** `POST /retry?runId=`: the same as `retrigger`. */
-  readonly retry: Respond;
-  /** `POST /cancel?runId=`: cancels a run that has not ended. */
-  readonly cancel: Respond;
-  /** `POST /resume?runId=`: lets a held run be tried again. */
-  readonly resume: Respond;
-  /** `DELETE /run?runId=`: deletes a run that has ended. */
-  readonly delete: Respond;
-  /** `POST /runs/cancel`: cancels many runs. */
-  readonly runsCancel: Respond;
-  /** `POST /runs/retrigger`: retriggers many runs. */
-  readonly runsRetrigger: Respond;
-  /** `POST /runs/delete`: deletes many runs. */
-  readonly runsDelete: Respond;
-  /** `GET /stats`: shows the numbers of the store. */
-  readonly stats: Respond;
-  /** `GET /series?window=&jobName=`: shows what happened lately. */
-  readonly series: Respond;
-  /** `GET /jobs`: lists the jobs, by name. */
-  readonly jobs: Respond;
-  /** `POST /jobs/pause?jobName=`: pauses a job, and shows it. */
-  readonly jobsPause: Respond;
-  /** `POST /jobs/resume?jobName=`: ends the pause of a job, and shows it. */
-  readonly jobsResume: Respond;
-  /** `GET /workers`: lists the workers, by their first claims. */
-  readonly workers: Respond;
-  /** `GET /health`: shows the health of the process; 503 if it is not ready. */
-  readonly health: Respond;
-  /** `GET /health/live`: shows whether the process should go on, without a call to the store; 503 if not. */
-  readonly healthLive: Respond;
-  /** `GET /metrics`: shows metrics for Prometheus. */
-  readonly metrics: Respond;
-  /** `GET /schedules`: lists the schedules, by name. */
-  readonly schedules: Respond;
-  /** `POST /schedules/pause?name=`: pauses a schedule, and shows it. */
-  readonly schedulesPause: Respond;
-  /** `POST /schedules/resume?name=`: ends the pause of a schedule, and shows it. */
-  readonly schedulesResume: Respond;
-  /** `POST /schedules/trigger?name=`: triggers a schedule now, without a slot. */
-  readonly schedulesTrigger: Respond;
-}
-
-/** One method of a path. */
-export interface Route {
-  /** The method. */
-  method: "GET" | "POST" | "DELETE";
-  /** The path after the prefix. */
-  path: string;
-  /** What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. */
-  part?: OpenPart;
-  /** Handles the request. */
-  answer(call: RouteCall): Promise<Response>;
-}
+  listJobs,
+  listSchedules,
+  listWorkers,
+  pauseJob,
+  pauseSchedule,
+  resumeJob,
+  resumeSchedule,
+  showDocument,
+  showHealth,
+  showLiveness,
+  showMetrics,
+  showSeries,
+  showStats,
+  triggerSchedule,
+} from "./answers/operator_answers.ts";
+import {
+  cancel,
+  deleteRun,
+  listRuns,
+  performBulk,
+  resume,
+  retrigger,
+  showLogs,
+  showRun,
+  showSteps,
+  showWait,
+  showWaits,
+  signal,
+  subscribe,
+  subscribeRuns,
+  trigger,
+} from "./answers/run_answers.ts";
+import { PARAMETERS as P } from "./openapi/route_description.ts";
+import { MethodNotAllowedError } from "./response.ts";
+import type { Route, RouteFunctions } from "./route.ts";
 
 /** Every route. The paths, the methods and the functions of a handler are derived from this. */
 export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
-  trigger: { method: "POST", path: "/trigger", answer: trigger },
-  subscribe: { method: "GET", path: "/subscribe", answer: subscribe },
-  runs: { method: "GET", path: "/runs", answer: listRuns },
-  run: { method: "GET", path: "/run", answer: showRun },
-  steps: { method: "GET", path: "/steps", answer: showSteps },
-  waits: { method: "GET", path: "/waits", answer: showWaits },
-  wait: { method: "GET", path: "/wait", answer: showWait },
-  signal: { method: "POST", path: "/signal", answer: signal },
-  logs: { method: "GET", path: "/logs", answer: showLogs },
-  runsSubscribe: { method: "GET", path: "/runs/subscribe", answer: subscribeRuns },
-  retrigger: { method: "POST", path: "/retrigger", answer: retrigger },
-  retry: { method: "POST", path: "/retry", answer: retrigger },
-  cancel: { method: "POST", path: "/cancel", answer: cancel },
-  resume: { method: "POST", path: "/resume", answer: resume },
-  delete: { method: "DELETE", path: "/run", answer: deleteRun },
-  runsCancel: { method: "POST", path: "/runs/cancel", answer: (call) => performBulk("cancel", call) },
-  runsRetrigger: { method: "POST", path: "/runs/retrigger", answer: (call) => performBulk("retrigger", call) },
-  runsDelete: { method: "POST", path: "/runs/delete", answer: (call) => performBulk("delete", call) },
-  stats: { method: "GET", path: "/stats", answer: showStats },
-  series: { method: "GET", path: "/series", answer: showSeries },
-  jobs: { method: "GET", path: "/jobs", answer: listJobs },
-  jobsPause: { method: "POST", path: "/jobs/pause", answer: pauseJob },
-  jobsResume: { method: "POST", path: "/jobs/resume", answer: resumeJob },
-  workers: { method: "GET", path: "/workers", answer: listWorkers },
-  health: { method: "GET", path: "/health", part: "health", answer: showHealth },
-  healthLive: { method: "GET", path: "/health/live", part: "health", answer: showLiveness },
-  metrics: { method: "GET", path: "/metrics", answer: showMetrics },
-  schedules: { method: "GET", path: "/schedules", answer: listSchedules },
-  schedulesPause: { method: "POST", path: "/schedules/pause", answer: pauseSchedule },
-  schedulesResume: { method: "POST", path: "/schedules/resume", answer: resumeSchedule },
-  schedulesTrigger: { method: "POST", path: "/schedules/trigger", answer: triggerSchedule },
+  trigger: {
+    method: "POST",
+    path: "/trigger",
+    answer: trigger,
+    description: {
+      summary: "Asks for a run",
+      body: "TriggerRequest",
+      answer: { schema: "TriggerResult" },
+      errors: ["invalid_input", "not_found", "conflict", "key_in_use"],
+    },
+  },
+  subscribe: {
+    method: "GET",
+    path: "/subscribe",
+    answer: subscribe,
+    description: {
+      summary: "Streams the events of a run",
+      parameters: [P.runId, P.lastEventId],
+      answer: "events",
+      errors: ["not_found", "too_many_streams"],
+    },
+  },
+  runs: {
+    method: "GET",
+    path: "/runs",
+    answer: listRuns,
+    description: { summary: "Lists runs, newest first", parameters: P.runFilter, answer: { schema: "RunList" } },
+  },
+  run: {
+    method: "GET",
+    path: "/run",
+    answer: showRun,
+    description: { summary: "Shows a run", parameters: [P.runId], answer: { schema: "Run" }, errors: ["not_found"] },
+  },
+  steps: {
+    method: "GET",
+    path: "/steps",
+    answer: showSteps,
+    description: {
+      summary: "Shows the recorded steps of a run",
+      parameters: [P.runId],
+      answer: { listOf: "Step" },
+      errors: ["not_found"],
+    },
+  },
+  waits: {
+    method: "GET",
+    path: "/waits",
+    answer: showWaits,
+    description: {
+      summary: "Shows the waits of a run",
+      parameters: [P.runId],
+      answer: { listOf: "Wait" },
+      errors: ["not_found"],
+    },
+  },
+  wait: {
+    method: "GET",
+    path: "/wait",
+    answer: showWait,
+    description: {
+      summary: "Shows a wait",
+      parameters: [P.runId, P.waitId],
+      answer: { schema: "Wait" },
+      errors: ["not_found"],
+    },
+  },
+  signal: {
+    method: "POST",
+    path: "/signal",
+    answer: signal,
+    description: {
+      summary: "Ends a wait",
+      parameters: [P.runId, P.waitId],
+      body: "SignalRequest",
+      answer: { schema: "SignalReceipt" },
+      errors: ["not_found", "conflict", "wait_expired"],
+    },
+  },
+  logs: {
+    method: "GET",
+    path: "/logs",
+    answer: showLogs,
+    description: {
+      summary: "Shows the log lines of a run",
+      parameters: [P.runId],
+      answer: { listOf: "LogEntry" },
+      errors: ["not_found"],
+    },
+  },
+  runsSubscribe: {
+    method: "GET",
+    path: "/runs/subscribe",
+    answer: subscribeRuns,
+    description: {
+      summary: "Streams the events of all runs",
+      parameters: [...P.listFilter, P.lastEventId],
+      answer: "events",
+      errors: ["too_many_streams"],
+    },
+  },
+  retrigger: {
+    method: "POST",
+    path: "/retrigger",
+    answer: retrigger,
+    description: {
+      summary: "Retriggers a run that has ended",
+      parameters: [P.runId, P.from],
+      answer: { schema: "RetriggerResult" },
+      errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
+    },
+  },
+  retry: {
+    method: "POST",
+    path: "/retry",
+    answer: retrigger,
+    description: {
+      summary: "The same as /retrigger",
+      parameters: [P.runId, P.from],
+      answer: { schema: "RetriggerResult" },
+      errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
+    },
+  },
+  cancel: {
+    method: "POST",
+    path: "/cancel",
+    answer: cancel,
+    description: {
+      summary: "Cancels a run that has not ended",
+      parameters: [P.runId],
+      answer: { schema: "Success" },
+      errors: ["not_found", "conflict"],
+    },
+  },
+  resume: {
+    method: "POST",
+    path: "/resume",
+    answer: resume,
+    description: {
+      summary: "Lets a held run be tried again",
+      parameters: [P.runId],
+      answer: { schema: "Success" },
+      errors: ["not_found", "conflict"],
+    },
+  },
+  delete: {
+    method: "DELETE",
+    path: "/run",
+    answer: deleteRun,
+    description: {
+      summary: "Deletes a run that has ended",
+      parameters: [P.runId],
+      answer: { schema: "Success" },
+      errors: ["not_found", "conflict"],
+    },
+  },
+  runsCancel: {
+    method: "POST",
+    path: "/runs/cancel",
+    answer: (call) => performBulk("cancel", call),
+    description: { summary: "Cancels many runs", body: "BulkRequest", answer: { schema: "BulkResult" } },
+  },
+  runsRetrigger: {
+    method: "POST",
+    path: "/runs/retrigger",
+    answer: (call) => performBulk("retrigger", call),
+    description: { summary: "Retriggers many runs", body: "BulkRetriggerRequest", answer: { schema: "BulkResult" } },
+  },
+  runsDelete: {
+    method: "POST",
+    path: "/runs/delete",
+    answer: (call) => performBulk("delete", call),
+    description: { summary: "Deletes many runs", body: "BulkRequest", answer: { schema: "BulkResult" } },
+  },
+  stats: {
+    method: "GET",
+    path: "/stats",
+    answer: showStats,
+    description: { summary: "Shows the numbers of the store", answer: { schema: "Stats" } },
+  },
+  series: {
+    method: "GET",
+    path: "/series",
+    answer: showSeries,
+    description: {
+      summary: "Shows what happened lately",
+      parameters: [P.window, P.optionalJob],
+      answer: { schema: "Series" },
+    },
+  },
+  jobs: {
+    method: "GET",
+    path: "/jobs",
+    answer: listJobs,
+    description: { summary: "Lists the jobs", answer: { listOf: "Job" } },
+  },
+  jobsPause: {
+    method: "POST",
+    path: "/jobs/pause",
+    answer: pauseJob,
+    description: {
+      summary: "Pauses a job",
+      parameters: [P.requiredJob],
+      body: "PauseRequest",
+      isBodyOptional: true,
+      answer: { schema: "Job" },
+      errors: ["not_found"],
+    },
+  },
+  jobsResume: {
+    method: "POST",
+    path: "/jobs/resume",
+    answer: resumeJob,
+    description: {
+      summary: "Ends the pause of a job",
+      parameters: [P.requiredJob],
+      answer: { schema: "Job" },
+      errors: ["not_found"],
+    },
+  },
+  workers: {
+    method: "GET",
+    path: "/workers",
+    answer: listWorkers,
+    description: { summary: "Lists the workers", answer: { listOf: "Worker" } },
+  },
+  health: {
+    method: "GET",
+    path: "/health",
+    part: "health",
+    answer: showHealth,
+    description: {
+      summary: "Shows the health of the process; 503 if it is not ready",
+      answer: { schema: "Health" },
+      answersUnavailable: true,
+    },
+  },
+  healthLive: {
+    method: "GET",
+    path: "/health/live",
+    part: "health",
+    answer: showLiveness,
+    description: {
+      summary: "Shows whether the process should go on; 503 if not",
+      answer: { schema: "Health" },
+      answersUnavailable: true,
+    },
+  },
+  metrics: {
+    method: "GET",
+    path: "/metrics",
+    answer: showMetrics,
+    description: { summary: "Shows metrics for Prometheus", answer: "text" },
+  },
+  schedules: {
+    method: "GET",
+    path: "/schedules",
+    answer: listSchedules,
+    description: { summary: "Lists the schedules", answer: { listOf: "Schedule" } },
+  },
+  schedulesPause: {
+    method: "POST",
+    path: "/schedules/pause",
+    answer: pauseSchedule,
+    description: {
+      summary: "Pauses a schedule",
+      parameters: [P.scheduleName],
+      answer: { schema: "Schedule" },
+      errors: ["not_found", "conflict"],
+    },
+  },
+  schedulesResume: {
+    method: "POST",
+    path: "/schedules/resume",
+    answer: resumeSchedule,
+    description: {
+      summary: "Ends the pause of a schedule",
+      parameters: [P.scheduleName],
+      answer: { schema: "Schedule" },
+      errors: ["not_found", "conflict"],
+    },
+  },
+  schedulesTrigger: {
+    method: "POST",
+    path: "/schedules/trigger",
+    answer: triggerSchedule,
+    description: {
+      summary: "Triggers a schedule now, without a slot",
+      parameters: [P.scheduleName],
+      answer: { schema: "TriggerResult" },
+      errors: ["invalid_input", "not_found", "conflict"],
+    },
+  },
+  openapi: {
+    method: "GET",
+    path: "/openapi.json",
+    answer: showDocument,
+    description: { summary: "Describes the routes", answer: "document" },
+  },
 };
 
 /** The routes of a path, one for each of its methods. */
@@ -154,131 +355,4 @@ export function pickRoute(candidates: readonly Route[], method: string): Route {
   const route = candidates.find((candidate) => candidate.method === method);
   if (route === undefined) throw new MethodNotAllowedError(candidates.map((candidate) => candidate.method));
   return route;
-}
-
-async function trigger(call: RouteCall): Promise<Response> {
-  const { jobName, input, ...options } = await readTrigger(call);
-  const { id: runId, disposition, status } = await call.engine.trigger(jobName, input, options);
-  return jsonResponse({ runId, disposition, status });
-}
-
-async function subscribe({ engine, query, request }: RouteCall): Promise<Response> {
-  return await engine.followRun(readRunId(query), readResume(request, query));
-}
-
-async function subscribeRuns({ engine, query, request }: RouteCall): Promise<Response> {
-  return await engine.followRuns(readListFilter(query), readResume(request, query));
-}
-
-async function listRuns({ engine, query, report }: RouteCall): Promise<Response> {
-  return await streamJson(await engine.listRuns(readRunFilter(query)), report);
-}
-
-async function showRun({ engine, query }: RouteCall): Promise<Response> {
-  return jsonResponse(toClientRun(await engine.getRun(readRunId(query))));
-}
-
-async function showSteps({ engine, query, report }: RouteCall): Promise<Response> {
-  return await streamJson(await engine.listSteps(readRunId(query)), report);
-}
-
-async function showWaits({ engine, query, report }: RouteCall): Promise<Response> {
-  return await streamJson(await engine.listWaits(readRunId(query)), report);
-}
-
-async function showWait({ engine, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await engine.getWait(readRunId(query), readWaitId(query)));
-}
-
-async function showLogs({ engine, query, report }: RouteCall): Promise<Response> {
-  return await streamJson(await engine.listLogs(readRunId(query)), report);
-}
-
-async function signal(call: RouteCall): Promise<Response> {
-  const [runId, waitId] = [readRunId(call.query), readWaitId(call.query)];
-  return jsonResponse(await call.engine.signal(runId, waitId, await readSignal(call)));
-}
-
-async function retrigger(call: RouteCall): Promise<Response> {
-  const [oldId, from] = [readRunId(call.query), readFrom(call.query)];
-  await checkNoFrom(call);
-  const { id: runId, status } = await call.engine.retrigger(oldId, { from });
-  return jsonResponse({ success: true, runId, status });
-}
-
-async function cancel({ engine, query }: RouteCall): Promise<Response> {
-  await engine.cancel(readRunId(query));
-  return jsonResponse({ success: true });
-}
-
-async function resume({ engine, query }: RouteCall): Promise<Response> {
-  await engine.resume(readRunId(query));
-  return jsonResponse({ success: true });
-}
-
-async function deleteRun({ engine, query }: RouteCall): Promise<Response> {
-  await engine.deleteRun(readRunId(query));
-  return jsonResponse({ success: true });
-}
-
-async function performBulk(operation: BulkOperation, call: RouteCall): Promise<Response> {
-  const { selection, options } = await readBulk(operation, call);
-  return jsonResponse(await call.engine.performBulk(operation, selection, options));
-}
-
-async function showStats({ operator }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.getStats());
-}
-
-async function showSeries({ operator, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.getSeries(readSeriesQuery(query)));
-}
-
-async function listJobs({ operator }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.getJobs());
-}
-
-async function pauseJob(call: RouteCall): Promise<Response> {
-  const jobName = readJobName(call.query);
-  return jsonResponse(await call.operator.pauseJob(jobName, await readNote(call)));
-}
-
-async function resumeJob({ operator, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.resumeJob(readJobName(query)));
-}
-
-async function listWorkers({ operator }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.getWorkers());
-}
-
-async function showHealth({ operator }: RouteCall): Promise<Response> {
-  const { shown, isFine } = await operator.getHealth();
-  return jsonResponse(shown, isFine ? 200 : 503);
-}
-
-async function showLiveness({ operator }: RouteCall): Promise<Response> {
-  const { shown, isFine } = await operator.getLiveness();
-  return jsonResponse(shown, isFine ? 200 : 503);
-}
-
-async function showMetrics({ operator, settings }: RouteCall): Promise<Response> {
-  const text = writeMetrics(await operator.getMetrics(), settings.limits.maxMetricJobs);
-  return new Response(text, { headers: { "content-type": METRICS_TYPE, ...JSON_HEADERS } });
-}
-
-async function listSchedules({ operator }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.listSchedules());
-}
-
-async function pauseSchedule({ operator, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.pauseSchedule(readScheduleName(query)));
-}
-
-async function resumeSchedule({ operator, query }: RouteCall): Promise<Response> {
-  return jsonResponse(await operator.resumeSchedule(readScheduleName(query)));
-}
-
-async function triggerSchedule({ operator, query }: RouteCall): Promise<Response> {
-  const { id: runId, disposition, status } = await operator.triggerSchedule(readScheduleName(query));
-  return jsonResponse({ runId, disposition, status });
 }

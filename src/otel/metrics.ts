@@ -17,6 +17,7 @@ export class Metrics {
   readonly #steps: Counter;
   readonly #waits: Counter;
   readonly #lost: Counter;
+  readonly #startDelay: Histogram;
   readonly #runDuration: Histogram;
   readonly #stepDuration: Histogram;
   readonly #jobs = new Set<string>();
@@ -32,6 +33,7 @@ export class Metrics {
     this.#steps = counter("holdfast.steps", "Attempts at steps", "{attempt}");
     this.#waits = counter("holdfast.waits.resolved", "Waits after whose end runs resumed", "{wait}");
     this.#lost = counter("holdfast.leases.lost", "Leases that were lost during an execution", "{lease}");
+    this.#startDelay = seconds("holdfast.start.delay", "From when a run was due to its first start");
     this.#runDuration = seconds("holdfast.run.duration", "From the first start of a run to its end, pauses included");
     this.#stepDuration = seconds("holdfast.step.duration", "Attempts at steps");
   }
@@ -68,6 +70,7 @@ export class Metrics {
     const since = performance.now();
     const job = this.#job(info.jobName);
     for (const { kind, outcome } of info.resumedFrom) if (kind === "wait") this.#waits.add(1, { job, outcome });
+    if (info.startDelayMs !== null) this.#startDelay.record(info.startDelayMs / 1_000, { job });
     const outcome = await next();
     this.#executions.add(1, { job, outcome: outcome.kind });
     if (outcome.kind === "lost") this.#lost.add(1);

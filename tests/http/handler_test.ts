@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { type RouteFunctions, routes } from "../../src/http/routes.ts";
+import type { RouteFunctions } from "../../src/http/route.ts";
+import { routes } from "../../src/http/routes.ts";
 import { forEachStore, recordEvents } from "../support/for_each_store.ts";
 import { aRequest, aService, askFunction } from "../support/http.ts";
 
@@ -15,6 +16,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
       ...["runsCancel", "runsRetrigger", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
+      "openapi",
       ...["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
       ...["runsSubscribe", "retrigger", "retry", "cancel", "resume", "delete", "fetch", "handle", "closeStreams"],
     ].sort(),
