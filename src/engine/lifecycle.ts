@@ -9,7 +9,7 @@ import type { JobCatalog } from "../job_catalog.ts";
 import { checkOptionNames } from "../option_names.ts";
 import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
-import type { EngineCondition } from "./operate/monitor.ts";
+import type { EngineCondition, Monitor } from "./operate/monitor.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
@@ -38,7 +38,7 @@ export interface LifecycleOptions {
   /** Reports jobs that no live worker knows, until the signal fires. */
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
   /** Writes statistics and measures the event loop while the engine is started. */
-  monitor: { start(): void; report(): Promise<void>; stop(): Promise<void> };
+  monitor: Pick<Monitor, "start" | "reportIdle" | "stop">;
 }
 
 /** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
@@ -184,7 +184,7 @@ export class Lifecycle {
       const executed = await this.#worker.drain(maxRuns, enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
-      await this.#options.monitor.report();
+      await this.#options.monitor.reportIdle();
       return { executed };
     } finally {
       cancel();

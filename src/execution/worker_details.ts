@@ -20,9 +20,10 @@ export function workerDetails({ name, deployment, concurrency }: WorkerSettings)
 
 /** The name of the machine; `null` if it would have to be asked for: nobody is asked for a permission. */
 function readHostname(): string | null {
-  const { Deno: deno } = globalThis as { Deno?: typeof Deno };
-  const isGranted = deno === undefined ||
-    deno.permissions.querySync({ name: "sys", kind: "hostname" }).state === "granted";
+  // Other runtimes have no permissions, though a shim may have the name.
+  const { permissions } = (globalThis as { Deno?: Partial<typeof Deno> }).Deno ?? {};
+  const isGranted = permissions === undefined ||
+    permissions.querySync({ name: "sys", kind: "hostname" }).state === "granted";
   try {
     return isGranted ? hostname() : null;
   } catch {

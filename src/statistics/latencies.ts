@@ -30,28 +30,31 @@ export interface Latency {
 
 /** Sums of counts in buckets. */
 export class LatencySums {
-  readonly #counts = new Map<number, number>();
+  readonly #counts = new Float64Array(HISTOGRAMS.length * BUCKETS);
 
   /** Adds the counts of all histograms. */
   add(latencies: LatencyCounts): void {
-    for (const [bucket, count] of Object.entries(latencies)) {
-      this.#counts.set(Number(bucket), (this.#counts.get(Number(bucket)) ?? 0) + count);
-    }
+    for (const bucket in latencies) this.#counts[bucket as unknown as number]! += latencies[bucket]!; // an index
+  }
+
+  /** Adds other sums. */
+  addAll(other: LatencySums): void {
+    for (const [bucket, count] of other.#counts.entries()) this.#counts[bucket]! += count;
   }
 
   /** The percentiles of a histogram; `null` if nothing was measured. */
   latency(histogram: Histogram): Latency | null {
     const first = HISTOGRAMS.indexOf(histogram) * BUCKETS;
-    const counts = Array.from({ length: BUCKETS }, (_, n) => this.#counts.get(first + n) ?? 0);
+    const counts = this.#counts.subarray(first, first + BUCKETS);
     const count = counts.reduce((sum, one) => sum + one, 0);
     if (count === 0) return null;
-    return { count, p50: percentile(counts, 0.5), p95: percentile(counts, 0.95), p99: percentile(counts, 0.99) };
+    const percentile = (share: number) => middleAt(counts, Math.ceil(count * share));
+    return { count, p50: percentile(0.5), p95: percentile(0.95), p99: percentile(0.99) };
   }
 }
 
-/** The middle of the bucket in which the percentile is: that of the smallest rank that is at least `share` of all. */
-function percentile(counts: readonly number[], share: number): number {
-  const rank = Math.ceil(counts.reduce((sum, one) => sum + one, 0) * share);
+/** The middle of the bucket that has the value of a rank, the smallest value having rank 1. */
+function middleAt(counts: Float64Array, rank: number): number {
   let seen = 0;
   const bucket = counts.findIndex((count) => (seen += count) >= rank);
   return Math.round(2 ** ((bucket + 0.5) / 2) * 1_000) / 1_000;

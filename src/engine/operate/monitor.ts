@@ -83,9 +83,9 @@ export class Monitor {
     await this.#reporter.stop();
   }
 
-  /** Writes what was counted. */
-  report(): Promise<void> {
-    return this.#reporter.report();
+  /** Writes what was counted, unless that was done within the last second. */
+  reportIdle(): Promise<void> {
+    return this.#reporter.reportIdle();
   }
 
   /** Notes that something was counted. */

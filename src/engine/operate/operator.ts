@@ -8,7 +8,7 @@ import type { WorkerList } from "../../store/worker_record.ts";
 import { type JobInfo, type JobSources, ratesOf, sumCounts, toJobInfo, toJobInfos, toOther } from "./job_info.ts";
 import type { Windows } from "./rates.ts";
 import { RecentStatistics } from "./recent_statistics.ts";
-import { checkSeriesQuery, readSeries, type Series, type SeriesQuery } from "./series.ts";
+import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./series.ts";
 import { SharedRead } from "./shared_read.ts";
 import { stateOf, toWorkerInfo, type WorkerInfo } from "./worker_info.ts";
 
@@ -102,8 +102,7 @@ export class Operator {
   async getSeries(query: SeriesQuery): Promise<Series> {
     const checked = checkSeriesQuery(query);
     const key = JSON.stringify(checked);
-    const shared = this.#series.get(key) ??
-      new SharedRead(this.#deps.host, async () => readSeries(this.#deps.store, checked, await this.now()));
+    const shared = this.#series.get(key) ?? this.#newSeries(checked);
     this.#series.delete(key);
     this.#series.set(key, shared);
     for (const oldest of this.#series.keys()) {
@@ -111,6 +110,11 @@ export class Operator {
       this.#series.delete(oldest);
     }
     return await shared.get();
+  }
+
+  #newSeries(query: Required<SeriesQuery>): SharedRead<Series> {
+    const reader = new SeriesReader(this.#deps.store, query);
+    return new SharedRead(this.#deps.host, async () => await reader.read(await this.now()));
   }
 
   /** Does `Engine.getStoreInfo()`. */
@@ -136,8 +140,8 @@ export class Operator {
   }
 }
 
-// How many series are remembered for a second.
-const MAX_SERIES = 100;
+// How many series are remembered, with what they have read.
+const MAX_SERIES = 20;
 // How many jobs are shown by name.
 const MAX_NAMED_JOBS = 100;
 

@@ -40,24 +40,38 @@ export interface Windows {
   "1h": Rates;
 }
 
-/** The rates of some rows over a window, in milliseconds. */
-export function toRates(rows: Iterable<StatisticsRow>, windowMs: number): Rates {
-  const sums = { triggered: 0, started: 0, completed: 0, failed: 0, cancelled: 0, steps: 0, stepFailures: 0 };
-  const latencies = new LatencySums();
-  for (const row of rows) {
-    for (const name of COUNTS) sums[name] += row[name];
-    latencies.add(row.latencies);
-  }
-  const ended = sums.completed + sums.failed + sums.cancelled;
-  const decided = sums.completed + sums.failed;
-  return {
-    ...sums,
-    perMinute: Math.round(ended / windowMs * 60_000 * 1_000) / 1_000,
-    failureRate: decided === 0 ? null : sums.failed / decided,
-    startDelay: latencies.latency("startDelay"),
-    duration: latencies.latency("duration"),
-    stepDuration: latencies.latency("stepDuration"),
-  };
-}
-
 const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;
+
+/** The sums of some rows of statistics. */
+export class RateSums {
+  readonly #counts = { triggered: 0, started: 0, completed: 0, failed: 0, cancelled: 0, steps: 0, stepFailures: 0 };
+  readonly #latencies = new LatencySums();
+
+  /** Adds a row. Returns the same sums. */
+  add(row: StatisticsRow): this {
+    for (const name of COUNTS) this.#counts[name] += row[name];
+    this.#latencies.add(row.latencies);
+    return this;
+  }
+
+  /** Adds other sums. Returns the same sums. */
+  addAll(other: RateSums): this {
+    for (const name of COUNTS) this.#counts[name] += other.#counts[name];
+    this.#latencies.addAll(other.#latencies);
+    return this;
+  }
+
+  /** The rates over a window, in milliseconds. */
+  toRates(windowMs: number): Rates {
+    const { completed, failed, cancelled } = this.#counts;
+    const decided = completed + failed;
+    return {
+      ...this.#counts,
+      perMinute: Math.round((decided + cancelled) / windowMs * 60_000 * 1_000) / 1_000,
+      failureRate: decided === 0 ? null : failed / decided,
+      startDelay: this.#latencies.latency("startDelay"),
+      duration: this.#latencies.latency("duration"),
+      stepDuration: this.#latencies.latency("stepDuration"),
+    };
+  }
+}

@@ -1,6 +1,6 @@
 import type { Store } from "../../store.ts";
 import type { StatisticsRow } from "../../store/statistics.ts";
-import { type Rates, toRates, type Windows } from "./rates.ts";
+import { type Rates, RateSums, type Windows } from "./rates.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -15,6 +15,8 @@ export class RecentStatistics {
   readonly #minutes = new Map<number, Map<string, StatisticsRow>>();
   /** All minutes before this one are over, and were read. */
   #readTo = 0;
+  /** The sums of the minutes that are over, of each job: made once a minute. */
+  #over: { from: number; to: number; sums: Map<string, RateSums> } = { from: 0, to: 0, sums: new Map() };
   #reading: Promise<void> = Promise.resolve();
 
   constructor(store: Pick<Store, "readStats">) {
@@ -61,8 +63,30 @@ export class RecentStatistics {
 
   #window(jobNames: readonly string[], windowMs: number, now: number): Rates {
     const from = minuteOf(now - windowMs);
-    const minutes = [...this.#minutes].filter(([minute]) => minute >= from).map(([, jobs]) => jobs);
-    return toRates(minutes.flatMap((jobs) => jobNames.flatMap((jobName) => jobs.get(jobName) ?? [])), now - from);
+    const sums = new RateSums();
+    for (const jobName of jobNames) {
+      if (windowMs === HOUR_MS) sums.addAll(this.#sumsOfOver(jobName, from));
+      for (const [minute, jobs] of this.#minutes) {
+        const row = minute >= (windowMs === HOUR_MS ? this.#readTo : from) ? jobs.get(jobName) : undefined;
+        if (row !== undefined) sums.add(row);
+      }
+    }
+    return sums.toRates(now - from);
+  }
+
+  #sumsOfOver(jobName: string, from: number): RateSums {
+    const to = this.#readTo;
+    if (this.#over.from !== from || this.#over.to !== to) this.#over = { from, to, sums: new Map() };
+    let sums = this.#over.sums.get(jobName);
+    if (sums === undefined) {
+      sums = new RateSums();
+      for (const [minute, jobs] of this.#minutes) {
+        const row = minute >= from && minute < to ? jobs.get(jobName) : undefined;
+        if (row !== undefined) sums.add(row);
+      }
+      this.#over.sums.set(jobName, sums);
+    }
+    return sums;
   }
 }
 

@@ -69,22 +69,46 @@ export function checkSeriesQuery(query: SeriesQuery): Required<SeriesQuery> {
   return { window, jobName: jobName ?? "" };
 }
 
-/** Reads a series; `now` is an instant of the store's clock. */
-export async function readSeries(
-  store: Pick<Store, "readStats">,
-  { window, jobName }: Required<SeriesQuery>,
-  now: number,
-): Promise<Series> {
-  const { span, stepMs, slots } = WINDOWS[window];
-  const from = (Math.floor(now / stepMs) - slots + 1) * stepMs;
+/** Reads one series again and again. Slots that are over are read once. */
+export class SeriesReader {
+  readonly #store: Pick<Store, "readStats">;
+  readonly #query: Required<SeriesQuery>;
+  /** The rows that were read, in their order. */
+  #rows: StatisticsRow[] = [];
+
+  constructor(store: Pick<Store, "readStats">, query: Required<SeriesQuery>) {
+    this.#store = store;
+    this.#query = query;
+  }
+
+  /** Reads the series; `now` is an instant of the store's clock. One call at a time. */
+  async read(now: number): Promise<Series> {
+    const { window, jobName } = this.#query;
+    const { span, stepMs, slots } = WINDOWS[window];
+    const from = (Math.floor(now / stepMs) - slots + 1) * stepMs;
+    // A report of the slot before may have been under way when it was read.
+    const over = this.#rows.filter(({ at }) => at >= from && at < now - 3 * span);
+    const rows = [...over];
+    const first = Math.max(from, (over.at(-1)?.at ?? from - span) + span);
+    let after: StatisticsRow | undefined;
+    do {
+      const query = { span, from: first, jobName, limit: STATISTICS_PAGE, ...(after === undefined ? {} : { after }) };
+      const page = await this.#store.readStats(query);
+      rows.push(...page.rows);
+      after = page.rows.length < STATISTICS_PAGE ? undefined : page.rows.at(-1);
+    } while (after !== undefined);
+    this.#rows = rows;
+    return toSeries(rows, from, WINDOWS[window]);
+  }
+}
+
+function toSeries(
+  rows: readonly StatisticsRow[],
+  from: number,
+  { stepMs, slots }: { stepMs: number; slots: number },
+): Series {
   const bySlot: StatisticsRow[][] = Array.from({ length: slots }, () => []);
-  let after: Pick<StatisticsRow, "at" | "jobName"> | undefined;
-  do {
-    const query = { span, from, jobName, limit: STATISTICS_PAGE, ...(after === undefined ? {} : { after }) };
-    const { rows } = await store.readStats(query);
-    for (const row of rows) bySlot[Math.floor((row.at - from) / stepMs)]?.push(row);
-    after = rows.length < STATISTICS_PAGE ? undefined : rows.at(-1);
-  } while (after !== undefined);
+  for (const row of rows) bySlot[Math.floor((row.at - from) / stepMs)]?.push(row);
   const sum = (name: "triggered" | "completed" | "failed" | "cancelled") =>
     bySlot.map((rows) => rows.reduce((total, row) => total + row[name], 0));
   const mean = (name: Exclude<keyof StatisticsRow["sampled"], "samples">) => bySlot.map((rows) => average(rows, name));

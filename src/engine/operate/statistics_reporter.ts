@@ -6,6 +6,8 @@ import type { Store } from "../../store.ts";
 
 // How long what was counted stays in memory. A crash loses as much.
 const REPORT_EVERY_MS = 10_000;
+// How soon after a report the next call of `runUntilIdle()` reports: many short calls share a commit.
+const REPORT_IDLE_AFTER_MS = 1_000;
 
 /** The dependencies of {@linkcode StatisticsReporter}. */
 export interface StatisticsReporterDeps {
@@ -28,6 +30,7 @@ export class StatisticsReporter {
   #isStarted = false;
   #cancelTimer: (() => void) | null = null;
   #reportedAt: number;
+  #hasReported = false;
   #reporting: Promise<void> | null = null;
   #error: unknown = null;
 
@@ -68,6 +71,12 @@ export class StatisticsReporter {
     await this.report();
   }
 
+  /** Writes what was counted, unless that was done within the last second. */
+  async reportIdle(): Promise<void> {
+    const isRecent = this.#hasReported && this.#deps.host.monotonic() - this.#reportedAt < REPORT_IDLE_AFTER_MS;
+    if (!isRecent) await this.report();
+  }
+
   /** Writes what was counted. Never throws: what certainly was not written is written later. */
   async report(): Promise<void> {
     while (this.#reporting !== null) await this.#reporting;
@@ -81,6 +90,7 @@ export class StatisticsReporter {
     this.#reportedAt = host.monotonic();
     const taken = recorder.take();
     if (taken.length === 0) return;
+    this.#hasReported = true;
     try {
       await store.addStats(taken);
       this.#error = null;

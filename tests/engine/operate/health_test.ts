@@ -155,6 +155,8 @@ Deno.test("health() is degraded while statistics cannot be written", async () =>
   await engine.runUntilIdle();
   const full = await engine.health();
   isFull = false;
+  host.advance(1_000);
+  await engine.trigger(echo, null);
   await engine.runUntilIdle();
 
   const fine = await engine.health();
