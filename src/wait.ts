@@ -150,6 +150,11 @@ export interface PauseRecord {
   createdAt: number;
   /** The position of its preparation among all records of the run, if it was `prepared`. */
   preparedNo: number | null;
+  /**
+   * Of a wait that timed out: when the run first resumed after that, by the store's clock. Left out: it has not, or it
+   * had not parked on the wait.
+   */
+  firstResumedAt?: number;
   /** What ended it, and its position among all records of the run; `null` while it is open. */
   resolution:
     | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }

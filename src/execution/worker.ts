@@ -255,7 +255,10 @@ export class Worker {
       const job = this.#jobs.executing(claim.run.jobName, claim.version);
       if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
       else if (job === undefined) hub.publishError(unknownJobError(claim));
-      else this.#begin(claim, job, sentAt);
+      else {
+        this.#countTimeouts(claim, result.now);
+        this.#begin(claim, job, sentAt);
+      }
     }
     this.#cancelled.clear();
     return result;
@@ -294,6 +297,13 @@ export class Worker {
   #releaseUnstarted({ lease }: Claim): void {
     const { store, hub } = this.#deps;
     store.release(lease, []).catch((error) => hub.publishError(error));
+  }
+
+  /** Counts the waits that timed out and because of which the run resumes now. */
+  #countTimeouts({ run, pauses }: Claim, now: number): void {
+    for (const { firstResumedAt } of pauses) {
+      if (firstResumedAt === now) this.#deps.recorder.noteWait(run.jobName, "timeout");
+    }
   }
 
   #begin(claim: Claim, definition: CatalogJob, sentAt: number): void {

@@ -5,15 +5,14 @@ import type { LatencyCounts } from "../store/statistics.ts";
 const BUCKETS = 48;
 
 /** What is measured: how long runs were due before they started, and how long runs and attempts at steps took. */
-export const HISTOGRAMS = ["startDelay", "duration", "stepDuration"] as const;
+export type Histogram = "startDelay" | "duration" | "stepDuration";
 
-/** One of the three. */
-export type Histogram = typeof HISTOGRAMS[number];
+/** The first bucket of each. */
+const FIRST: Record<Histogram, number> = { startDelay: 0, duration: BUCKETS, stepDuration: 2 * BUCKETS };
 
 /** The number of the bucket of a duration among those of all histograms. */
 export function bucketOf(histogram: Histogram, ms: number): number {
-  const own = ms < 1 ? 0 : Math.min(BUCKETS - 1, Math.floor(2 * Math.log2(ms)));
-  return HISTOGRAMS.indexOf(histogram) * BUCKETS + own;
+  return FIRST[histogram] + (ms < 1 ? 0 : Math.min(BUCKETS - 1, Math.floor(2 * Math.log2(ms))));
 }
 
 /** Durations of one kind, in milliseconds. Each percentile is at most 19 % off, up to 4.6 hours. */
@@ -30,7 +29,7 @@ export interface Latency {
 
 /** Sums of counts in buckets. */
 export class LatencySums {
-  readonly #counts = new Float64Array(HISTOGRAMS.length * BUCKETS);
+  readonly #counts = new Float64Array(3 * BUCKETS);
 
   /** Adds the counts of all histograms. */
   add(latencies: LatencyCounts): void {
@@ -44,7 +43,7 @@ export class LatencySums {
 
   /** The percentiles of a histogram; `null` if nothing was measured. */
   latency(histogram: Histogram): Latency | null {
-    const first = HISTOGRAMS.indexOf(histogram) * BUCKETS;
+    const first = FIRST[histogram];
     const counts = this.#counts.subarray(first, first + BUCKETS);
     const count = counts.reduce((sum, one) => sum + one, 0);
     if (count === 0) return null;

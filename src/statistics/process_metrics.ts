@@ -55,10 +55,10 @@ export class ProcessMetrics {
   /** How many executions ended because their lease was lost. */
   leasesLost = 0;
 
-  /** Adds a call to the store. */
-  noteStoreCall(call: string, ms: number): void {
+  /** Adds a call to the store, which counts for `weight` calls. */
+  noteStoreCall(call: string, ms: number, weight: number): void {
     let histogram = this.storeCalls.get(call);
     if (histogram === undefined) this.storeCalls.set(call, histogram = new SecondsHistogram());
-    histogram.add(ms);
+    histogram.add(ms, weight);
   }
 }

@@ -11,7 +11,7 @@ export type ExecutionOutcome = "completed" | "failed" | "waiting" | "held" | "in
 interface Unreported {
   counts: StatisticsCounts;
   /** How many durations fell into each bucket. */
-  latencies: Record<string, number>;
+  latencies: Record<number, number>;
 }
 
 /** What is counted of one job. */
@@ -33,7 +33,10 @@ export class Recorder {
   readonly #onRecord: () => void;
   #hasUnreported = false;
 
-  /** @param onRecord Called whenever something is recorded that is to be reported. */
+  /**
+   * @param onRecord Called while something is being counted: it must not take the counts at once. Called when there is something to report again, and with each trigger and each start: often enough
+   * to look at the clock.
+   */
   constructor(onRecord: () => void = () => {}) {
     this.#onRecord = onRecord;
   }
@@ -48,7 +51,7 @@ export class Recorder {
     switch (happening.type) {
       case "run:complete":
         this.#noteEnd(jobName, "completed");
-        this.#measure(jobName, "duration", happening.duration);
+        this.#measure(this.#job(jobName), "duration", happening.duration);
         break;
       case "run:fail":
         this.#noteEnd(jobName, "failed");
@@ -56,16 +59,21 @@ export class Recorder {
       case "run:cancel":
         this.#noteEnd(jobName, "cancelled");
         break;
-      case "step:complete":
-        this.#count(jobName, "steps");
-        this.#job(jobName).metrics.steps.add("completed");
-        this.#measure(jobName, "stepDuration", happening.duration);
+      case "step:complete": {
+        const job = this.#job(jobName);
+        this.#unreported(job).counts.steps += 1;
+        job.metrics.steps.add("completed");
+        this.#measure(job, "stepDuration", happening.duration);
         break;
-      case "step:fail":
-        this.#count(jobName, "steps");
-        this.#count(jobName, "stepFailures");
-        this.#job(jobName).metrics.steps.add(happening.retryAt === null ? "failed" : "retried");
+      }
+      case "step:fail": {
+        const job = this.#job(jobName);
+        const { counts } = this.#unreported(job);
+        counts.steps += 1;
+        counts.stepFailures += 1;
+        job.metrics.steps.add(happening.retryAt === null ? "failed" : "retried");
         break;
+      }
       case "step:cancel":
         this.#job(jobName).metrics.steps.add("cancelled");
     }
@@ -73,24 +81,29 @@ export class Recorder {
 
   /** Counts a trigger. */
   noteTrigger(jobName: string, disposition: Disposition): void {
-    this.#job(jobName).metrics.triggers.add(disposition);
-    if (disposition === "created") this.#count(jobName, "triggered");
+    const job = this.#job(jobName);
+    job.metrics.triggers.add(disposition);
+    if (disposition !== "created") return;
+    this.#unreported(job).counts.triggered += 1;
+    this.#onRecord();
   }
 
   /** Counts the first claim of a run that was due for `delayMs`. */
   noteStart(jobName: string, delayMs: number): void {
-    this.#count(jobName, "started");
-    this.#measure(jobName, "startDelay", delayMs);
+    const job = this.#job(jobName);
+    this.#unreported(job).counts.started += 1;
+    this.#measure(job, "startDelay", delayMs);
+    this.#onRecord();
   }
 
   /** Measures a run that failed. */
   noteFailedRun(jobName: string, durationMs: number): void {
-    this.#measure(jobName, "duration", durationMs);
+    this.#measure(this.#job(jobName), "duration", durationMs);
   }
 
   /** Measures an attempt at a step that failed. */
   noteFailedAttempt(jobName: string, durationMs: number): void {
-    this.#measure(jobName, "stepDuration", durationMs);
+    this.#measure(this.#job(jobName), "stepDuration", durationMs);
   }
 
   /** Counts an execution that ended. */
@@ -123,30 +136,32 @@ export class Recorder {
   /** Adds what was taken and could not be reported. */
   putBack(taken: readonly JobStatistics[]): void {
     for (const { jobName, ...statistics } of taken) {
-      if (jobName !== "") addTo(this.#unreported(jobName), statistics);
+      if (jobName !== "") addTo(this.#unreported(this.#job(jobName)), statistics);
     }
   }
 
   #noteEnd(jobName: string, status: "completed" | "failed" | "cancelled"): void {
-    this.#count(jobName, status);
-    this.#job(jobName).metrics.ended.add(status);
+    const job = this.#job(jobName);
+    this.#unreported(job).counts[status] += 1;
+    job.metrics.ended.add(status);
   }
 
-  #count(jobName: string, name: keyof StatisticsCounts): void {
-    this.#unreported(jobName).counts[name] += 1;
-    this.#onRecord();
-  }
-
-  #measure(jobName: string, histogram: Histogram, ms: number): void {
-    const { latencies } = this.#unreported(jobName);
+  #measure(job: CountedJob, histogram: Histogram, ms: number): void {
+    const { latencies } = this.#unreported(job);
     const bucket = bucketOf(histogram, ms);
     latencies[bucket] = (latencies[bucket] ?? 0) + 1;
-    this.#job(jobName).metrics[histogram].add(ms);
+    job.metrics[histogram].add(ms);
   }
 
-  #unreported(jobName: string): Unreported {
-    this.#hasUnreported = true;
-    return this.#job(jobName).unreported ??= newUnreported();
+  #unreported(job: CountedJob): Unreported {
+    if (job.unreported !== null) return job.unreported;
+    const unreported = newUnreported();
+    job.unreported = unreported;
+    if (!this.#hasUnreported) {
+      this.#hasUnreported = true;
+      this.#onRecord();
+    }
+    return unreported;
   }
 
   #job(jobName: string): CountedJob {
@@ -176,5 +191,8 @@ function newUnreported(): Unreported {
 
 function addTo({ counts, latencies }: Unreported, other: Omit<JobStatistics, "jobName">): void {
   for (const name of Object.keys(NOTHING) as (keyof StatisticsCounts)[]) counts[name] += other[name];
-  for (const [bucket, count] of Object.entries(other.latencies)) latencies[bucket] = (latencies[bucket] ?? 0) + count;
+  for (const [key, count] of Object.entries(other.latencies)) {
+    const bucket = Number(key);
+    latencies[bucket] = (latencies[bucket] ?? 0) + count;
+  }
 }

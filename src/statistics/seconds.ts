@@ -26,13 +26,13 @@ export class SecondsHistogram {
   /** The sum of the durations, in seconds. */
   sum = 0;
 
-  /** Adds a duration in milliseconds. */
-  add(ms: number): void {
+  /** Adds a duration in milliseconds, which counts for `weight` durations. */
+  add(ms: number, weight = 1): void {
     const seconds = ms / 1_000;
     let bucket = 0;
     while (bucket < SECONDS.length && seconds > SECONDS[bucket]!) bucket++;
-    this.counts[bucket]! += 1;
-    this.sum += seconds;
+    this.counts[bucket]! += weight;
+    this.sum += seconds * weight;
   }
 
   /** Adds the durations of another one. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
+import { pause } from "../../src/host.ts";
 import { PACKAGE_VERSION } from "../../src/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
@@ -255,6 +256,40 @@ forEachStore("GET /metrics shows the store, and what this process has counted", 
     text,
     new RegExp(`^holdfast_info\\{version="${PACKAGE_VERSION}",runtime="deno [^"]+",store="\\w+"\\} 1$`, "m"),
   );
+});
+
+forEachStore("GET /metrics counts each wait once, however it ended and whoever replays it", async (world) => {
+  const job = aJob(async (step) => {
+    await step.wait("first", { timeout: 1_000 });
+    await step.sleep("nap", 500);
+    const [wait] = await Promise.all([
+      step.wait("second", { timeout: 100 }),
+      step.run("busy", () => pause(world.host, 300)),
+    ]);
+    await step.sleep("again", 500);
+    return wait.outcome;
+  }, "waits");
+  await using service = aService({}, world, { job });
+  const { engine, host } = service;
+  await engine.start();
+  const { id } = await engine.trigger("waits", {});
+  const { runId } = await engine.trigger("approval", {}).then(({ id }) => ({ runId: id }));
+  await host.settle();
+  const [wait] = await engine.getWaits(runId);
+  await engine.signal(wait!.id, { signalId: "once", payload: null });
+  await engine.signal(wait!.id, { signalId: "once", payload: null });
+  for (let tick = 0; tick < 80; tick++) {
+    host.advance(100);
+    await host.settle();
+  }
+
+  const text = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
+
+  assert.equal((await engine.getRun(id))!.output, "timeout");
+  assert.deepEqual(linesOf(text, "holdfast_waits_resolved_total").sort(), [
+    'holdfast_waits_resolved_total{job="approval",outcome="signal"} 1',
+    'holdfast_waits_resolved_total{job="waits",outcome="timeout"} 2',
+  ]);
 });
 
 Deno.test("GET /metrics is text in the format of Prometheus, whatever the names of jobs", async () => {

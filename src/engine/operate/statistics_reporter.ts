@@ -60,7 +60,10 @@ export class StatisticsReporter {
         this.#cancelTimer = null;
         inBackground(this.report());
       });
-    } else if (leftMs <= 0) inBackground(this.report());
+    } else if (leftMs <= 0) {
+      this.#reportedAt = host.monotonic();
+      inBackground(Promise.resolve().then(() => this.report())); // not at once: the caller is still counting
+    }
   }
 
   /** Writes what is left, and nothing more by itself until it is started again. */

@@ -168,6 +168,9 @@ export class Parking {
       const asked = this.#asked.get(pause.id);
       if (asked === undefined || !isOver(pause)) continue;
       this.#asked.delete(pause.id);
+      if (pause.kind === "wait" && pause.resolution.outcome === "timeout" && pause.firstResumedAt === undefined) {
+        execution.deps.recorder.noteWait(execution.claim.run.jobName, "timeout");
+      }
       execution.order.wait(pause.resolution.recordedNo).then(() => {
         asked.resolve(pause);
         this.#idle.wake(); // this may have been the last obstacle to parking

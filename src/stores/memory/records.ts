@@ -11,6 +11,7 @@ import type { NewRun } from "../../store/new_run.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { TraceText } from "../../trace_context.ts";
+import { firstResumed } from "../first_resumed.ts";
 import { queueName } from "../queue_name.ts";
 import {
   type ChildResult,
@@ -141,7 +142,8 @@ export interface KeptChild {
 }
 
 /** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
-export interface KeptPause extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child"> {
+export interface KeptPause
+  extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child" | "firstResumedAt"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
   /** When the run first paused on it. */
@@ -409,7 +411,21 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
   const resolution = state.status === "resolved" ? { ...state.resolution } : null;
   const [childCount, childTotal] = [children?.members.length ?? 0, children?.total ?? 0];
   const child = children?.total === 1 && resolution !== null ? resultOf(children.members[0]!) : null;
-  return { id, kind, name, metadata, childCount, childTotal, child, deadlineAt, createdAt, preparedNo, resolution };
+  const { outcome = null } = resolution ?? {};
+  return {
+    id,
+    kind,
+    name,
+    metadata,
+    childCount,
+    childTotal,
+    child,
+    deadlineAt,
+    ...firstResumed({ kind, outcome, first_resumed_at: pause.firstResumedAt }),
+    createdAt,
+    preparedNo,
+    resolution,
+  };
 }
 
 function toResumedPause(pause: KeptPause): ResumedPause | null {

@@ -1,3 +1,4 @@
+import { firstResumed } from "../first_resumed.ts";
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
@@ -108,6 +109,7 @@ export function toPauseRecord(row: PauseRow): PauseRecord {
     childTotal: row.total ?? 0,
     child: row.child === null ? null : toChildResult(row.child),
     deadlineAt: row.deadline_at,
+    ...firstResumed(row),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

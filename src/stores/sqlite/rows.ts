@@ -1,4 +1,5 @@
 import type { TraceText } from "../../trace_context.ts";
+import { firstResumed } from "../first_resumed.ts";
 import type { Held, HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
@@ -180,6 +181,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
+    ...firstResumed(row),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

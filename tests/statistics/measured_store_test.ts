@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { NotFoundError, StoreError } from "../../src/error.ts";
+import { measuredStore } from "../../src/statistics/measured_store.ts";
+import { ProcessMetrics } from "../../src/statistics/process_metrics.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { withCalls } from "../support/with_calls.ts";
+
+Deno.test("measuredStore() counts each call, though from the hundredth on it measures each eighth", async () => {
+  const host = new FakeHost();
+  const metrics = new ProcessMetrics();
+  const { store } = measuredStore(new MemoryStore({ host }), metrics, host);
+
+  for (let call = 0; call < 180; call++) await store.getRun("nobody");
+
+  const { counts } = metrics.storeCalls.get("getRun")!;
+  assert.equal(counts.reduce((sum, count) => sum + count, 0), 100 + 80);
+});
+
+Deno.test("measuredStore() answers with the promise of the store, and times it", async () => {
+  const host = new FakeHost();
+  const metrics = new ProcessMetrics();
+  const { promise, resolve } = Promise.withResolvers<null>();
+  const { store } = measuredStore(withCalls(new MemoryStore({ host }), { getRun: () => promise }), metrics, host);
+  const answer = store.getRun("nobody");
+  host.advance(1_500);
+  resolve(null);
+  await answer;
+  await host.settle();
+
+  assert.equal(answer, promise);
+  assert.equal(metrics.storeCalls.get("getRun")!.sum, 1.5);
+});
+
+Deno.test("measuredStore() notes errors by code, and a store that is broken until it answers again", async () => {
+  const host = new FakeHost();
+  const metrics = new ProcessMetrics();
+  let error: Error | null = new StoreError("the file was replaced", { code: "internal" });
+  const memory = new MemoryStore({ host });
+  const failing = withCalls(memory, { getRun: () => error === null ? Promise.resolve(null) : Promise.reject(error) });
+  const { store, condition } = measuredStore(failing, metrics, host);
+  const states: boolean[] = [];
+  for (const next of [error, new StoreError("busy"), error, new NotFoundError("no run"), error, null]) {
+    error = next;
+    await store.getRun("nobody").catch(() => {});
+    await host.settle();
+    states.push(condition.isBroken);
+  }
+
+  assert.deepEqual(states, [true, false, true, false, true, false]);
+  assert.deepEqual([...metrics.storeErrors.values], [["internal", 3], ["unavailable", 1]]);
+});
