@@ -3,7 +3,8 @@ import { inspect } from "node:util";
 import { TimeoutError } from "../../../src/error.ts";
 import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../../src/http/handler.ts";
-import { type RouteFunctions, routes } from "../../../src/http/routes.ts";
+import type { RouteFunctions } from "../../../src/http/route.ts";
+import { routes } from "../../../src/http/routes.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { Run } from "../../../src/run.ts";
 import { forEachStore, forever, recordEvents, type StoreTest } from "../../support/for_each_store.ts";
@@ -69,6 +70,7 @@ const CASES: { readonly [Name in RouteName]: RouteCase } = {
   schedulesPause: { hook: "onOperate", query: "?name=nightly" },
   schedulesResume: { hook: "onOperate", query: "?name=nightly" },
   schedulesTrigger: { hook: "onOperate", query: "?name=nightly" },
+  openapi: { hook: "onOperate" },
 };
 
 // From `routes`, so that none is left out.
