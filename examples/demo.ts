@@ -101,7 +101,7 @@ async function demo(directory: string, cleanup: AsyncDisposableStack): Promise<b
   const watching = watch(worker2, "worker 2", (event) => {
     if (event.type !== "run:start") return;
     const text = isTaken
-      ? "takes it up again, as part of the same execution"
+      ? "claims the run again, as part of the same execution"
       : `takes the run ${seconds(killedAt)} after the kill: execution ${event.execution}`;
     tell("worker 2", text);
     isTaken = true;

@@ -90,6 +90,21 @@ Deno.test("page() answers one page, by filter", async () => {
   });
 });
 
+Deno.test("runs() reads all pages of a list, and leaves out what is triggered meanwhile", async () => {
+  await using service = await aService();
+  const { client, engine } = service;
+  const items = Array.from({ length: 1_003 }, (_, n) => ({ input: { name: `${n}` }, delay: 60_000 }));
+  await engine.jobs.greeting.batchTrigger(items);
+
+  const names: unknown[] = [];
+  for await (const { input } of client.runs({ jobName: "greet" })) {
+    if (names.length === 5) await engine.jobs.greeting.trigger({ name: "late" }, { delay: 60_000 });
+    names.push((input as { name: string }).name);
+  }
+
+  assert.deepEqual(names, items.map(({ input }) => input.name).toReversed());
+});
+
 Deno.test("waitForRun() throws when the run has failed, was cancelled or deleted, or is late", async () => {
   await using service = await aService();
   const { client } = service;

@@ -36,7 +36,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
         `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
         lease_generation last_report_no recorded has_pauses interruptions abandonments retrigger_of retriggered_as
         origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
-        trace`,
+        leased_at trace`,
       ),
       ...same(
         "f",
@@ -72,8 +72,18 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: same(
       "p",
       `seq id run_seq kind name metadata status awaited outcome payload signal_id prepared_no recorded_no created_at
-      deadline_at suspended_at resolved_at first_resumed_at total added unfinished trace`,
+      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema trace`,
     ),
+  },
+  {
+    to: "attempts",
+    from: "holdfast_attempts ta",
+    columns: same("ta", "run_seq step_name attempt started_at ended_at retry_at failure"),
+  },
+  {
+    to: "interruptions",
+    from: "holdfast_interruptions ti",
+    columns: same("ti", "run_seq generation kind worker leased_at ended_at"),
   },
   { to: "children", from: "holdfast_children m", columns: same("m", "pause_seq no run_seq result payload") },
   { to: "orphans", from: "holdfast_orphans n", columns: same("n", "parent_seq") },
@@ -132,6 +142,7 @@ export const LEFT_OUT: {
     "holdfast_counts": "counted anew",
     "holdfast_journal": "positions are other ones: event streams continue after a gap",
     "holdfast_workers": "none is live, and each adds itself when it claims",
+    "holdfast_stats": "statistics begin anew",
     "holdfast_schema": "the version of the tables",
     "holdfast_flow.job": "the queue of a run: its job, or that of its hold",
     "holdfast_flow.concurrency_key": "that of the run",
@@ -145,6 +156,7 @@ export const LEFT_OUT: {
     "journal": "begins anew",
     "journal_start": "begins anew",
     "workers": "none is live, and each adds itself when it claims",
+    "stats": "statistics begin anew",
     "schema_version": "the version of the tables",
     "server": "which start of the server the last claim has seen",
   },

@@ -127,7 +127,7 @@ test("pause() keeps the key over a retry delay", async ({ store, host }) => {
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
-test("claim() takes up the run that kept the key before an older one", async ({ store, host }) => {
+test("claim() takes the run that kept the key before an older one", async ({ store, host }) => {
   const older = await startRun(store, { concurrencyKey: KEY });
   const review = aPause();
   await park(store, older.lease, review);
