@@ -27,6 +27,19 @@
  * @module
  */
 
+export type {
+  Around,
+  AroundFunction,
+  EndedPause,
+  ExecutionInfo,
+  ExecutionOutcome,
+  SignalInfo,
+  SignalResult,
+  StepInfo,
+  StepOutcome,
+  TriggerInfo,
+  TriggerOutcome,
+} from "./src/around.ts";
 export { createEngine } from "./src/engine/create_engine.ts";
 export type { BulkFilter, BulkOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
@@ -119,7 +132,7 @@ export type {
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
-export type { Respond, RouteFunctions } from "./src/http/routes.ts";
+export type { Respond, RouteFunctions } from "./src/http/route.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
   type ChildOutcome,
@@ -197,11 +210,13 @@ export type * from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
+export type { TraceContext, TraceText } from "./src/trace_context.ts";
 export type {
   ChildResult,
   Deadline,
   PauseKind,
   PauseRecord,
+  ResumedPause,
   Signal,
   SignalOutcome,
   SignalReceipt,

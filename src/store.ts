@@ -22,6 +22,7 @@ import type { StoreInfo } from "./store/store_info.ts";
 import type { WorkerList } from "./store/worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./store/schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "./store/store_watch.ts";
+import type { TraceText } from "./trace_context.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.ts";
 
 /**
@@ -456,11 +457,12 @@ export interface Store extends AsyncDisposable {
    * A repeated call (same `signalId`, and a payload that is equal as JSON) is a `duplicate`: it returns the wait as the
    * first call left it, with `firstResumedAt` `null`, also after the run has ended.
    *
+   * @param trace Is kept with the wait, for the execution that resumes (`PauseRecord.trace`). Left out: `null`.
    * @throws {NotFoundError} There is no such wait: it is unknown, a sleep, or deleted with its run.
    * @throws {ConflictError} Another signal was accepted first, or the wait is cancelled or closed.
    * @throws {WaitExpiredError} The deadline passed first. The timeout is committed, by this call at the latest.
    */
-  signal(waitId: string, signal: Signal): Promise<SignalOutcome>;
+  signal(waitId: string, signal: Signal, trace?: TraceText | null): Promise<SignalOutcome>;
 
   /**
    * Cancels a run that has not ended. Its lease is lost at once. It keeps its concurrency key until the end of that

@@ -3,6 +3,7 @@ import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored }
 import { checkName } from "./name.ts";
 import type { Failure } from "./failure.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
+import type { TraceText } from "./trace_context.ts";
 
 /** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -163,6 +164,20 @@ export interface PauseRecord {
     | { outcome: "timeout"; recordedNo: number }
     | { outcome: "children"; recordedNo: number }
     | null;
+}
+
+/** A pause that a run had parked on, that has ended, and after which the run has resumed. */
+export interface ResumedPause extends Pick<PauseRecord, "id" | "kind" | "name"> {
+  /** What ended it. */
+  outcome: NonNullable<PauseRecord["resolution"]>["outcome"];
+  /** When the run first paused on it, by the store's clock. */
+  suspendedAt: number;
+  /** When it ended, by the store's clock. */
+  resolvedAt: number;
+  /** When the run first resumed after that: the instant of that claim, by the store's clock. */
+  firstResumedAt: number;
+  /** The trace of its signal; `null`: no signal ended it, or it had none. */
+  trace: TraceText | null;
 }
 
 /** A receipt, with the run of the wait. */

@@ -3,12 +3,19 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const ENTRY_POINTS = ["mod.ts", "src/client/mod.ts", "src/replay/mod.ts", "src/stores/postgres/mod.ts"];
+const ENTRY_POINTS = [
+  "mod.ts",
+  "src/client/mod.ts",
+  "src/otel/mod.ts",
+  "src/replay/mod.ts",
+  "src/stores/postgres/mod.ts",
+];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "client": ["client", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
+  "otel": ["otel", "engine", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],
   "execution": ["execution", "events", "noun"],
@@ -40,7 +47,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|client|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(http|client|otel|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();
@@ -89,13 +96,17 @@ function importersOf(target: string): string[] {
   return [...imports.keys()].filter((file) => statement.test(Deno.readTextFileSync(join(ROOT, file))));
 }
 
-Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars) and pg", () => {
+Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars), pg and the API of OpenTelemetry", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
   assert.deepEqual(foreign.toSorted(), [
     ["src/engine/schedules/calendar.ts", "croner"],
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
+    ["src/otel/metrics.ts", "@opentelemetry/api"],
+    ["src/otel/otel.ts", "@opentelemetry/api"],
+    ["src/otel/span_context.ts", "@opentelemetry/api"],
+    ["src/otel/spans.ts", "@opentelemetry/api"],
     ["src/stores/postgres/database/client.ts", "pg"],
     ["src/stores/postgres/notify/listen.ts", "pg"],
   ]);
@@ -104,12 +115,15 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
 Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
   assert.deepEqual(importersOf("pg"), []);
+  assert.deepEqual(local.filter(([file, target]) => !file.startsWith("src/otel/") && layerOf(target) === "otel"), []);
   assert.deepEqual(importersOf("./body_schemas.ts"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });
 
 Deno.test("imports of the routes lead to no engine: a route gets one from the caller who may access a run, and not otherwise", () => {
-  const engines = local.filter(([file, target]) => file === "src/http/routes.ts" && layerOf(target) === "engine");
+  const engines = local.filter(([file, target]) =>
+    /^src\/http\/(routes\.ts$|routes\/|answers\/)/.test(file) && layerOf(target) === "engine"
+  );
 
   assert.deepEqual(engines, []);
 });

@@ -127,6 +127,7 @@ function aRun(jobName: string): NewRun {
     coalesce: null,
     retriggerOf: null,
     schedule: null,
+    trace: null,
     flow: PLAIN_FLOW,
   };
 }

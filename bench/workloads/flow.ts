@@ -153,6 +153,7 @@ function aRun(jobName: string, concurrencyKey: string | null, flow: Partial<Flow
     coalesce: null,
     retriggerOf: null,
     schedule: null,
+    trace: null,
     flow: { ...PLAIN_FLOW, ...flow },
   };
 }

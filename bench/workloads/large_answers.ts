@@ -97,6 +97,7 @@ async function fill(setting: Setting, kind: Kind, runs: number): Promise<string>
       retriggerOf: null,
       flow: PLAIN_FLOW,
       schedule: null,
+      trace: null,
     }]);
   }
   return path;

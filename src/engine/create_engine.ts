@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { AroundHooks, runAround, type SignalInfo, type SignalResult } from "../around.ts";
 import { checkDuration } from "../check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
@@ -17,7 +18,8 @@ import type { StoreInfo } from "../store/store_info.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
 import { checkOptionNames } from "../option_names.ts";
-import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../wait.ts";
+import { encodeTrace, type TraceText } from "../trace_context.ts";
+import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../wait.ts";
 import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
 import type {
@@ -111,6 +113,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
+    const around = new AroundHooks((error) => hub.publishError(error));
     const recorder: Recorder = new Recorder(() => monitor.noteRecord());
     hub.observe((jobName, happening) => recorder.observe(jobName, happening));
     const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
@@ -126,6 +129,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       labels: options.labels as Schema<unknown, SchemaLabels> | undefined, // receives unchecked labels
       fairnessLabel: options.fairnessLabel ?? null,
       maxValueBytes,
+      around,
       recorder,
     });
     this.#triggers = triggers;
@@ -145,6 +149,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       onDivergence: options.onDivergence ?? "hold",
       recorder,
       warn: warnOnce(logger),
+      around,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const watch = new ChangeWatch(options.store, this.#deps);
@@ -199,6 +204,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     this[INTERNALS] = {
       reader: lifecycle.reader,
       store: () => lifecycle.migrate().then(() => store),
+      jobs: () => jobs.newest.values(),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
@@ -261,12 +267,26 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     await this.migrate();
-    const { run, ...receipt } = await untilKnown(() => this.#store.signal(waitId, checked))
+    const { run, ...receipt } = await this.#signalAround(waitId, checked)
       .catch((error) => this.#explainUnknownWait(waitId, error));
     if (receipt.disposition === "accepted") this.#deps.recorder.noteWait(run.jobName, "signal");
     this.#lifecycle.worker.nudge(run.id);
     this.#lifecycle.worker.wake();
     return receipt;
+  }
+
+  /** Ends a wait inside what plugins do around signals. */
+  #signalAround(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const { around } = this.#deps;
+    const send = (trace: TraceText | null) => untilKnown(() => this.#store.signal(waitId, signal, trace));
+    if (around.signal === null) return send(null);
+    const info: SignalInfo = { waitId, signalId: signal.signalId, trace: null };
+    return runAround<SignalInfo, SignalResult, SignalOutcome>(around.signal, info, async (end) => {
+      const outcome = await send(encodeTrace(info.trace));
+      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = outcome;
+      end({ kind, runId, jobName, waitName });
+      return outcome;
+    }, (error) => ({ kind: "refused", error }));
   }
 
   /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */
@@ -408,6 +428,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       on: this.on,
       appendLogs: (entries) => this.#lifecycle.inBackground(this.#store.appendLogs(entries)),
       newId: () => this.#deps.host.newId(),
+      around: (around) => this.#deps.around.add(around),
     });
     return this;
   }

@@ -1,3 +1,4 @@
+import type { Job } from "../job.ts";
 import type { BulkOperation } from "../run.ts";
 import type { Store } from "../store.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
@@ -14,6 +15,8 @@ export interface EngineInternals {
   reader: JournalReader;
   /** The store, with its tables created, for reads that bypass the engine. */
   store(): Promise<Store>;
+  /** The newest version of each job. */
+  jobs(): Iterable<Job>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;
   /** Calls back each time the engine has stopped. */

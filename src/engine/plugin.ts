@@ -1,4 +1,5 @@
 import type { NewLogEntry } from "../log.ts";
+import type { Around } from "../around.ts";
 import type { Listen } from "../events/hub.ts";
 
 /** Adds something to an engine: `engine.use(plugin)`. */
@@ -20,4 +21,11 @@ export interface PluginContext {
   appendLogs(entries: readonly NewLogEntry[]): void;
   /** A new UUIDv7. */
   newId(): string;
+  /**
+   * Does something around triggers, executions, steps and signals: begin a span, for example. The functions of the
+   * plugin that was used first are the outermost.
+   *
+   * @throws {TypeError} A name is unknown, or what it names is no function.
+   */
+  around(around: Around): void;
 }

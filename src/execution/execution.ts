@@ -6,6 +6,7 @@ import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Failure, FailureKind } from "../failure.ts";
 import { toFailure, withoutStacks } from "../to_failure.ts";
 import type { Host } from "../host.ts";
+import type { AroundHooks, ExecutionInfo } from "../around.ts";
 import { encode, type JsonText } from "../json.ts";
 import type { Report } from "../execution_report.ts";
 import type { OnDivergence } from "../hold.ts";
@@ -60,6 +61,8 @@ export interface ExecutionDeps {
   recorder: Recorder;
   /** Reports what is no error, but probably a mistake. */
   warn: (message: string) => void;
+  /** What plugins do around executions, steps and triggers. */
+  around: AroundHooks;
 }
 
 /** The parameters of one execution. */
@@ -72,6 +75,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** What plugins learn of it; `null`: there is no plugin that learns of executions. */
+  info: ExecutionInfo | null;
 }
 
 /**
@@ -99,6 +104,8 @@ export class Execution {
   readonly order: ResultOrder;
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
+  /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
+  readonly info: ExecutionInfo | null;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   /** How many records of the run this execution knows. */
@@ -114,6 +121,7 @@ export class Execution {
     this.#recorded = claim.lease.recorded;
     this.deps = deps;
     this.definition = options.definition;
+    this.info = options.info;
     const { onDivergence } = options.definition.job.changes;
     this.onDivergence = claim.continues ? "continue" : onDivergence ?? deps.onDivergence;
     this.leaseSureUntil = options.leaseSureUntil;

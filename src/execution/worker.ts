@@ -4,7 +4,9 @@ import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
 import { isoTime } from "../iso_time.ts";
-import { executeRun } from "./execute_run.ts";
+import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
+import { type Executed, executeRun } from "./execute_run.ts";
+import { executionInfo, toExecutionOutcome } from "./execution_info.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
 import { LeaseKeeper } from "./lease_keeper.ts";
 import { DeadWorkerLeases } from "./dead_worker_leases.ts";
@@ -306,6 +308,7 @@ export class Worker {
 
   #begin(claim: Claim, definition: CatalogJob, sentAt: number): void {
     const { run, execution: number, leaseExpiresAt } = claim;
+    const { around } = this.#deps;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
     former?.state.supersede(new LeaseLostError(former.claim.lease));
@@ -314,6 +317,9 @@ export class Worker {
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
+      info: around.execution === null && around.step === null
+        ? null
+        : executionInfo(claim, this.id, this.#settings.staleThreshold),
     }, this.#deps);
     this.#executions.set(run.id, execution);
     this.#keeper.keep(execution);
@@ -327,7 +333,7 @@ export class Worker {
 
   async #executeRun(execution: Execution): Promise<void> {
     const { run } = execution.claim;
-    const { outcome, bodyEnded } = await executeRun(execution);
+    const { outcome, bodyEnded } = await this.#executeAround(execution);
     const isLost = outcome.kind === "interrupted" && execution.abortSignal.reason instanceof LeaseLostError;
     this.#deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
     // A result that a step returns right after the signal is still recorded.
@@ -340,6 +346,17 @@ export class Worker {
     this.#slotFreed = Promise.withResolvers();
     this.#idle.wake();
     if (outcome.kind === "interrupted") await this.#releaseInterrupted(execution, bodyEnded);
+  }
+
+  /** Executes a run inside what plugins do around executions. */
+  #executeAround(execution: Execution): Promise<Executed> {
+    const { info, deps: { around } } = execution;
+    if (around.execution === null || info === null) return executeRun(execution);
+    return runAround<ExecutionInfo, ExecutionOutcome, Executed>(around.execution, info, async (end) => {
+      const executed = await executeRun(execution);
+      end(toExecutionOutcome(executed.outcome, execution));
+      return executed;
+    }, () => ({ kind: "interrupted" }));
   }
 
   /**

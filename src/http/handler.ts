@@ -11,7 +11,10 @@ import { callHook } from "./access/hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
 import { readUrl } from "./requests/request.ts";
 import { refuse } from "./response.ts";
-import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
+import type { Respond, Route, RouteFunctions } from "./route.ts";
+import { pickRoute, routes, routesAt } from "./routes.ts";
+import type { RouteCall } from "./route_call.ts";
+import { openApiDocument } from "./openapi/document.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
@@ -71,9 +74,12 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   if (gaps !== null) console.warn(gaps);
   const streams = new Streams(internalsOf(engine), { ...limits, throttleMs, host });
   const deps = { engine, streams, auth, host };
+  let document: string | null = null;
+  const readDocument = () =>
+    document ??= JSON.stringify(openApiDocument(routes, internalsOf(engine).jobs(), settings.basePath));
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
-      return await answer(request, candidates, settings, deps);
+      return await answer(request, candidates, settings, { ...deps, document: readDocument });
     } catch (thrown) {
       return refuseRequest(thrown, request, settings);
     }
@@ -101,7 +107,7 @@ async function answer(
   request: Request,
   candidates: Candidates,
   settings: Settings,
-  deps: AuthorizedEngineDeps,
+  deps: AuthorizedEngineDeps & Pick<RouteCall, "document">,
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
@@ -115,7 +121,16 @@ async function answer(
   const engine = new AuthorizedEngine(caller, deps);
   const operator = new AuthorizedOperator(caller, deps);
   const reads = new AuthorizedReads(caller, { ...deps, runs: engine, showFailures: settings.showFailures });
-  return await route.answer({ request, query: url.searchParams, engine, operator, reads, report, settings });
+  return await route.answer({
+    request,
+    query: url.searchParams,
+    engine,
+    operator,
+    reads,
+    document: deps.document,
+    report,
+    settings,
+  });
 }
 
 /** Whether a request is for something that the host has opened to callers that are not authenticated. */

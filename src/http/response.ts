@@ -50,6 +50,27 @@ const STATUS: Record<ErrorCode, number> = {
   retry_after: 500,
 };
 
+/** The status of a code. */
+export function statusOf(code: ErrorCode): number {
+  return STATUS[code];
+}
+
+// The codes of errors inside a process, which clients see as `internal`.
+const PRIVATE: readonly ErrorCode[] = [
+  "lease_lost",
+  "step_failed",
+  "run_failed",
+  "run_cancelled",
+  "timeout",
+  "non_retryable",
+  "retry_after",
+];
+
+/** The codes that clients see. */
+export const CLIENT_CODES: readonly ErrorCode[] = (Object.keys(STATUS) as ErrorCode[]).filter((code) =>
+  !PRIVATE.includes(code)
+);
+
 const RETRY_AFTER_SECONDS = 1;
 
 /** Headers of every response for browsers: no page of another origin may embed it, and its type must not be sniffed. */

@@ -15,6 +15,8 @@ export interface RouteCall {
   operator: AuthorizedOperator;
   /** What operators read of runs, restricted in the same way. */
   reads: AuthorizedReads;
+  /** The OpenAPI document of the handler, as JSON. */
+  document: () => string;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings for reading requests. */

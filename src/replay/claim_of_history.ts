@@ -29,6 +29,8 @@ export function claimOfHistory(history: ExportedHistory): Claim {
     fairnessKey: null,
     depth: 0,
     slotAt: slotAt ?? null,
+    trace: null,
+    resumed: [],
     finishInMs: null,
     version,
     schemaPrint: schemaPrint ?? null,

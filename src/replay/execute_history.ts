@@ -3,6 +3,7 @@ import { HoldfastError } from "../error.ts";
 import { Recorder } from "../statistics/recorder.ts";
 import { Hub } from "../events/hub.ts";
 import { executeRun, type Outcome } from "../execution/execute_run.ts";
+import { AroundHooks } from "../around.ts";
 import { Execution, type ExecutionDeps } from "../execution/execution.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
@@ -82,8 +83,9 @@ class HistoryExecution {
       onDivergence: "hold",
       recorder: new Recorder(),
       warn: () => {},
+      around: new AroundHooks(() => {}),
     };
-    const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {} };
+    const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {}, info: null };
     this.#execution = new Execution(claim, { ...options, definition: this.#observed(definition) }, deps);
     const { definition: { job: { changes } }, onDivergence } = this.#execution;
     this.#records = new ObservedHistory(claim, changes, () => this.#onAsked());

@@ -5,7 +5,8 @@ import type { JsonText } from "../json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { ExecutingStep, StepRecord } from "../step.ts";
-import type { PauseRecord } from "../wait.ts";
+import type { TraceText } from "../trace_context.ts";
+import type { PauseRecord, ResumedPause } from "../wait.ts";
 import type { CopiedHistory } from "./hold_record.ts";
 import type { WorkerDetails } from "./worker_record.ts";
 
@@ -81,6 +82,8 @@ export interface Claim {
   depth: number;
   /** The slot of its schedule; `null`: no schedule has made it. ISO 8601 in UTC. */
   slotAt: string | null;
+  /** The trace of its trigger; `null`: it has none. */
+  trace: TraceText | null;
   /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
   finishInMs: number | null;
   /**
@@ -104,6 +107,8 @@ export interface Claim {
   steps: StepRecord[];
   /** All its waits and sleeps, in the order in which they were prepared. */
   pauses: PauseRecord[];
+  /** Those of them that the run had parked on and has resumed after, now or earlier. */
+  resumed: ResumedPause[];
 }
 
 /** A lease to extend. */

@@ -1,5 +1,6 @@
 import type { Flow } from "../flow.ts";
 import type { JsonText } from "../json.ts";
+import type { TraceText } from "../trace_context.ts";
 import type { Coalesce, Disposition, Labels, RetriggerFrom, Run } from "../run.ts";
 
 /** A run to add. */
@@ -40,6 +41,8 @@ export interface NewRun {
    * it is made by a trigger, or by a parent.
    */
   schedule: { name: string; slotAt: string | null } | null;
+  /** The trace of its trigger; `null`: it has none. */
+  trace: TraceText | null;
 }
 
 /** The result of a request to add a run. */

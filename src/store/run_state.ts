@@ -1,6 +1,7 @@
 import type { Cursor } from "../journal.ts";
 import type { JsonText } from "../json.ts";
 import type { Run } from "../run.ts";
+import type { TraceText } from "../trace_context.ts";
 
 /** A run and its position in the journal, read at one moment. */
 export interface RunState {
@@ -12,6 +13,8 @@ export interface RunState {
   place: Cursor;
   /** The input of the trigger; `null` for `undefined`, which the run itself does not distinguish from a JSON `null`. */
   payload: JsonText | null;
+  /** The trace of its trigger; `null`: it has none. */
+  trace: TraceText | null;
   /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */
   execution: number;
   /** What it has parked on, ended or not, in the order of preparation. */

@@ -5,7 +5,8 @@ import type { JsonText } from "../json.ts";
 import type { LogLevel, LogText } from "../log.ts";
 import type { Labels, RunIdentity } from "../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
-import { parseWait, type Wait, type WaitStatus, type WaitText } from "../wait.ts";
+import type { TraceText } from "../trace_context.ts";
+import { parseWait, type PauseKind, type ResumedPause, type Wait, type WaitStatus, type WaitText } from "../wait.ts";
 import { jobNameOf } from "./queue_name.ts";
 
 // What the tables of `SqliteStore` and of `PostgresStore` have in common. The names of their columns are the same; those
@@ -125,6 +126,25 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
     resolvedAt: isoTime(row.resolved_at),
     firstResumedAt: isoTime(row.first_resumed_at),
   };
+}
+
+/** The rows of `pauses` that runs have resumed after. */
+export function toResumedPauses(
+  rows: readonly (WaitRow & { kind: PauseKind; trace: TraceText | null })[],
+): ResumedPause[] {
+  return rows.flatMap(({ id, kind, name, outcome, suspended_at, resolved_at, first_resumed_at, trace }) => {
+    if (outcome === null || suspended_at === null || resolved_at === null || first_resumed_at === null) return [];
+    return [{
+      id,
+      kind,
+      name,
+      outcome,
+      suspendedAt: suspended_at,
+      resolvedAt: resolved_at,
+      firstResumedAt: first_resumed_at,
+      trace,
+    }];
+  });
 }
 
 /**

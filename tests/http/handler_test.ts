@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { type RouteFunctions, routes } from "../../src/http/routes.ts";
+import type { RouteFunctions } from "../../src/http/route.ts";
+import { routes } from "../../src/http/routes.ts";
 import { forEachStore, recordEvents } from "../support/for_each_store.ts";
 import { aRequest, aService, askFunction } from "../support/http.ts";
 
@@ -16,6 +17,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
       ...["runsCancel", "runsRetrigger", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
       ...["explain", "timeline", "failure", "waitsOpen", "failures", "find"],
+      "openapi",
       ...["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
       ...["runsSubscribe", "retrigger", "retry", "cancel", "resume", "delete", "fetch", "handle", "closeStreams"],
     ].sort(),

@@ -4,7 +4,7 @@ import { StoreError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import "../../src/http/requests/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
 import { createHandler } from "../../src/http/handler.ts";
-import type { Respond } from "../../src/http/routes.ts";
+import type { Respond } from "../../src/http/route.ts";
 import { defineJob, type Job } from "../../src/job.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";

@@ -164,10 +164,15 @@ export class Script {
       schedule: this.#chance.happens(0.1)
         ? { name: "nightly", slotAt: this.#chance.pick([null, "2023-11-14T22:13:20.000Z"]) }
         : null,
+      trace: this.#trace(),
     };
     this.#runIds.push(run.id);
     this.#lastEnqueue = { ...operation("enqueue", [run], (store) => store.enqueue([run])), added: run };
     return this.#lastEnqueue;
+  }
+
+  #trace(): NewRun["trace"] {
+    return this.#chance.happens(0.3) ? `trace-${this.#chance.int(5)}` : null;
   }
 
   #version(): Pick<NewRun, "version" | "aliases" | "schemaPrint"> {
@@ -333,6 +338,7 @@ export class Script {
       coalesce: null,
       retriggerOf: null,
       schedule: null,
+      trace: this.#trace(),
       flow: this.#flow(concurrencyKey),
     };
   }
@@ -368,7 +374,8 @@ export class Script {
       ? "none"
       : this.#chance.pick(this.#waitIds.slice(-8));
     const signal = { signalId: `signal-${this.#chance.int(2)}`, payload: this.#chance.int(2) };
-    return operation("signal", [waitId, signal], (store) => store.signal(waitId, signal));
+    const trace = this.#trace();
+    return operation("signal", [waitId, signal, trace], (store) => store.signal(waitId, signal, trace));
   }
 
   #cancel(): Operation {

@@ -31,6 +31,7 @@ import { runFilterCases } from "./contract/run_filters.ts";
 import { scheduleCases } from "./contract/schedules.ts";
 import { signalCases } from "./contract/signal.ts";
 import { stepCases } from "./contract/step.ts";
+import { traceCases } from "./contract/traces.ts";
 import { versionCases } from "./contract/versions.ts";
 import { wakingCases } from "./contract/waking.ts";
 import { workerCases } from "./contract/worker.ts";
@@ -79,6 +80,7 @@ const CASES = [
   ...pauseCases,
   ...childCases,
   ...signalCases,
+  ...traceCases,
   ...scheduleCases,
   ...finishCases,
   ...cancelCases,

@@ -1,8 +1,9 @@
 import type { RunEvent } from "../../src/event.ts";
+import { checkEvent } from "./documented_answers.ts";
 import { MessageSplitter } from "./message_splitter.ts";
 import { readMessage } from "./stream_message.ts";
 
-/** Reads a stream of Server-Sent Events as fast as they come. */
+/** Reads a stream of Server-Sent Events as fast as they come. Each has to fit the OpenAPI document. */
 export class EventReader implements AsyncDisposable {
   /** What was told so far. */
   readonly events: RunEvent[] = [];
@@ -63,8 +64,10 @@ export class EventReader implements AsyncDisposable {
   #take(text: string): void {
     const message = readMessage(text);
     if (message === null) throw new Error(`This is no message of an event stream: ${text}`);
-    if (message.kind === "event") this.events.push(message.event);
-    else if (message.kind === "id") this.ids.push({ id: message.id, after: this.events.length });
+    if (message.kind === "event") {
+      checkEvent(message.event);
+      this.events.push(message.event);
+    } else if (message.kind === "id") this.ids.push({ id: message.id, after: this.events.length });
     else if (message.kind === "gap") this.gaps += 1;
     else if (message.kind === "retry") this.retries.push(message.ms);
     else this.comments.push(message.text);

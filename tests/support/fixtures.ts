@@ -32,6 +32,7 @@ export function aRun(overrides: Partial<NewRun> = {}): NewRun {
     retriggerOf: null,
     flow: PLAIN_FLOW,
     schedule: null,
+    trace: null,
     ...overrides,
   };
 }

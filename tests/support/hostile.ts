@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { type RouteFunctions, routes } from "../../src/http/routes.ts";
+import type { RouteFunctions } from "../../src/http/route.ts";
+import { routes } from "../../src/http/routes.ts";
 import type { StoreTest } from "./for_each_store.ts";
 import { type Answer, aService, type Asked, type Service } from "./http.ts";
 
 /** Every route, with its name. */
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
-const OF_NO_RUN = /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|find|waits\/open)(\/|$)/;
+const OF_NO_RUN =
+  /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|find|waits\/open|openapi\.json)(\/|$)/;
 
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));

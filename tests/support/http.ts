@@ -1,9 +1,10 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../src/http/handler.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import type { Respond } from "../../src/http/routes.ts";
+import type { Respond } from "../../src/http/route.ts";
 import type { Labels } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { checkAnswer } from "./documented_answers.ts";
 import { FakeHost } from "./fake_host.ts";
 import type { StoreTest } from "./for_each_store.ts";
 import { aJob, echo, fail } from "./jobs.ts";
@@ -70,11 +71,12 @@ export async function aWaitingRun(
   return { runId, waitId: wait!.id, query: `runId=${runId}&waitId=${wait!.id}` };
 }
 
-/** Calls one function of a handler. */
+/** Calls one function of a handler. Its answer has to fit the OpenAPI document. */
 export async function askFunction(respond: Respond, method: string, path: string, asked?: Asked): Promise<Answer> {
   const response = await respond(aRequest(method, path, asked));
   const isJson = response.headers.get("content-type")?.startsWith("application/json") ?? false;
   const body = isJson ? await response.json() : await response.text();
+  if (isJson) checkAnswer(method, path, response.status, body);
   return { status: response.status, headers: response.headers, body };
 }
 

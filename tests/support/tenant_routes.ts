@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import type { HandlerAuth, RunOperation } from "../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../src/http/handler.ts";
-import { type RouteFunctions, routes } from "../../src/http/routes.ts";
+import type { RouteFunctions } from "../../src/http/route.ts";
+import { routes } from "../../src/http/routes.ts";
 import { recordEvents, type StoreTest } from "./for_each_store.ts";
 import { aRequest, type Asked, type Service } from "./http.ts";
 import { contentsOf, type TenantRun, tenantRuns, type TenantStatus, UNKNOWN } from "./tenants.ts";
@@ -54,6 +55,7 @@ export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   health: { hook: "onOperate" },
   healthLive: { hook: "onOperate" },
   metrics: { hook: "onOperate" },
+  openapi: { hook: "onOperate" },
   schedules: { hook: "onOperate" },
   schedulesPause: { hook: "onOperate", query: "?name=nightly" },
   schedulesResume: { hook: "onOperate", query: "?name=nightly" },

@@ -10,6 +10,8 @@ import type { Job } from "../../job.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
+import type { AroundHooks } from "../../around.ts";
+import { addAround } from "../triggers/add_around.ts";
 import { toFailure } from "../../to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
@@ -33,6 +35,8 @@ export interface SchedulerDeps {
   requestRun: (job: Job, input: unknown, options: TriggerOptions<unknown>) => Promise<NewRun>;
   /** Publishes what became of a run that was asked for. */
   publishTrigger: (enqueued: Enqueued, asked: NewRun) => void;
+  /** What plugins do around triggers. */
+  around: AroundHooks;
   /** Creates a calendar. Default: {@linkcode Calendar}. */
   newCalendar?: (cron: string, timezone: string) => SlotSource;
 }
@@ -201,7 +205,7 @@ export class Scheduler {
         skipsOverlap: overlap === "skip",
         skipped,
       };
-      const fired = await retryStoreCall(() => this.#deps.store.fireSchedule(firing), this.#deps, abortSignal);
+      const fired = await this.#fireOne(firing, abortSignal);
       if (fired === null) return; // somebody else has changed or fired it
       const late = skipped + (isLate ? 1 : 0);
       if (late > 0) this.#publishSkip(name, from, "late", late);
@@ -212,6 +216,16 @@ export class Scheduler {
       if (abortSignal.aborted || hasChanged) return;
       schedule = fired.schedule;
     }
+  }
+
+  /** Fires a slot. `null`: another engine has done so, or the schedule was changed. */
+  #fireOne(firing: Firing, abortSignal: AbortSignal): Promise<Fired | null> {
+    const { store } = this.#deps;
+    const fire = (run: NewRun | null) =>
+      retryStoreCall(() => store.fireSchedule({ ...firing, run }), this.#deps, abortSignal);
+    if (firing.run === null) return fire(null);
+    const toEnqueued = (fired: Fired | null) => fired === null || fired.run === null ? null : [fired.run];
+    return addAround([firing.run], ([run]) => fire(run!), toEnqueued, this.#deps); // one for each request
   }
 
   async #runAt(name: string, { jobName, input, trigger }: StoredOptions, slot: number): Promise<NewRun> {
@@ -263,6 +277,8 @@ export class Scheduler {
     await retryStoreCall(() => store.setSchedule({ ...record, ...change }, version), this.#deps, abortSignal);
   }
 }
+
+type Fired = NonNullable<Awaited<ReturnType<Store["fireSchedule"]>>>;
 
 type SlotSource = Pick<Calendar, "next" | "missed">;
 

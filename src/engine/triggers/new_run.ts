@@ -118,6 +118,7 @@ export async function newRun(
     retriggerOf: retry?.retriggerOf ?? null,
     flow,
     schedule: null,
+    trace: null,
   };
 }
 

@@ -10,7 +10,9 @@ import type { Schema } from "../../schema.ts";
 import type { Recorder } from "../../statistics/recorder.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { AroundHooks } from "../../around.ts";
 import type { RetriggerOptions } from "../engine.ts";
+import { addAround } from "./add_around.ts";
 import {
   newRun,
   parseLabels,
@@ -42,6 +44,8 @@ export interface TriggersDeps {
   fairnessLabel: string | null;
   /** The maximum size of an input, in bytes of JSON. */
   maxValueBytes: number;
+  /** What plugins do around triggers. */
+  around: AroundHooks;
   /** Counts the triggers. */
   recorder: Recorder;
 }
@@ -80,10 +84,15 @@ export class Triggers {
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
     if (check === null) return this.publish(await this.enqueue(request), request);
+    return this.publish(await this.#addAround(request, (run) => this.#enqueueIf(check, run)), request);
+  }
+
+  /** Adds a run. One that it would join is checked before. */
+  async #enqueueIf(check: (found: Run) => Promise<void>, request: NewRun): Promise<Enqueued> {
     for (let joinOnly = "";;) { // none, until one was checked
-      const enqueued = await this.enqueue({ ...request, joinOnly });
+      const enqueued = await this.#enqueue({ ...request, joinOnly });
       const { run, disposition } = enqueued;
-      if (disposition === "created" || run.id === joinOnly) return this.publish(enqueued, request);
+      if (disposition === "created" || run.id === joinOnly) return enqueued;
       await check(run);
       joinOnly = run.id; // joins this run if it still exists
     }
@@ -96,7 +105,8 @@ export class Triggers {
   ): Promise<TriggerResult[]> {
     const requests = await Promise.all(items.map(({ input, ...options }) => this.request(job, input, options)));
     await this.#deps.migrate();
-    const enqueued = await untilKnown(() => this.#deps.store.enqueue(requests));
+    const add = (runs: readonly NewRun[]) => untilKnown(() => this.#deps.store.enqueue(runs));
+    const enqueued = await addAround(requests, add, (added) => added, this.#deps);
     return enqueued.map((one, position) => this.publish(one, requests[position]!)); // one for each request
   }
 
@@ -208,7 +218,15 @@ export class Triggers {
   }
 
   /** Adds a run, and publishes nothing yet. */
-  async enqueue(run: NewRun): Promise<Enqueued> {
+  enqueue(request: NewRun): Promise<Enqueued> {
+    return this.#addAround(request, (run) => this.#enqueue(run));
+  }
+
+  #addAround(request: NewRun, add: (run: NewRun) => Promise<Enqueued>): Promise<Enqueued> {
+    return addAround([request], ([run]) => add(run!), (enqueued) => [enqueued], this.#deps); // one for each request
+  }
+
+  async #enqueue(run: NewRun): Promise<Enqueued> {
     const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
     return enqueued!; // one for each request
   }

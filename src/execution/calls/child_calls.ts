@@ -1,3 +1,5 @@
+import { runAround, type TriggerInfo, type TriggerOutcome } from "../../around.ts";
+import { encodeTrace } from "../../trace_context.ts";
 import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../../error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { failureText } from "../../failure.ts";
@@ -164,11 +166,7 @@ export class ChildCalls {
     const execution = this.#execution;
     const first = known?.childCount ?? 0;
     // All inputs are checked before the first child is made: a wrong one makes none.
-    const runs: NewRun[] = [];
-    for (let from = first; from < items.length; from += SLICE) {
-      const slice = items.slice(from, from + SLICE);
-      runs.push(...await execution.begin(() => execution.track(this.#newRuns(call, job, slice))));
-    }
+    const runs = await this.#newRunsAround(call, job, items.slice(first));
     const isNew = { kind: "children", name } as const;
     // After the check of the inputs: what that throws is not recorded, and is thrown again by each replay.
     if (known === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
@@ -187,6 +185,36 @@ export class ChildCalls {
       if (from + SLICE >= items.length) return pause;
       ({ id } = await execution.begin(() => execution.track(this.#parking.prepare(pause))));
     }
+  }
+
+  /** Makes the requests for children inside what plugins do around triggers. */
+  #newRunsAround(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
+    const { claim: { run: { id: parentRunId } }, deps: { around } } = this.#execution;
+    if (around.trigger === null) return this.#newRunsInSlices(call, job, items);
+    const info: TriggerInfo = {
+      jobName: job.name,
+      count: items.length,
+      retriggerOf: null,
+      parentRunId,
+      isScheduled: false,
+      trace: null,
+    };
+    return runAround<TriggerInfo, TriggerOutcome, NewRun[]>(around.trigger, info, async (end) => {
+      const trace = encodeTrace(info.trace);
+      const runs = (await this.#newRunsInSlices(call, job, items)).map((run) => ({ ...run, trace }));
+      end({ kind: "triggered", runs: runs.map(({ id }) => ({ id, disposition: "created", trace: null })) });
+      return runs;
+    }, (error) => ({ kind: "refused", error }));
+  }
+
+  async #newRunsInSlices(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
+    const execution = this.#execution;
+    const runs: NewRun[] = [];
+    for (let from = 0; from < items.length; from += SLICE) {
+      const slice = items.slice(from, from + SLICE);
+      runs.push(...await execution.begin(() => execution.track(this.#newRuns(call, job, slice))));
+    }
+    return runs;
   }
 
   async #newRuns(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {

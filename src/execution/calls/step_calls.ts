@@ -1,3 +1,4 @@
+import { runAround, type StepInfo, type StepOutcome } from "../../around.ts";
 import { checkDuration } from "../../check_duration.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../../error.ts";
 import { isInstance } from "../../is_instance.ts";
@@ -148,7 +149,7 @@ export class StepCalls {
       : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
       await this.#untilRetry(step.name, retry); // also without a delay: the function is called after this call
-      const ended = await execution.begin(() => this.#attempt(step, attempt));
+      const ended = await execution.begin(() => this.#attemptAround(step, attempt));
       if ("output" in ended) return decode(ended.output);
       if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
       retry = ended.retry;
@@ -165,11 +166,23 @@ export class StepCalls {
       : this.#parking.untilRetry(stepName, retry));
   }
 
+  /** Makes one attempt inside what plugins do around steps. */
+  #attemptAround(step: Attempted, attempt: number): Promise<Ended> {
+    const { info, deps: { around } } = this.#execution;
+    if (around.step === null || info === null) return this.#attempt(step, attempt);
+    return runAround<StepInfo, StepOutcome, Ended>(
+      around.step,
+      { execution: info, stepName: step.name, attempt },
+      (end) => this.#attempt(step, attempt, end),
+      () => ({ kind: "cancelled" }),
+    );
+  }
+
   /**
    * Makes one attempt and records its outcome. It continues when the run is interrupted: its result may still be
    * recorded.
    */
-  async #attempt(step: Attempted, attempt: number): Promise<Ended> {
+  async #attempt(step: Attempted, attempt: number, end?: (outcome: StepOutcome) => void): Promise<Ended> {
     const execution = this.#execution;
     const { deps } = execution;
     const { name, index } = step;
@@ -193,6 +206,7 @@ export class StepCalls {
       const { recordedNo, retry } = await execution.order.expect(save);
       execution.noteRecorded(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
+      end?.(toStepOutcome(performed, retry !== null));
       if (retry === null) await this.#parking.untilTurn(recordedNo);
       if (performed.status === "completed") return performed;
       const { failure } = performed;
@@ -273,6 +287,11 @@ export class StepCalls {
     if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
     return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
+}
+
+function toStepOutcome(performed: Performed, isRetried: boolean): StepOutcome {
+  if (performed.status === "completed") return { kind: "completed" };
+  return { kind: isRetried ? "retried" : "failed", failure: performed.failure };
 }
 
 function toResult(performed: Performed) {

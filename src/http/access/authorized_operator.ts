@@ -98,6 +98,12 @@ export class AuthorizedOperator {
     return { ...await internalsOf(this.#engine).metrics(), streams: this.#streams.count() };
   }
 
+  /** The OpenAPI document. */
+  async getDocument(document: () => string): Promise<string> {
+    await this.#caller.checkOperation({ operation: "docs" });
+    return document();
+  }
+
   /** All schedules. */
   async listSchedules(): Promise<ClientSchedule[]> {
     await this.#caller.checkOperation({ operation: "schedules" });

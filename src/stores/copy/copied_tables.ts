@@ -35,7 +35,8 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
         "r",
         `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
         lease_generation last_report_no recorded has_pauses interruptions abandonments retrigger_of retriggered_as
-        origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at leased_at`,
+        origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
+        leased_at trace`,
       ),
       ...same(
         "f",
@@ -71,7 +72,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: same(
       "p",
       `seq id run_seq kind name metadata status awaited outcome payload signal_id prepared_no recorded_no created_at
-      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema`,
+      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema trace`,
     ),
   },
   {

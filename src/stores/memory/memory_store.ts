@@ -50,6 +50,7 @@ import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_r
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/operator_reads.ts";
 import type { RunBlockers } from "../../store/blockers.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
@@ -556,7 +557,7 @@ export class MemoryStore implements Store {
   }
 
   /** Ends a wait by a signal. */
-  signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     return this.#perform((now) => {
       const found = this.#findWait(waitId);
       if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
@@ -571,6 +572,7 @@ export class MemoryStore implements Store {
       // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
       if (commitDeadlines(run, now)) this.#runs.touch(run, now);
       checkPending(wait);
+      wait.trace = trace;
       resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
       this.#runs.touch(run, now);
       return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };

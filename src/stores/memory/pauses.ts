@@ -23,6 +23,7 @@ export function preparePause(run: KeptRun, request: NewPause, seq: number, now: 
     createdAt: now,
     suspendedAt: null,
     firstResumedAt: null,
+    trace: null,
     state: { status: "pending" },
   };
   run.pauses.push(pause);

@@ -11,9 +11,18 @@ import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../iso_time.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { firstResumed } from "../first_resumed.ts";
 import { queueName } from "../queue_name.ts";
-import { type ChildResult, deadlineAt, parseWait, type PauseRecord, type Wait, type WaitText } from "../../wait.ts";
+import {
+  type ChildResult,
+  deadlineAt,
+  parseWait,
+  type PauseRecord,
+  type ResumedPause,
+  type Wait,
+  type WaitText,
+} from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
@@ -166,6 +175,8 @@ export interface KeptPause
   suspendedAt: number | null;
   /** When the run first resumed after it was resolved. */
   firstResumedAt: number | null;
+  /** The trace of its signal. */
+  trace: TraceText | null;
   /** Its status, and when and by what it was resolved. */
   state:
     | { status: "pending" | "cancelled" | "closed" }
@@ -309,6 +320,7 @@ export function toRunState(run: KeptRun, place: Cursor): RunState {
     seq: run.seq,
     place,
     payload: run.payload,
+    trace: run.trace,
     execution: run.interruptions + 1,
     pauses: toAwaitedPauses(run),
   };
@@ -361,6 +373,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     fairnessKey: run.flow.fairnessKey,
     depth: run.depth,
     slotAt: run.schedule?.slotAt ?? null,
+    trace: run.trace,
     finishInMs: finishAt === null ? null : Math.max(0, finishAt - now),
     version: run.version,
     schemaPrint: run.schemaPrint,
@@ -370,6 +383,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
     originId: run.originId,
     steps: [...run.steps.values()].map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
+    resumed: run.pauses.map(toResumedPause).filter((pause) => pause !== null),
   };
 }
 
@@ -445,6 +459,13 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
     preparedNo,
     resolution,
   };
+}
+
+function toResumedPause(pause: KeptPause): ResumedPause | null {
+  const { id, kind, name, suspendedAt, firstResumedAt, trace, state } = pause;
+  if (state.status !== "resolved" || suspendedAt === null || firstResumedAt === null) return null;
+  const { resolvedAt, resolution: { outcome } } = state;
+  return { id, kind, name, outcome, suspendedAt, resolvedAt, firstResumedAt, trace };
 }
 
 /** How a child ended; `null` if it has not, or the result is lost. */

@@ -3,9 +3,17 @@ import type { FailureKind } from "../../failure.ts";
 import type { JsonText } from "../../json.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { versionOf } from "../queue_name.ts";
 import { startDelay } from "../start_delay.ts";
-import { type IdentityRow, type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../rows.ts";
+import {
+  type IdentityRow,
+  type ReplayedStepRow,
+  toInput,
+  toResumedPauses,
+  toRunIdentity,
+  toStepRecord,
+} from "../rows.ts";
 import { type PauseRow, toPauseRecord } from "./rows.ts";
 
 /** What `fn.claim()` returns. */
@@ -36,6 +44,7 @@ interface ClaimedRow extends IdentityRow {
   fairness_key: string | null;
   depth: number;
   slot_at: number | null;
+  trace: TraceText | null;
   finish_by: number | null;
   origin_id: string | null;
   payload: JsonText | null;
@@ -79,6 +88,7 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     fairnessKey: row.fairness_key,
     depth: row.depth,
     slotAt: isoTime(row.slot_at),
+    trace: row.trace,
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),
     schemaPrint: row.schema_print,
@@ -88,5 +98,6 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     originId: row.origin_id ?? row.id,
     steps: row.steps.map((step) => toStepRecord(step, now)),
     pauses: row.pauses.map(toPauseRecord),
+    resumed: toResumedPauses(row.pauses),
   };
 }

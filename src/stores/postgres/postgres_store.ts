@@ -34,6 +34,7 @@ import type { WorkerList } from "../../store/worker_record.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { TraceText } from "../../trace_context.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
@@ -437,9 +438,9 @@ export class PostgresStore implements Store {
   }
 
   /** Ends a wait by a signal. */
-  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  async signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     const payload = JSON.stringify(signal.payload);
-    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload });
+    const answer = await this.#write<SignalAnswer>("signal", { waitId, signalId: signal.signalId, payload, trace });
     return toSignalOutcome(answer, waitId, signal);
   }
 

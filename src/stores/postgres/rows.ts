@@ -4,6 +4,7 @@ import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import { parseRun, type Run, type RunStatus, type RunText } from "../../run.ts";
 import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { versionOf } from "../queue_name.ts";
 import { type IdentityRow, toFailure, toRunIdentity, type WaitRow } from "../rows.ts";
 
@@ -87,6 +88,7 @@ export function toRunText(row: RunRow): RunText {
 export type PauseRow =
   & WaitRow
   & { seq: number; run_seq: number; kind: PauseKind; awaited: boolean; prepared_no: number | null }
+  & { trace: TraceText | null }
   & { total: number | null; added: number | null; unfinished: number | null }
   /** How its only child ended; `null`: it is not over, or has no child or several ones. */
   & { child: ChildRow | null }

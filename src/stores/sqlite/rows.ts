@@ -1,9 +1,11 @@
+import type { TraceText } from "../../trace_context.ts";
 import { firstResumed } from "../first_resumed.ts";
 import type { Held, HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { JsonText } from "../../json.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
+
 import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import { type IdentityRow, toFailure, toLabels, toRunIdentity, type WaitRow } from "../rows.ts";
@@ -37,6 +39,8 @@ export interface RunRow extends IdentityRow {
   retriggered_as: string | null;
   schedule_name: string | null;
   slot_at: number | null;
+  /** The trace of its trigger. */
+  trace: TraceText | null;
   /** 1 if it has a row of `holdfast_flow`. */
   flow: number | null;
   start_at: number | null;
@@ -56,7 +60,7 @@ export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" |
 export type ScheduleColumn = "schedule_name" | "slot_at";
 
 /** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
-type Unread = "seq" | "lease_claim" | "recorded" | "last_report_no" | "interruptions" | "ended_by" | "flow";
+type Unread = "seq" | "trace" | "lease_claim" | "recorded" | "last_report_no" | "interruptions" | "ended_by" | "flow";
 
 /**
  * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRun} reads. Only a pending
@@ -162,6 +166,7 @@ export function toHeldRun(row: HeldRow): HeldRun {
 export type PauseRow =
   & WaitRow
   & { seq: number; run_seq: number; kind: PauseKind; awaited: number; prepared_no: number | null }
+  & { trace: TraceText | null }
   & { total: number | null; added: number | null; unfinished: number | null }
   & (
     | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }

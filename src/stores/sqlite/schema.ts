@@ -4,6 +4,7 @@ import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
 import { RUN_TRAIL_TABLES } from "./operate/runs_schema.ts";
 import { OPERATE_TABLES } from "./operate/schema.ts";
+import { TRACING_TABLES } from "./tracing/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 
 // All names begin with `holdfast_`, so that the tables can be in a file of the host application.
@@ -214,6 +215,7 @@ export const MIGRATIONS: readonly string[] = [
   LEASE_CLAIMS,
   OPERATE_TABLES,
   RUN_TRAIL_TABLES,
+  TRACING_TABLES,
 ];
 
 /**

@@ -38,6 +38,7 @@ import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
 import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
+import type { TraceText } from "../../trace_context.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 import { findHeld, holdRun, readHold, resumeHeld } from "./evolution/holds.ts";
 import { readInput, writeInput } from "./evolution/other_inputs.ts";
@@ -436,9 +437,9 @@ export class SqliteStore implements Store {
   }
 
   /** Ends a wait by a signal. */
-  async signal(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  async signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     const payload = JSON.stringify(signal.payload);
-    const delivery = await this.#write((now) => deliver(this.#db, waitId, signal, payload, now));
+    const delivery = await this.#write((now) => deliver(this.#db, waitId, signal, payload, trace, now));
     if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
     return delivery.outcome;
   }

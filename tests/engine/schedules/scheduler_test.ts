@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { AroundHooks } from "../../../src/around.ts";
 import { Calendar } from "../../../src/engine/schedules/calendar.ts";
 import type { ScheduleOptions } from "../../../src/engine/schedules/schedule_options.ts";
 import { Scheduler } from "../../../src/engine/schedules/scheduler.ts";
@@ -436,6 +437,7 @@ Deno.test("a calendar that goes back makes the schedule show an error, and is as
     requestRun: (_job, _input, { idempotencyKey = null }) =>
       Promise.resolve(aRun({ id: host.newId(), jobName: "job", idempotencyKey })),
     publishTrigger: () => {},
+    around: new AroundHooks(() => {}),
     newCalendar: (cron, timezone) => {
       const right = new Calendar(cron, timezone);
       const wrong = new Calendar(cron, timezone, {

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Host } from "../../../src/host.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import type { Respond } from "../../../src/http/routes.ts";
+import type { Respond } from "../../../src/http/route.ts";
 import type { Store } from "../../../src/store.ts";
 import type { Part, Plan } from "../plan.ts";
 

@@ -173,6 +173,7 @@ test("getRunState() answers a run, and no pauses while it is running", async ({ 
     run: await store.getRun(lease.runId),
     place: await store.findCursor(null),
     payload: aRun().payload,
+    trace: null,
     execution: 1,
     pauses: [],
   });

@@ -3,6 +3,7 @@ import { isoTime } from "../../../iso_time.ts";
 import type { Cursor, JournalPage } from "../../../journal.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
+import type { TraceText } from "../../../trace_context.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
@@ -29,17 +30,17 @@ export function findCursor(database: PostgresDatabase, cursor: Cursor | null): P
 
 /** A run and its position in the journal. See `Store.getRunState()`. */
 export async function readRunState(database: PostgresDatabase, runId: string): Promise<RunState | null> {
-  const state = await database.read<{ run: RunRow; place: Cursor; pauses: AwaitedPause<number>[] } | null>(
-    "get_run_state",
-    { runId },
-  );
+  const state = await database.read<
+    { run: RunRow; trace: TraceText | null; place: Cursor; pauses: AwaitedPause<number>[] } | null
+  >("get_run_state", { runId });
   if (state === null) return null;
-  const { run, place, pauses } = state;
+  const { run, trace, place, pauses } = state;
   return {
     run: toRun(run),
     seq: run.seq,
     place,
     payload: run.payload,
+    trace,
     execution: run.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),
   };

@@ -104,7 +104,7 @@ begin
   r.id := n ->> 'id'; r.job := n ->> 'queue'; r.queue := r.job; r.status := 'pending'; r.labels := n ->> 'labels';
   r.idempotency_key := n ->> 'idempotencyKey'; r.concurrency_key := n ->> 'concurrencyKey';
   r.retrigger_of := n ->> 'retriggerOf';
-  r.schedule_name := n ->> 'scheduleName'; r.slot_at := (n ->> 'slotAt')::bigint;
+  r.schedule_name := n ->> 'scheduleName'; r.slot_at := (n ->> 'slotAt')::bigint; r.trace := n ->> 'trace';
   r.parent_seq := p_parent; r.parent_id := p_parent_id; r.parent_pause := p_pause; r.depth := p_depth;
   r.created_at := p_now; r.updated_at := p_now; r.position := r.seq; r.priority := 0; r.key_concurrency := 1;
   r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.has_pauses := false; r.is_held := false;
@@ -190,10 +190,10 @@ begin
     v_has_pauses := true;
     insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-        unfinished)
+        unfinished, trace)
       values (fn.new_id(p_now), p_seq, w.kind, w.name, w.metadata, w.status, false, w.outcome, w.payload, w.signal_id,
         w.prepared_no, w.recorded_no, w.created_at, w.deadline_at, w.suspended_at, w.resolved_at, w.first_resumed_at,
-        w.total, w.added, w.unfinished) returning seq into v_pause;
+        w.total, w.added, w.unfinished, w.trace) returning seq into v_pause;
     insert into {schema}.children (pause_seq, no, run_seq, result, payload)
       select v_pause, m.no, m.run_seq, m.result, m.payload from {schema}.children m where m.pause_seq = w.seq;
   end loop;

@@ -113,7 +113,7 @@ begin
   if v_awaited or w.awaited then perform fn.wake(r.seq, p_now); end if;
   if w.deadline_at <= p_now then return '{"state": "expired"}'; end if;
   update {schema}.pauses set status = 'resolved', outcome = 'signal', payload = p ->> 'payload',
-    signal_id = p ->> 'signalId', resolved_at = p_now, recorded_no = fn.next_recorded_no(r.seq)
+    signal_id = p ->> 'signalId', trace = p ->> 'trace', resolved_at = p_now, recorded_no = fn.next_recorded_no(r.seq)
     where seq = w.seq returning * into w;
   return v_answer || jsonb_build_object('state', 'accepted', 'wait', to_jsonb(w));
 end $$;

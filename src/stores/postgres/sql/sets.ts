@@ -121,9 +121,10 @@ begin
       select e.no as call, x.no, x.n from jsonb_array_elements(p_writes) with ordinality e (x, no)
         cross join lateral jsonb_array_elements(e.x -> 'runs') with ordinality x (n, no) order by e.no, x.no) o),
   r as (
-    insert into {schema}.runs as q (seq, id, job, status, queue, position, queue_state, labels, created_at, updated_at)
-      overriding system value
-      select i.seq, i.n ->> 'id', i.n ->> 'queue', 'pending', i.n ->> 'queue', i.seq, 'R', i.n ->> 'labels', p_now, p_now
+    insert into {schema}.runs as q (seq, id, job, status, queue, position, queue_state, labels, trace, created_at,
+        updated_at) overriding system value
+      select i.seq, i.n ->> 'id', i.n ->> 'queue', 'pending', i.n ->> 'queue', i.seq, 'R', i.n ->> 'labels',
+        i.n ->> 'trace', p_now, p_now
       from i order by i.seq
     returning q.*),
   v as (

@@ -89,6 +89,7 @@ export function toNewRunParameter(run: NewRun): object {
     retriggerOf: retriggerOf?.runId ?? null,
     retriggerFrom: retriggerOf?.from ?? null,
     coalesce: run.coalesce,
+    trace: run.trace,
     flow: toFlowParameter(run),
   };
   return {

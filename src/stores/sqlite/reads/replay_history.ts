@@ -1,7 +1,6 @@
 import type { Lease } from "../../../lease.ts";
 import { isoTime } from "../../../iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
-import type { PauseRecord } from "../../../wait.ts";
 import { versionOf } from "../../queue_name.ts";
 import { startDelay } from "../../start_delay.ts";
 import { readCopied } from "../evolution/copies.ts";
@@ -9,7 +8,7 @@ import { readHoldOfClaim } from "../evolution/holds.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import { type ReplayedStepRow, toInput, toRunIdentity, toStepRecord } from "../../rows.ts";
+import { type ReplayedStepRow, toInput, toResumedPauses, toRunIdentity, toStepRecord } from "../../rows.ts";
 import type { PauseRow } from "../rows.ts";
 
 // How many steps are read without a break.
@@ -45,7 +44,7 @@ export function* readClaims(
       ? []
       : db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", row.seq);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
-    claims.push(toClaim(db, row, claimId, steps, pauses.map((pause) => readPauseRecord(db, pause)), clock()));
+    claims.push(toClaim(db, row, claimId, steps, pauses, clock()));
   }
   return claims.filter((_, at) => {
     const row = rows[at]!; // there is one claim for each row
@@ -88,7 +87,7 @@ function toClaim(
   row: ClaimedRow,
   claimId: string,
   steps: readonly ReplayedStepRow[],
-  pauses: PauseRecord[],
+  pauses: readonly PauseRow[],
   now: number,
 ): Claim {
   return {
@@ -103,6 +102,7 @@ function toClaim(
     fairnessKey: row.fairness_key,
     depth: row.depth ?? 0,
     slotAt: isoTime(row.slot_at),
+    trace: row.trace,
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),
     schemaPrint: row.schema_print,
@@ -110,6 +110,7 @@ function toClaim(
     copied: row.origin_id === null ? null : readCopied(db, row.seq),
     originId: row.origin_id ?? row.id,
     steps: steps.map((step) => toStepRecord(step, now)),
-    pauses,
+    pauses: pauses.map((pause) => readPauseRecord(db, pause)),
+    resumed: toResumedPauses(pauses),
   };
 }

@@ -20,6 +20,7 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
     seq,
     place: readEnd(db),
     payload: row.payload,
+    trace: row.trace,
     execution: row.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),
   };

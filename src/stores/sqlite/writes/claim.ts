@@ -2,6 +2,7 @@ import type { Fact } from "../../../fact.ts";
 import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
+import type { TraceText } from "../../../trace_context.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
 import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
@@ -41,7 +42,8 @@ const MAX_TIMERS = 40;
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, created_at, job, labels, concurrency_key, lease_generation, lease_claim, lease_expires_at,
   interruptions, recorded,
-  last_report_no, has_pauses, started_at, origin_id, (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
+  last_report_no, has_pauses, started_at, origin_id, trace,
+  (SELECT payload FROM holdfast_inputs WHERE run_seq = seq) AS payload,
   (SELECT input FROM holdfast_inputs WHERE run_seq = seq) AS input,
   (SELECT schema_print FROM holdfast_inputs WHERE run_seq = seq) AS schema_print,
   iif(flow = 1, (SELECT start_at FROM holdfast_flow WHERE run_seq = seq), NULL) AS start_at,
@@ -68,6 +70,7 @@ export interface ClaimedRow extends IdentityRow, HeldRow {
   priority: number | null;
   fairness_key: string | null;
   slot_at: number | null;
+  trace: TraceText | null;
   depth: number | null;
 }
 

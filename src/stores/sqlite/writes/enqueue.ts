@@ -176,6 +176,7 @@ export function insertRun(
     idempotency_key: run.idempotencyKey,
     concurrency_key: run.concurrencyKey,
     flow: hasFlow ? 1 : null,
+    trace: run.trace,
     created_at: now,
     updated_at: now,
     retrigger_of: run.retriggerOf?.runId ?? null,
@@ -186,8 +187,8 @@ export function insertRun(
   const isAdded = db.run(
     `INSERT INTO holdfast_runs
        (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, has_pauses,
-        created_at, updated_at)
-     VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+        created_at, updated_at, trace)
+     VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     seq,
     row.id,
     row.job,
@@ -200,6 +201,7 @@ export function insertRun(
     parent === null ? 0 : 1,
     now,
     now,
+    row.trace,
   ) > 0;
   if (!isAdded) return null;
   moveRun(db, queue, null, "pending");

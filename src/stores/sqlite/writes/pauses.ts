@@ -5,6 +5,7 @@ import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
 import type { AwaitedPause } from "../../../store/run_state.ts";
+import type { TraceText } from "../../../trace_context.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -155,6 +156,7 @@ export function deliver(
   waitId: string,
   signal: Signal,
   payload: JsonText,
+  trace: TraceText | null,
   now: number,
 ): Delivery {
   const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>(
@@ -175,10 +177,11 @@ export function deliver(
   if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
   if (row.deadline_at !== null && row.deadline_at <= now) return { expired: true };
   const accepted = db.one<PauseRow>(
-    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?,
+    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?, trace = ?,
        resolved_at = ?, recorded_no = ? WHERE id = ? RETURNING *`,
     payload,
     signal.signalId,
+    trace,
     now,
     nextRecordedNo(db, runSeq),
     waitId,

@@ -147,7 +147,7 @@ end $$;
 -- A run, what it waits for and the end of the journal; \`row\` is another one after each change of its row.
 create or replace function fn.run_state(p_run_id text) returns table (state jsonb, "row" text)
 language sql volatile as $$
-  select jsonb_build_object('run', fn.run_json(r), 'place', fn.journal_end(), 'pauses',
+  select jsonb_build_object('run', fn.run_json(r), 'trace', r.trace, 'place', fn.journal_end(), 'pauses',
       case when r.status = 'waiting' then (
         select coalesce(jsonb_agg(x.pause order by x.of, x.position, x.seq), '[]') from (
           select 1 as of, 0 as position, w.seq, jsonb_build_object('waitId', case when w.kind = 'wait' then w.id end,

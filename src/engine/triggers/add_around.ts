@@ -1,0 +1,63 @@
+import { type AroundHooks, runAround, type TriggerInfo, type TriggerOutcome } from "../../around.ts";
+import type { Store } from "../../store.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import { decodeTrace, encodeTrace, type TraceContext } from "../../trace_context.ts";
+
+/** The dependencies of {@linkcode addAround}. */
+export interface AddAroundDeps {
+  /** Keeps the runs, and their traces. */
+  store: Pick<Store, "getRunState">;
+  /** What plugins do around triggers. */
+  around: AroundHooks;
+}
+
+/**
+ * Adds runs of one job inside what plugins do around triggers. The new runs have the trace that a plugin has set.
+ *
+ * @param add Adds them, once or several times.
+ * @param toEnqueued What was added or found, in the order of the requests; `null`: nothing was.
+ * @returns What `add` returns.
+ */
+export async function addAround<T>(
+  requests: readonly NewRun[],
+  add: (requests: readonly NewRun[]) => Promise<T>,
+  toEnqueued: (answer: T) => readonly Enqueued[] | null,
+  { store, around }: AddAroundDeps,
+): Promise<T> {
+  const [first] = requests;
+  if (around.trigger === null || first === undefined) return await add(requests);
+  const { jobName, retriggerOf, schedule } = first;
+  const info: TriggerInfo = {
+    jobName,
+    count: requests.length,
+    retriggerOf: retriggerOf === null ? null : { ...retriggerOf, trace: await traceOf(retriggerOf.runId, store) },
+    parentRunId: null,
+    isScheduled: retriggerOf === null && schedule !== null && schedule.slotAt !== null,
+    trace: null,
+  };
+  return await runAround<TriggerInfo, TriggerOutcome, T>(around.trigger, info, async (end) => {
+    const trace = encodeTrace(info.trace);
+    const answer = await add(requests.map((request) => ({ ...request, trace })));
+    toOutcome(toEnqueued(answer), store).then(end); // the caller does not wait for what it reads
+    return answer;
+  }, (error) => ({ kind: "refused", error }));
+}
+
+async function toOutcome(
+  enqueued: readonly Enqueued[] | null,
+  store: AddAroundDeps["store"],
+): Promise<TriggerOutcome> {
+  if (enqueued === null) return { kind: "skipped" };
+  const runs = enqueued.map(async ({ run: { id }, disposition }) => ({
+    id,
+    disposition,
+    trace: disposition === "created" ? null : await traceOf(id, store),
+  }));
+  return { kind: "triggered", runs: await Promise.all(runs) };
+}
+
+/** The trace of a run; `null` also if it cannot be read: no trigger fails for that. */
+async function traceOf(runId: string, store: AddAroundDeps["store"]): Promise<TraceContext | null> {
+  const state = await store.getRunState(runId).catch(() => null);
+  return decodeTrace(state?.trace ?? null);
+}

@@ -1,0 +1,180 @@
+import type { ErrorCode } from "../../error.ts";
+import type { Job } from "../../job.ts";
+import { jsonSchemaOf } from "../../schema.ts";
+import { PACKAGE_VERSION } from "../../version.ts";
+import { CLIENT_CODES, statusOf } from "../response.ts";
+import { EVENT_SCHEMAS } from "./event_schemas.ts";
+import { type JsonSchema, listOf, objectOf, oneOf, ref, TEXT } from "./json_schema.ts";
+import { OPERATOR_SCHEMAS } from "./operator_schemas.ts";
+import { READ_SCHEMAS } from "./read_schemas.ts";
+import type { ParameterDescription, RouteDescription } from "./route_description.ts";
+import { RUN_SCHEMAS, TRIGGER_OPTION_SCHEMAS } from "./run_schemas.ts";
+
+/** A route, as the document describes it. */
+export interface DescribedRoute {
+  /** The method. */
+  method: string;
+  /** The path after the prefix. */
+  path: string;
+  /** What it takes and answers. */
+  description: RouteDescription;
+}
+
+const EVERYWHERE: readonly ErrorCode[] = ["invalid_request", "forbidden", "unknown_host", "internal", "unavailable"];
+const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsupported_encoding"];
+
+/**
+ * The OpenAPI 3.1 document of a handler.
+ *
+ * @param routes The routes, by the names of their functions.
+ * @param jobs The newest version of each job.
+ * @param basePath The prefix of the paths.
+ */
+export function openApiDocument(
+  routes: Readonly<Record<string, DescribedRoute>>,
+  jobs: Iterable<Job>,
+  basePath: string,
+): JsonSchema {
+  const paths: Record<string, Record<string, JsonSchema>> = {};
+  for (const [name, { method, path, description }] of Object.entries(routes)) {
+    paths[path] = { ...paths[path], [method.toLowerCase()]: toOperation(name, method, description) };
+  }
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Holdfast",
+      version: PACKAGE_VERSION,
+      description: "Runs of jobs: triggers, lists, streams and signals.",
+    },
+    servers: [{ url: basePath === "" ? "/" : basePath }],
+    paths,
+    components: {
+      schemas: {
+        ...RUN_SCHEMAS,
+        ...READ_SCHEMAS,
+        ...OPERATOR_SCHEMAS,
+        ...EVENT_SCHEMAS,
+        Error: ERROR,
+        ...triggerSchemas(jobs),
+      },
+    },
+  };
+}
+
+const ERROR: JsonSchema = objectOf<{ error: string; code: ErrorCode; issues: unknown; issuesLeftOut: number }>({
+  error: { ...TEXT, description: "The error in words" },
+  code: oneOf(CLIENT_CODES),
+  issues: {
+    ...listOf(objectOf<{ path: unknown; message: string }>({
+      path: listOf({ type: ["string", "number"] }),
+      message: TEXT,
+    })),
+    description: "Why a schema has refused the input or the body: 20 at most",
+  },
+  issuesLeftOut: { type: "integer", minimum: 1 },
+}, ["issues", "issuesLeftOut"]);
+
+function toOperation(operationId: string, method: string, description: RouteDescription): JsonSchema {
+  const { summary, parameters = [], body, isBodyOptional = false } = description;
+  return {
+    operationId,
+    summary,
+    ...(parameters.length === 0 ? {} : { parameters: parameters.map(toParameter) }),
+    ...(body === undefined ? {} : {
+      requestBody: { required: !isBodyOptional, content: { "application/json": { schema: ref(body) } } },
+    }),
+    responses: toResponses(method, description),
+  };
+}
+
+function toParameter({ name, schema, description, required = false, isRepeatable }: ParameterDescription): JsonSchema {
+  return {
+    name,
+    in: "query",
+    ...(description === undefined ? {} : { description }),
+    required,
+    schema: isRepeatable ? listOf(schema) : schema,
+  };
+}
+
+function toResponses(method: string, description: RouteDescription): JsonSchema {
+  const { body, answer, answersUnavailable = false, errors = [] } = description;
+  const codes = [
+    ...EVERYWHERE,
+    ...(body === undefined ? [] : WITH_BODY),
+    ...(method === "GET" ? [] : ["cross_origin"] as const),
+    ...errors,
+  ];
+  const byStatus = Map.groupBy(codes, statusOf);
+  const failures = Array.from(byStatus, ([status, codes]) => {
+    const isShared = status === 503 && answersUnavailable && typeof answer === "object";
+    const schema = isShared ? { anyOf: [toSchema(answer), ref("Error")] } : ref("Error");
+    return [`${status}`, { description: [...new Set(codes)].join(", "), content: { "application/json": { schema } } }];
+  });
+  return {
+    "200": toAnswer(answer),
+    ...(answer === "events" ? { "204": { description: "The stream that the client resumes has ended" } } : {}),
+    ...Object.fromEntries(failures),
+    default: { description: "What a hook of the host answers" },
+  };
+}
+
+function toAnswer(answer: RouteDescription["answer"]): JsonSchema {
+  if (answer === "text") return { description: "Text", content: { "text/plain": { schema: TEXT } } };
+  if (answer === "document") {
+    return { description: "This document", content: { "application/json": { schema: { type: "object" } } } };
+  }
+  if (answer === "events") {
+    return {
+      description: "Server-sent events; the data of each is JSON",
+      content: { "text/event-stream": { schema: ref("StreamMessage") } },
+    };
+  }
+  return { description: "Done", content: { "application/json": { schema: toSchema(answer) } } };
+}
+
+function toSchema(answer: { schema: string } | { listOf: string }): JsonSchema {
+  return "schema" in answer ? ref(answer.schema) : listOf(ref(answer.listOf));
+}
+
+/** The body of a trigger, with one alternative for each job, and the schemas of the inputs. */
+function triggerSchemas(jobs: Iterable<Job>): Record<string, JsonSchema> {
+  const schemas: Record<string, JsonSchema> = {};
+  const alternatives = Array.from(jobs, (job, at) => {
+    const name = `Input${at + 1}_${job.name.replaceAll(/[^A-Za-z0-9._-]/g, "_")}`;
+    schemas[name] = inputSchema(job, name);
+    return triggerOf(oneOf([job.name, ...job.changes.aliases]), { allOf: [{ type: "object" }, ref(name)] });
+  });
+  const any = triggerOf(TEXT, { type: "object" });
+  return { ...schemas, TriggerRequest: alternatives.length === 0 ? any : { oneOf: alternatives } };
+}
+
+function triggerOf(jobName: JsonSchema, input: JsonSchema): JsonSchema {
+  return { type: "object", properties: { jobName, input, ...TRIGGER_OPTION_SCHEMAS }, required: ["jobName", "input"] };
+}
+
+/** The schema of an input, as its library describes it; `{}` if it does not. */
+function inputSchema({ input }: Job, name: string): JsonSchema {
+  const schema = jsonSchemaOf(input);
+  if (schema === null) return {};
+  try {
+    const text = JSON.stringify(schema); // whatever a library returns, the document has JSON
+    const { $schema: _, ...described } = moveReferences(JSON.parse(text), `#/components/schemas/${name}`) as JsonSchema;
+    return described;
+  } catch {
+    return {};
+  }
+}
+
+/** Makes references to the root of a schema references to its new place. */
+function moveReferences(value: unknown, root: string): unknown {
+  if (Array.isArray(value)) return value.map((item) => moveReferences(item, root));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) =>
+      key === "$ref" && typeof item === "string" && item.startsWith("#")
+        ? [key, root + item.slice(1)]
+        : [key, moveReferences(item, root)]
+    ),
+  );
+}

@@ -1,0 +1,76 @@
+import type { RunEvent, RunEventBase, RunHappening } from "../../event.ts";
+import { FAILURE_KINDS } from "../../failure.ts";
+import { HOLD_CODES, type RecordName } from "../../hold.ts";
+import { RUN_STATUSES } from "../../run.ts";
+import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, objectOf } from "./json_schema.ts";
+import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+
+const BASE: { [Name in keyof RunEventBase]: JsonSchema } = {
+  runId: TEXT,
+  jobName: TEXT,
+  labels: LABELS,
+  timestamp: INSTANT,
+  sequence: COUNT,
+};
+const NAMES = listOf(objectOf<RecordName>({ kind: oneOf(["step", "wait", "sleep", "children"]), name: TEXT }));
+const STEP = { stepName: TEXT, stepIndex: COUNT };
+const LEASE = { leaseOwner: TEXT, leaseExpiresAt: INSTANT };
+const DURATION = { ...COUNT, description: "Milliseconds" };
+
+type FieldsOf<T extends RunEvent["type"]> = {
+  [Name in Exclude<keyof Extract<RunHappening, { type: T }>, "type" | "thrown">]-?: JsonSchema;
+};
+
+/** What each event has besides the fields of all events. */
+const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<T> } = {
+  "run:trigger": {
+    input: { description: "Not in streams of several runs" },
+    startAt: orNull(INSTANT),
+    parentRunId: orNull(TEXT),
+    scheduleName: orNull(TEXT),
+    slotAt: orNull(INSTANT),
+  },
+  "run:coalesced": {
+    status: oneOf(RUN_STATUSES),
+    skippedInput: { description: "Not in streams of several runs" },
+    skippedLabels: { ...LABELS, description: "Not in streams of several runs" },
+  },
+  "run:leased": LEASE,
+  "run:start": { execution: COUNT },
+  "run:waiting": { waitId: orNull(TEXT), waitName: TEXT, deadlineAt: orNull(INSTANT) },
+  "run:hold": { code: oneOf(HOLD_CODES), message: TEXT },
+  "run:resume": {},
+  "run:diverged": { isNew: NAMES, unasked: NAMES },
+  "run:progress": { progress: ref("Progress") },
+  "run:complete": { output: ANY, duration: DURATION },
+  "run:fail": { error: TEXT, failedStepName: orNull(TEXT), failureKind: oneOf(FAILURE_KINDS) },
+  "run:cancel": {},
+  "run:retry": { newRunId: TEXT },
+  "run:delete": {},
+  "step:start": { ...STEP, attempt: COUNT },
+  "step:complete": { ...STEP, output: ANY, duration: DURATION },
+  "step:fail": { ...STEP, attempt: COUNT, error: TEXT, retryAt: orNull(INSTANT) },
+  "step:cancel": STEP,
+  "log:write": { stepName: orNull(TEXT), level: oneOf(["info", "warn", "error"]), message: TEXT, data: ANY },
+};
+const HIDDEN = ["input", "skippedInput", "skippedLabels"];
+
+/** The schemas of the events of streams. */
+export const EVENT_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
+  StreamMessage: {
+    oneOf: [
+      ref("RunEvent"),
+      {
+        ...objectOf<{ type: "gap" }>({ type: { const: "gap" } }),
+        description: "Events are missing: read the runs again",
+      },
+    ],
+  },
+  RunEvent: {
+    oneOf: Object.entries(FIELDS).map(([type, fields]) => ({
+      type: "object",
+      properties: { type: { const: type }, ...BASE, ...fields },
+      required: ["type", ...Object.keys(BASE), ...Object.keys(fields).filter((name) => !HIDDEN.includes(name))],
+    })),
+  },
+};

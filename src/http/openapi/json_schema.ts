@@ -1,0 +1,48 @@
+/** A schema of JSON Schema 2020-12, as OpenAPI 3.1 has it. */
+export type JsonSchema = { readonly [keyword: string]: unknown };
+
+/** The schema of an object of type `T`: it compiles only if each field of `T` is described. */
+export function objectOf<T extends object>(
+  properties: { readonly [Name in keyof T]-?: JsonSchema },
+  optional: readonly (keyof T)[] = [],
+): JsonSchema {
+  const required = Object.keys(properties).filter((name) => !optional.some((other) => other === name));
+  return { type: "object", properties, ...(required.length === 0 ? {} : { required }) };
+}
+
+/** The schema of a list. */
+export function listOf(items: JsonSchema): JsonSchema {
+  return { type: "array", items };
+}
+
+/** A schema that also allows `null`. */
+export function orNull(schema: JsonSchema): JsonSchema {
+  return typeof schema.type === "string" && schema.enum === undefined
+    ? { ...schema, type: [schema.type, "null"] }
+    : { anyOf: [schema, { type: "null" }] };
+}
+
+/** A reference to a schema of the document. */
+export function ref(name: string): JsonSchema {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+/** The schema of some strings. */
+export function oneOf(values: readonly string[]): JsonSchema {
+  return { type: "string", enum: values };
+}
+
+/** Any JSON value. */
+export const ANY: JsonSchema = {};
+/** A string. */
+export const TEXT: JsonSchema = { type: "string" };
+/** A boolean. */
+export const FLAG: JsonSchema = { type: "boolean" };
+/** An integer from 0 on. */
+export const COUNT: JsonSchema = { type: "integer", minimum: 0 };
+/** A number. */
+export const NUMBER: JsonSchema = { type: "number" };
+/** An instant. */
+export const INSTANT: JsonSchema = { type: "string", format: "date-time" };
+/** Labels. */
+export const LABELS: JsonSchema = { type: "object", additionalProperties: { type: "string" } };

@@ -1,0 +1,139 @@
+import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explanation.ts";
+import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
+import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
+import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
+import { type Failure, FAILURE_KINDS } from "../../failure.ts";
+import { HOLD_CODES } from "../../hold.ts";
+import { RUN_STATUSES } from "../../run.ts";
+import type { FoundBy } from "../../store/operator_reads.ts";
+import type { RunFailures } from "../../store/timeline_records.ts";
+import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
+import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import { WAIT_FIELDS } from "./run_schemas.ts";
+
+const STATUS = oneOf(RUN_STATUSES);
+const WORKER = orNull(ref("WorkerRef"));
+
+type FieldsOf<Kind extends Reason["kind"]> = {
+  [Name in Exclude<keyof Extract<Reason, { kind: Kind }>, "kind" | "message">]-?: JsonSchema;
+};
+
+/** What each reason has besides its kind and its message. */
+const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
+  ended: { status: oneOf(["completed", "failed", "cancelled"]), endedAt: INSTANT },
+  executing: { worker: WORKER, since: INSTANT, leaseExpiresAt: INSTANT },
+  worker_lost: { worker: WORKER, leaseExpiresAt: INSTANT },
+  parent_ended: { runId: orNull(TEXT) },
+  late: { deadline: oneOf(["startBy", "finishBy"]), at: INSTANT },
+  delayed: { until: INSTANT },
+  signal: { waitId: TEXT, name: TEXT, deadlineAt: orNull(INSTANT) },
+  sleep: { name: TEXT, until: INSTANT },
+  retry: { stepName: TEXT, attempts: COUNT, error: TEXT, at: INSTANT },
+  child: { runId: orNull(TEXT), jobName: orNull(TEXT), status: STATUS, open: COUNT },
+  held: { code: oneOf(HOLD_CODES), since: INSTANT },
+  job_paused: { jobName: TEXT, by: orNull(TEXT), since: INSTANT, note: orNull(TEXT) },
+  no_worker: { lastSeenAt: orNull(INSTANT) },
+  unknown_job: { jobName: TEXT, version: COUNT, lastKnownBy: WORKER },
+  key: {
+    concurrencyKey: TEXT,
+    holder: orNull(
+      objectOf<NonNullable<Extract<Reason, { kind: "key" }>["holder"]>>({
+        runId: orNull(TEXT),
+        jobName: orNull(TEXT),
+        status: STATUS,
+        since: INSTANT,
+      }),
+    ),
+    ahead: COUNT,
+  },
+  turn: { fairnessKey: TEXT, ahead: COUNT },
+  limit: { name: TEXT, inUse: COUNT, max: COUNT, opensAt: orNull(INSTANT) },
+  slots: { busy: COUNT, total: COUNT, ahead: COUNT },
+  due: { since: INSTANT },
+};
+
+/** The schemas of what operators read of runs. */
+export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
+  Explanation: objectOf<Explanation>({
+    runId: TEXT,
+    status: STATUS,
+    at: INSTANT,
+    message: TEXT,
+    reasons: { ...listOf(ref("Reason")), minItems: 1 },
+  }),
+  Reason: {
+    oneOf: Object.entries(REASON_FIELDS).map(([kind, fields]) => ({
+      type: "object",
+      properties: { kind: { const: kind }, message: TEXT, ...fields },
+      required: ["kind", "message", ...Object.keys(fields)],
+    })),
+  },
+  WorkerRef: objectOf<WorkerRef>({
+    id: TEXT,
+    name: orNull(TEXT),
+    hostname: orNull(TEXT),
+    lastSeenAt: orNull(INSTANT),
+  }),
+  Timeline: objectOf<Timeline>({
+    runId: TEXT,
+    from: INSTANT,
+    to: orNull(INSTANT),
+    rows: listOf(ref("TimelineRow")),
+    next: orNull(TEXT),
+    total: COUNT,
+  }),
+  TimelineRow: objectOf<TimelineRow>({
+    kind: oneOf(["queued", "step", "wait", "sleep", "child", "recovery"]),
+    name: TEXT,
+    status: TEXT,
+    startedAt: INSTANT,
+    endedAt: orNull(INSTANT),
+    activeMs: NUMBER,
+    spans: listOf(ref("TimelineSpan")),
+    waitId: TEXT,
+    childRunId: TEXT,
+    workerId: TEXT,
+    deadlineAt: INSTANT,
+  }, ["waitId", "childRunId", "workerId", "deadlineAt"]),
+  TimelineSpan: objectOf<TimelineSpan>({
+    kind: oneOf(["queued", "active", "interrupted", "retry-delay", "paused"]),
+    status: TEXT,
+    from: INSTANT,
+    to: orNull(INSTANT),
+    attempt: COUNT,
+    error: TEXT,
+  }, ["attempt", "error"]),
+  RunFailures: objectOf<RunFailures>({
+    run: orNull(ref("Failure")),
+    steps: listOf(
+      objectOf<RunFailures["steps"][number]>({ name: TEXT, attempt: COUNT, failure: ref("Failure") }),
+    ),
+  }),
+  Failure: objectOf<Failure>({
+    kind: oneOf(FAILURE_KINDS),
+    name: TEXT,
+    message: TEXT,
+    stack: orNull(TEXT),
+    cause: orNull(ref("Failure")),
+  }),
+  OpenWaits: objectOf<OpenWaitsPage>({
+    waits: listOf(ref("OpenWait")),
+    total: orNull(COUNT),
+    next: orNull(TEXT),
+  }),
+  OpenWait: objectOf<OpenWait>({ ...WAIT_FIELDS, jobName: TEXT, labels: LABELS, payloadSchema: ANY }),
+  FailureGroups: objectOf<FailureGroups>({ groups: listOf(ref("FailureGroup")), examined: COUNT }),
+  FailureGroup: objectOf<FailureGroup>({
+    jobName: TEXT,
+    stepName: orNull(TEXT),
+    error: TEXT,
+    count: COUNT,
+    firstAt: INSTANT,
+    lastAt: INSTANT,
+    runIds: listOf(TEXT),
+  }),
+  FoundRun: objectOf<{ run: unknown; by: FoundBy }>({
+    run: ref("Run"),
+    by: oneOf(["id", "waitId", "idempotencyKey", "concurrencyKey", "label"]),
+  }),
+};

@@ -1,0 +1,183 @@
+import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
+import { FAILURE_KINDS } from "../../failure.ts";
+import { type Held, HOLD_CODES } from "../../hold.ts";
+import type { LogEntry } from "../../log.ts";
+import { type ClientRun, COALESCE_MODES, type Progress, RUN_STATUSES } from "../../run.ts";
+import type { ClientStep } from "../../step.ts";
+import type { SignalReceipt, Wait } from "../../wait.ts";
+import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
+import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+
+const STATUS = oneOf(RUN_STATUSES);
+const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);
+const SUCCESS: JsonSchema = { const: true };
+
+/** The options of a trigger that every job takes. */
+export const TRIGGER_OPTION_SCHEMAS: JsonSchema = {
+  idempotencyKey: TEXT,
+  concurrencyKey: TEXT,
+  coalesce: oneOf(COALESCE_MODES),
+  labels: LABELS,
+  startAt: INSTANT,
+  delay: { ...NUMBER, description: "Milliseconds" },
+  priority: { type: "integer", minimum: -1000, maximum: 1000 },
+  startWithin: { ...NUMBER, description: "Milliseconds" },
+  finishWithin: { ...NUMBER, description: "Milliseconds" },
+};
+
+const oneOrMore = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, listOf(schema)] });
+
+const BULK_FILTER: JsonSchema = {
+  type: "object",
+  minProperties: 1,
+  additionalProperties: false,
+  properties: {
+    jobName: oneOrMore(TEXT),
+    status: oneOrMore(STATUS),
+    labels: LABELS,
+    parentRunId: TEXT,
+    failureKind: oneOf(FAILURE_KINDS),
+    completedAfter: INSTANT,
+    completedBefore: INSTANT,
+    createdAfter: INSTANT,
+    createdBefore: INSTANT,
+  },
+};
+
+const BULK_FIELDS = {
+  runIds: { ...listOf(TEXT), maxItems: 1_000 },
+  filter: BULK_FILTER,
+  dryRun: FLAG,
+  limit: { type: "integer", minimum: 1, maximum: 1_000 },
+  cursor: TEXT,
+};
+const ONE_SELECTION = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };
+
+const RUN_FIELDS: { readonly [Name in keyof ClientRun]-?: JsonSchema } = {
+  id: TEXT,
+  jobName: TEXT,
+  status: STATUS,
+  input: ANY,
+  output: ANY,
+  error: TEXT,
+  failedStepName: TEXT,
+  progress: ref("Progress"),
+  labels: LABELS,
+  createdAt: INSTANT,
+  startedAt: INSTANT,
+  completedAt: INSTANT,
+  startAt: INSTANT,
+  priority: { type: "integer" },
+  startBy: INSTANT,
+  finishBy: INSTANT,
+  failureKind: oneOf(FAILURE_KINDS),
+  parentRunId: TEXT,
+  scheduleName: TEXT,
+  slotAt: INSTANT,
+  held: ref("Held"),
+  retriggerOf: TEXT,
+  retriggeredAs: TEXT,
+  isTerminal: FLAG,
+  isActive: FLAG,
+  isWaiting: FLAG,
+};
+const { input: _, output: __, ...SUMMARY_FIELDS } = RUN_FIELDS;
+const OPTIONAL_RUN_FIELDS: readonly Exclude<keyof ClientRun, "input" | "output">[] = [
+  "error",
+  "failedStepName",
+  "progress",
+  "startedAt",
+  "completedAt",
+  "startAt",
+  "priority",
+  "startBy",
+  "finishBy",
+  "failureKind",
+  "parentRunId",
+  "scheduleName",
+  "slotAt",
+  "held",
+  "retriggerOf",
+  "retriggeredAs",
+];
+
+/** The fields of a wait. */
+export const WAIT_FIELDS: { readonly [Name in keyof Wait]-?: JsonSchema } = {
+  id: TEXT,
+  runId: TEXT,
+  name: TEXT,
+  metadata: ANY,
+  status: oneOf(["pending", "resolved", "cancelled", "closed"]),
+  outcome: orNull(oneOf(["signal", "timeout"])),
+  payload: ANY,
+  signalId: orNull(TEXT),
+  createdAt: INSTANT,
+  deadlineAt: orNull(INSTANT),
+  suspendedAt: orNull(INSTANT),
+  resolvedAt: orNull(INSTANT),
+  firstResumedAt: orNull(INSTANT),
+};
+
+/** The schemas of runs, of what belongs to them, and of what is done with them. */
+export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
+  Run: objectOf<ClientRun>(RUN_FIELDS, OPTIONAL_RUN_FIELDS),
+  RunSummary: objectOf<Omit<ClientRun, "input" | "output">>(SUMMARY_FIELDS, OPTIONAL_RUN_FIELDS),
+  Progress: objectOf<Progress>({ current: NUMBER, total: NUMBER, message: TEXT }, ["total", "message"]),
+  Held: objectOf<Held>({ code: oneOf(HOLD_CODES), message: TEXT, since: INSTANT }),
+  RunList: objectOf<{ runs: unknown; total: number; hasMore: boolean }>({
+    runs: { anyOf: [listOf(ref("Run")), listOf(ref("RunSummary"))], description: "Summaries with fields=summary" },
+    total: COUNT,
+    hasMore: FLAG,
+  }),
+  Step: objectOf<ClientStep>({
+    id: TEXT,
+    runId: TEXT,
+    name: TEXT,
+    index: COUNT,
+    status: oneOf(["completed", "failed", "cancelled", "retrying"]),
+    output: ANY,
+    error: orNull(TEXT),
+    attempts: COUNT,
+    startedAt: INSTANT,
+    completedAt: orNull(INSTANT),
+  }),
+  Wait: objectOf<Wait>(WAIT_FIELDS),
+  LogEntry: objectOf<LogEntry>({
+    id: TEXT,
+    runId: TEXT,
+    stepName: orNull(TEXT),
+    level: oneOf(["info", "warn", "error"]),
+    message: TEXT,
+    data: ANY,
+    timestamp: INSTANT,
+  }),
+  SignalRequest: objectOf<{ signalId: string; payload: unknown }>({
+    signalId: { ...TEXT, minLength: 1, maxLength: 255 },
+    payload: ANY,
+  }),
+  SignalReceipt: objectOf<SignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
+  TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>({
+    runId: TEXT,
+    disposition: DISPOSITION,
+    status: STATUS,
+  }),
+  RetriggerResult: objectOf<{ success: true; runId: string; status: string }>({
+    success: SUCCESS,
+    runId: TEXT,
+    status: STATUS,
+  }),
+  Success: objectOf<{ success: true }>({ success: SUCCESS }),
+  BulkRequest: { type: "object", properties: BULK_FIELDS, additionalProperties: false, ...ONE_SELECTION },
+  BulkRetriggerRequest: {
+    type: "object",
+    properties: { ...BULK_FIELDS, from: oneOf(["start", "failure"]) },
+    additionalProperties: false,
+    ...ONE_SELECTION,
+  },
+  BulkResult: objectOf<BulkResult>({
+    matched: COUNT,
+    done: COUNT,
+    skipped: listOf(objectOf<SkippedRun>({ runId: TEXT, code: TEXT })),
+    next: orNull(TEXT),
+  }),
+};
