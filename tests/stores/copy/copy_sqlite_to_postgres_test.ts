@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
-import { ConflictError, StoreError } from "../../../src/error.ts";
+import { ConflictError, LeaseLostError, StoreError } from "../../../src/error.ts";
 import { systemHost } from "../../../src/host.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import type { Store } from "../../../src/store.ts";
@@ -137,6 +137,20 @@ test("makes a run due whose worker has died", async ({ store, copy, host }) => {
   const { claims } = await moved.claim(aClaimRequest());
 
   assert.deepEqual(claims.map(({ run, execution, lease }) => [run.id, execution, lease.generation]), [[run.id, 2, 3]]);
+});
+
+test("keeps which claim has given a lease", async ({ store, copy, host }) => {
+  await store.enqueue([aRun()]);
+  const { lease } = await claimOne(store, 1_000);
+  host.now = () => Date.now() + 1_000;
+  const moved = await copy();
+
+  const other = { ...lease, claimId: "another claim of the same generation" };
+  const lost = await moved.getLostLeases([lease, other]);
+
+  assert.deepEqual(lost, [other]);
+  await assert.rejects(moved.saveStep(other, aStep(), []), LeaseLostError);
+  await moved.saveStep(lease, aStep(), []);
 });
 
 test("keeps the result of a child that was deleted", async ({ store, copy }) => {
