@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import { notFound } from "../../src/http/response.ts";
+import { StoreError } from "../../src/error.ts";
+import type { Store } from "../../src/store.ts";
 import { forEachStore } from "../support/for_each_store.ts";
 import { aRequest, type Service } from "../support/http.ts";
 import { aTenantService, UNKNOWN } from "../support/tenants.ts";
+import { EventReader } from "../support/event_reader.ts";
+import { withCalls } from "../support/with_calls.ts";
 
 const PATHS = ["/runs/cancel", "/runs/retrigger", "/runs/delete"] as const;
 const NOTHING = { matched: 0, done: 0, skipped: [], next: null };
@@ -91,6 +95,56 @@ const WRONG_BODIES: unknown[] = [
   "all",
   null,
 ];
+
+/** A store that fails from its n-th call on, as one does whose process is killed. */
+function failingFrom(store: Store, name: "enqueue" | "cancel" | "delete", n: number): Store {
+  let calls = 0;
+  const call = store[name] as (...parameters: unknown[]) => unknown;
+  return withCalls(store, {
+    [name]: (...parameters: unknown[]) => {
+      calls += 1;
+      return calls < n ? call.apply(store, parameters) : Promise.reject(new StoreError("The process is gone"));
+    },
+  });
+}
+
+const STOPPED = [
+  { path: "/runs/cancel", call: "cancel", from: "pending", event: "run:cancel" },
+  { path: "/runs/retrigger", call: "enqueue", from: "ended", event: "run:retry" },
+  { path: "/runs/delete", call: "delete", from: "ended", event: "run:delete" },
+] as const;
+
+for (const { path, call, from, event } of STOPPED) {
+  forEachStore(`POST ${path} that is stopped half-way and repeated does each operation once`, async (world) => {
+    const COUNT = 120; // more than are performed at once
+    await using here = aTenantService({}, world);
+    for (let count = 0; count < COUNT; count++) await here.engine.trigger("echo", {}, { labels: { org: "a" } });
+    if (from === "ended") await here.engine.runUntilIdle();
+    const events = new EventReader(await here.handler.fetch(aRequest("GET", "/runs/subscribe")));
+    await world.host.settle();
+    await using there = aTenantService({ onError: () => {} }, { ...world, store: failingFrom(world.store, call, 70) });
+    const body = { filter: { jobName: "echo", labels: { org: "a" } } };
+
+    const stopped = await there.ask("POST", path, { body });
+    let cursor: string | undefined;
+    let done = 0;
+    do {
+      const { status, body: answer } = await here.ask("POST", path, { body: { ...body, ...(cursor && { cursor }) } });
+      assert.equal(status, 200);
+      done += answer.done;
+      cursor = answer.next ?? undefined;
+    } while (cursor !== undefined);
+    await world.host.settle();
+
+    const happened = events.events.filter(({ type }) => type === event).map(({ runId }) => runId);
+    assert.ok(stopped.status >= 500, String(stopped.status));
+    assert.ok(done > 0 && done < COUNT, String(done));
+    assert.deepEqual([happened.length, new Set(happened).size], [COUNT, COUNT]);
+    const after = await here.engine.getRuns();
+    assert.equal(after.total, path === "/runs/delete" ? 0 : path === "/runs/retrigger" ? 2 * COUNT : COUNT);
+    await events.leave();
+  });
+}
 
 for (const path of PATHS) {
   forEachStore(`POST ${path} refuses a wrong body, and changes nothing`, async (world) => {

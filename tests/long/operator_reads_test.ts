@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { MAX_COUNTED_WAITS } from "../../src/wait.ts";
 import type { Store } from "../../src/store.ts";
+import { SEARCHED_BY_END } from "../../src/stores/operate/trail_rows.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { CountingDriver } from "../support/counting_driver.ts";
@@ -77,9 +78,11 @@ function assertCheap(calls: Record<string, number>, shape: string): void {
 
 /** Measures what operators read of many runs. */
 async function measure(store: Store, id: string, shape: Shape): Promise<void> {
+  const last = { deadlineAt: 1e15, seq: 0 };
   assertCheap({
     "getBlockers()": await median(() => store.getBlockers(id)),
     "getOpenWaits()": await median(() => store.getOpenWaits(null, 50)),
+    "the last getOpenWaits()": await median(() => store.getOpenWaits(last, 50)),
     "searchRuns()": await median(() => store.searchRuns("org=7", 20)),
     "searchRuns() by the end of an id": await median(() => store.searchRuns(id.slice(-8), 20)),
   }, shape);
@@ -109,6 +112,9 @@ async function measureTimeline(store: Store): Promise<void> {
   }, "a long run");
 }
 
+/** What reads so many rows at most, whatever there is. */
+const BOUNDED = new RegExp(`LIMIT (${MAX_COUNTED_WAITS + 1}|${SEARCHED_BY_END})\\)`);
+
 for (const shape of SHAPES) {
   Deno.test(`SqliteStore: operators read 200,000 runs, ${shape}, in under 10 ms, and scan no table`, async () => {
     const folder = await Deno.makeTempDir();
@@ -126,7 +132,9 @@ for (const shape of SHAPES) {
         details.map((detail) => ({ sql, detail }))
       );
       assert.ok(plans.length > 10);
-      const scans = plans.filter(({ detail }) => /SCAN (holdfast_(runs|steps|pauses|flow)|r|f|s|p)\b/.test(detail));
+      const scans = plans.filter(({ sql, detail }) =>
+        /SCAN (holdfast_(runs|steps|pauses|flow)|r|f|s|p)\b/.test(detail) && !BOUNDED.test(sql)
+      );
       assert.deepEqual(scans, []);
     } finally {
       await store.close();

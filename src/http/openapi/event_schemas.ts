@@ -1,7 +1,8 @@
 import type { RunEvent, RunEventBase, RunHappening } from "../../event.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { HOLD_CODES, type RecordName } from "../../hold.ts";
-import { RUN_STATUSES } from "../../run.ts";
+import { RUN_STATUSES, type RunStatus } from "../../run.ts";
+import type { RunsDigest } from "../streams/runs_digest.ts";
 import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 
@@ -60,11 +61,24 @@ export const EVENT_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   StreamMessage: {
     oneOf: [
       ref("RunEvent"),
+      ref("RunsDigest"),
       {
         ...objectOf<{ type: "gap" }>({ type: { const: "gap" } }),
         description: "Events are missing: read the runs again",
       },
     ],
+  },
+  RunsDigest: {
+    ...objectOf<RunsDigest>({
+      type: { const: "runs:digest" },
+      count: COUNT,
+      byJob: { type: "object", additionalProperties: COUNT },
+      runs: orNull(listOf(objectOf<{ id: string; status: RunStatus | null }>({
+        id: TEXT,
+        status: orNull(oneOf(RUN_STATUSES)),
+      }))),
+    }),
+    description: "With digestMs: how many events there were, and which runs have a new status (null: deleted)",
   },
   RunEvent: {
     oneOf: Object.entries(FIELDS).map(([type, fields]) => ({

@@ -17,15 +17,11 @@ interface OpenRow extends WaitRow, Omit<IdentityRow, "id"> {
 
 /** Open waits, the soonest deadline first. See `Store.getOpenWaits()`. */
 export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, limit: number): OpenWaits {
-  const rows = db.all<OpenRow>(
-    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
-     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
-     WHERE p.kind = 'wait' AND p.status = 'pending' AND (ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)
-     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
-    after === null ? -1 : after.deadlineAt ?? LAST,
-    after?.seq ?? 0,
-    limit,
-  );
+  const [deadline, seq] = after === null ? [-1, 0] : [after.deadlineAt ?? LAST, after.seq];
+  const rows = readOpenRows(db, "ifnull(p.deadline_at, 9e15) = ? AND p.seq > ?", [deadline, seq], limit);
+  if (rows.length < limit) {
+    rows.push(...readOpenRows(db, "ifnull(p.deadline_at, 9e15) > ?", [deadline], limit - rows.length));
+  }
   const { total } = db.one<{ total: number }>(
     `SELECT count(*) AS total FROM (SELECT 1 FROM holdfast_pauses INDEXED BY holdfast_pauses_open_waits
        WHERE ${OPEN} LIMIT ${MAX_COUNTED_WAITS + 1})`,
@@ -39,6 +35,18 @@ export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, l
     })),
     total,
   };
+}
+
+// In one statement, `(ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)` reads the index from its beginning.
+function readOpenRows(db: SqliteDatabase, isAfter: string, place: number[], limit: number): OpenRow[] {
+  return db.all<OpenRow>(
+    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
+     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
+     WHERE p.kind = 'wait' AND p.status = 'pending' AND ${isAfter}
+     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
+    ...place,
+    limit,
+  );
 }
 
 /** Finds runs by a text. See `Store.searchRuns()`. */
