@@ -457,7 +457,7 @@ export interface Store extends AsyncDisposable {
    * A repeated call (same `signalId`, and a payload that is equal as JSON) is a `duplicate`: it returns the wait as the
    * first call left it, with `firstResumedAt` `null`, also after the run has ended.
    *
-   * @param trace Is kept with the wait, for the execution that resumes (`PauseRecord.trace`). Left out: `null`.
+   * @param trace Is kept with the wait, for the execution that resumes (`ResumedPause.trace`). Left out: `null`.
    * @throws {NotFoundError} There is no such wait: it is unknown, a sleep, or deleted with its run.
    * @throws {ConflictError} Another signal was accepted first, or the wait is cancelled or closed.
    * @throws {WaitExpiredError} The deadline passed first. The timeout is committed, by this call at the latest.

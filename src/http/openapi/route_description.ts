@@ -1,3 +1,4 @@
+import { MAX_DIGEST_MS, MIN_DIGEST_MS } from "../streams/resume.ts";
 import type { ErrorCode } from "../../error.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { RUN_STATUSES } from "../../run.ts";
@@ -46,6 +47,11 @@ const lastEventId: ParameterDescription = {
   name: "lastEventId",
   schema: TEXT,
   description: "Where to go on, if the header Last-Event-ID cannot be set",
+};
+const digestMs: ParameterDescription = {
+  name: "digestMs",
+  schema: { type: "integer", minimum: MIN_DIGEST_MS, maximum: MAX_DIGEST_MS },
+  description: "Sends a summary of each interval of so many milliseconds instead of its events",
 };
 const anyJob: ParameterDescription = { ...optionalJob, isRepeatable: true };
 const listFilter: readonly ParameterDescription[] = [
@@ -98,6 +104,7 @@ export const PARAMETERS = {
   from,
   window,
   lastEventId,
+  digestMs,
   listFilter,
   runList,
   anyJob,

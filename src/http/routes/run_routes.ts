@@ -121,7 +121,7 @@ export const RUN_ROUTES = {
     answer: subscribeRuns,
     description: {
       summary: "Streams the events of all runs",
-      parameters: [...P.listFilter, P.lastEventId],
+      parameters: [...P.listFilter, P.lastEventId, P.digestMs],
       answer: "events",
       errors: ["too_many_streams"],
     },

@@ -29,8 +29,10 @@ export function readResume(request: Request, query: URLSearchParams): Resume {
   return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: readDigestMs(query) };
 }
 
-const MIN_DIGEST_MS = 100;
-const MAX_DIGEST_MS = 60_000;
+/** The shortest interval of summaries. */
+export const MIN_DIGEST_MS = 100;
+/** The longest one. */
+export const MAX_DIGEST_MS = 60_000;
 
 function readDigestMs(query: URLSearchParams): number | null {
   const texts = query.getAll("digestMs");
