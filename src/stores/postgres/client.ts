@@ -37,14 +37,18 @@ const MAX_CONNECTIONS = 5;
 const CONNECT_TIMEOUT_MS = 5_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/** Opens a pool of connections of `pg`, which it loads. No connection is made before the first statement. */
-export async function openPool(url: string): Promise<Connection> {
+/**
+ * Opens a pool of connections of `pg`, which it loads. No connection is made before the first statement.
+ *
+ * @param answerTimeoutMs How long a statement may take.
+ */
+export async function openPool(url: string, answerTimeoutMs = ANSWER_TIMEOUT_MS): Promise<Connection> {
   const { default: pg } = await import("pg");
   const pool = new pg.Pool({
     connectionString: url,
     max: MAX_CONNECTIONS,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    query_timeout: ANSWER_TIMEOUT_MS,
+    query_timeout: answerTimeoutMs,
     idleTimeoutMillis: 0,
     keepAlive: true,
     application_name: "holdfast",
