@@ -4,8 +4,7 @@ import type { Terminal } from "./terminal.ts";
 /** The terminal of this process. */
 export function processTerminal(): Terminal {
   const { stdin, stdout, stderr, env } = process;
-  const interrupt = new AbortController();
-  process.once("SIGINT", () => interrupt.abort());
+  let interrupt: AbortController | null = null;
   // The reader of the result has ended, as `head` does.
   stdout.on("error", (error: Error & { code?: unknown }) => {
     if (error.code === "EPIPE") process.exit(0);
@@ -27,7 +26,14 @@ export function processTerminal(): Terminal {
       return text + decoder.decode();
     },
     confirm: stdin.isTTY === true ? confirm : null,
-    abortSignal: interrupt.signal,
+    // Only a command that asks for it ends in its own time.
+    get abortSignal() {
+      if (interrupt === null) {
+        const controller = interrupt = new AbortController();
+        process.once("SIGINT", () => controller.abort());
+      }
+      return interrupt.signal;
+    },
   };
 }
 

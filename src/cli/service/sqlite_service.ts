@@ -75,7 +75,9 @@ async function withReader<T>(path: string, read: (reader: Reader) => T): Promise
 }
 
 function refusal(path: string, error: unknown): StoreError {
-  return new StoreError(`Cannot read "${path}": ${toFailure(error).message}`, { cause: error });
+  const { message } = toFailure(error);
+  const code = /malformed|not a database/.test(message) ? "internal" : "unavailable";
+  return new StoreError(`Cannot read "${path}": ${message}`, { cause: error, code });
 }
 
 function readVersion(reader: Reader): number {
