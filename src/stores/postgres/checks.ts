@@ -169,7 +169,7 @@ export const POSTGRES_STUCK_CHECKS: readonly TableCheck[] = [
   {
     name: "the clocks of workers agree with this one",
     sql:
-      `select 'The clock of worker ' || id || ' is ' || (seen_at - ${NOW}) / 1000 || ' s ahead' as r from {schema}.workers
+      `select 'The clock of worker ' || id || ' is ' || ((seen_at - ${NOW}) / 1000) || ' s ahead' as r from {schema}.workers
        where seen_at > ${NOW} + 5000`,
   },
 ];

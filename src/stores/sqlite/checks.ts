@@ -197,7 +197,7 @@ export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = [
   {
     name: "the clocks of workers agree with this one",
     sql:
-      `SELECT 'The clock of worker ' || id || ' is ' || (seen_at - ${NOW}) / 1000 || ' s ahead' AS r FROM holdfast_workers
+      `SELECT 'The clock of worker ' || id || ' is ' || ((seen_at - ${NOW}) / 1000) || ' s ahead' AS r FROM holdfast_workers
        WHERE seen_at > ${NOW} + 5000`,
   },
 ];

@@ -1,12 +1,12 @@
 // deno task test:postgres [arguments of deno test]
 //
-// Starts a PostgreSQL server and runs the tests of the engine, of the execution and of the HTTP handler over it, one schema
+// Starts a PostgreSQL server and runs the tests of the engine, of the execution, of the HTTP handler and of the command line over it, one schema
 // for each test. The tests of the store itself are part of `deno task test`. Where there is no server it says so and
 // succeeds, unless HOLDFAST_POSTGRES=required is set.
 
 import { startServer } from "./server.ts";
 
-const FOLDERS = ["engine", "execution", "events", "http", "logger_test.ts"];
+const FOLDERS = ["cli", "engine", "execution", "events", "http", "logger_test.ts"];
 
 const server = startServer();
 if (server === null) Deno.exit(0);
