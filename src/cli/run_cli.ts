@@ -22,8 +22,10 @@ export async function runCli(args: readonly string[], terminal: Terminal): Promi
     if (name === "help" || name === "--help" || name === "-h") return showHelp(rest, terminal);
     return await runCommand(findCommand(name), rest, terminal);
   } catch (error) {
-    terminal.note(escapeText(messageOf(error)));
-    return exitCodeOf(error);
+    const code = exitCodeOf(error);
+    if (code === null) throw error; // a mistake of this program
+    terminal.note(escapeText(toFailure(error).message));
+    return code;
   }
 }
 
@@ -52,13 +54,9 @@ function findCommand(name: string): Command {
   throw new UsageError(`There is no command "${name}": \`holdfast help\` lists them`);
 }
 
-function exitCodeOf(error: unknown): ExitCode {
+function exitCodeOf(error: unknown): ExitCode | null {
   if (error instanceof UsageError) return 2;
   if (error instanceof StoreError) return 3;
   if (error instanceof HoldfastError) return error.code === "invalid_request" ? 2 : 1;
-  return 3;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : toFailure(error).message;
+  return null;
 }

@@ -23,7 +23,12 @@ export async function* followEvents(
   let lastId: string | null = null;
   do {
     const headers: HeadersInit = lastId === null ? {} : { "last-event-id": lastId };
-    const response = await service.ask(`${path}${toSearch(query)}`, { headers, signal: abortSignal });
+    const response: Response | null = await service.ask(`${path}${toSearch(query)}`, { headers, signal: abortSignal })
+      .catch((error: unknown) => {
+        if (abortSignal.aborted) return null;
+        throw error;
+      });
+    if (response === null) return;
     if (response.status === 204) return;
     if (!response.ok || response.body === null) throw refusalOf(response, await response.text());
     for await (const { id, type, data } of readMessages(response.body, abortSignal)) {

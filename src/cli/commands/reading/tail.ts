@@ -1,10 +1,10 @@
-import { describeDuration } from "../../engine/operate/describe_duration.ts";
-import { isLastEvent, type RunEvent } from "../../event.ts";
-import type { Command, CommandCall, ExitCode } from "../command.ts";
-import { findRunId } from "../find_run.ts";
-import { toJsonLine } from "../output/escape_text.ts";
-import type { Color } from "../output/table.ts";
-import { type Followed, followEvents } from "../service/follow_events.ts";
+import { describeDuration } from "../../../engine/operate/describe_duration.ts";
+import { isLastEvent, type RunEvent } from "../../../event.ts";
+import type { Command, CommandCall, ExitCode } from "../../command.ts";
+import { findRunId } from "../../find_run.ts";
+import { toJsonLine } from "../../output/escape_text.ts";
+import type { Color } from "../../output/table.ts";
+import { type Followed, followEvents } from "../../service/follow_events.ts";
 
 /** Follows one run to its end, or all runs. */
 export const tail: Command = {

@@ -1,9 +1,9 @@
-import { HoldfastError } from "../../error.ts";
-import type { Disposition, RunStatus } from "../../run.ts";
-import type { Command } from "../command.ts";
-import { readJsonArgument } from "../read_json.ts";
-import { readLabels } from "../run_filter.ts";
-import { askApi } from "../service/api.ts";
+import { HoldfastError } from "../../../error.ts";
+import type { Disposition, RunStatus } from "../../../run.ts";
+import type { Command } from "../../command.ts";
+import { readJsonArgument } from "../../read_json.ts";
+import { readLabels } from "../../run_filter.ts";
+import { askApi } from "../../service/api.ts";
 
 /** Triggers a run. */
 export const trigger: Command = {

@@ -1,7 +1,7 @@
-import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
-import type { Command } from "../command.ts";
-import { describeInstant, statusCell } from "../output/describe.ts";
-import { askApi } from "../service/api.ts";
+import type { WorkerInfo } from "../../../engine/operate/worker_info.ts";
+import type { Command } from "../../command.ts";
+import { describeInstant, statusCell } from "../../output/describe.ts";
+import { askApi } from "../../service/api.ts";
 
 /** Lists the workers. */
 export const workers: Command = {

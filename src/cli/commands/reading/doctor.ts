@@ -1,13 +1,13 @@
-import type { Explanation } from "../../engine/operate/explanation.ts";
-import type { JobInfo } from "../../engine/operate/job_info.ts";
-import type { Health } from "../../engine/operate/health.ts";
-import { HoldfastError, StoreError } from "../../error.ts";
-import type { TableCheck } from "../../stores/table_check.ts";
-import type { Command } from "../command.ts";
-import { countOf } from "../output/describe.ts";
-import { askApi } from "../service/api.ts";
-import type { Database } from "../service/database.ts";
-import type { Service } from "../service/service.ts";
+import type { Explanation } from "../../../engine/operate/explanation.ts";
+import type { JobInfo } from "../../../engine/operate/job_info.ts";
+import type { Health } from "../../../engine/operate/health.ts";
+import { HoldfastError, StoreError } from "../../../error.ts";
+import type { TableCheck } from "../../../stores/table_check.ts";
+import type { Command } from "../../command.ts";
+import { countOf } from "../../output/describe.ts";
+import { askApi } from "../../service/api.ts";
+import type { Database } from "../../service/database.ts";
+import type { Service } from "../../service/service.ts";
 
 /** Something that is wrong. */
 interface Finding {

@@ -1,4 +1,4 @@
-import type { Command } from "../command.ts";
+import type { Command } from "../../command.ts";
 import { BULK_OPTIONS, BULK_USAGE, performPlan, readSelections } from "./bulk.ts";
 
 /** Cancels runs. */

@@ -1,9 +1,9 @@
-import type { ClientRun, RunFilter } from "../../run.ts";
-import type { Command } from "../command.ts";
-import { countOf, describeInstant, describeSpan, statusCell } from "../output/describe.ts";
-import { FILTER_OPTIONS, readFilter, toQuery } from "../run_filter.ts";
-import { askApi } from "../service/api.ts";
-import type { Service } from "../service/service.ts";
+import type { ClientRun, RunFilter } from "../../../run.ts";
+import type { Command } from "../../command.ts";
+import { countOf, describeInstant, describeSpan, statusCell } from "../../output/describe.ts";
+import { FILTER_OPTIONS, readFilter, toQuery } from "../../run_filter.ts";
+import { askApi } from "../../service/api.ts";
+import type { Service } from "../../service/service.ts";
 
 /** A run without its input and output. */
 type RunSummary = Omit<ClientRun, "input" | "output">;

@@ -1,17 +1,17 @@
-import { type Failure, failureReport } from "../../failure.ts";
-import { HoldfastError, StoreError } from "../../error.ts";
-import type { ClientRun } from "../../run.ts";
-import type { ClientStep } from "../../step.ts";
-import type { RunFailures } from "../../store/timeline_records.ts";
-import type { Wait } from "../../wait.ts";
-import type { Command } from "../command.ts";
-import { findRunId } from "../find_run.ts";
-import { countOf, describeBoth, describeLabels, describeSpan, statusCell } from "../output/describe.ts";
-import { toJsonLine } from "../output/escape_text.ts";
-import type { Output } from "../output/output.ts";
-import { cutText } from "../output/text_width.ts";
-import { askApi } from "../service/api.ts";
-import type { Service } from "../service/service.ts";
+import { type Failure, failureReport } from "../../../failure.ts";
+import { HoldfastError, StoreError } from "../../../error.ts";
+import type { ClientRun } from "../../../run.ts";
+import type { ClientStep } from "../../../step.ts";
+import type { RunFailures } from "../../../store/timeline_records.ts";
+import type { Wait } from "../../../wait.ts";
+import type { Command } from "../../command.ts";
+import { findRunId } from "../../find_run.ts";
+import { countOf, describeBoth, describeLabels, describeSpan, statusCell } from "../../output/describe.ts";
+import { toJsonLine } from "../../output/escape_text.ts";
+import type { Output } from "../../output/output.ts";
+import { cutText } from "../../output/text_width.ts";
+import { askApi } from "../../service/api.ts";
+import type { Service } from "../../service/service.ts";
 
 /** What is shown of a run. */
 interface Shown {

@@ -1,9 +1,9 @@
-import type { Stats } from "../../engine/operate/operator.ts";
-import { isTerminal, type RunStatus } from "../../run.ts";
-import type { Command } from "../command.ts";
-import { readDuration } from "../read_time.ts";
-import { askApi } from "../service/api.ts";
-import { UsageError } from "../usage_error.ts";
+import type { Stats } from "../../../engine/operate/operator.ts";
+import { isTerminal, type RunStatus } from "../../../run.ts";
+import type { Command } from "../../command.ts";
+import { readDuration } from "../../read_time.ts";
+import { askApi } from "../../service/api.ts";
+import { UsageError } from "../../usage_error.ts";
 import { performPlan } from "./bulk.ts";
 
 const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];

@@ -1,6 +1,6 @@
-import type { JobInfo } from "../../engine/operate/job_info.ts";
-import type { Command } from "../command.ts";
-import { askApi } from "../service/api.ts";
+import type { JobInfo } from "../../../engine/operate/job_info.ts";
+import type { Command } from "../../command.ts";
+import { askApi } from "../../service/api.ts";
 
 /** Pauses a job. */
 export const pause: Command = {

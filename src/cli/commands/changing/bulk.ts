@@ -1,14 +1,14 @@
-import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
-import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
-import type { BulkOperation, RetriggerFrom, RunFilter } from "../../run.ts";
-import type { CommandCall, ExitCode } from "../command.ts";
-import { findRunId } from "../find_run.ts";
-import type { OptionSpecs } from "../option_spec.ts";
-import { countOf } from "../output/describe.ts";
-import { FILTER_OPTIONS, readFilter } from "../run_filter.ts";
-import { askApi } from "../service/api.ts";
-import type { Service } from "../service/service.ts";
-import { UsageError } from "../usage_error.ts";
+import type { BulkSelection } from "../../../engine/bulk/bulk_selection.ts";
+import type { BulkResult, SkippedRun } from "../../../engine/bulk/perform_bulk.ts";
+import type { BulkOperation, RetriggerFrom, RunFilter } from "../../../run.ts";
+import type { CommandCall, ExitCode } from "../../command.ts";
+import { findRunId } from "../../find_run.ts";
+import type { OptionSpecs } from "../../option_spec.ts";
+import { countOf } from "../../output/describe.ts";
+import { FILTER_OPTIONS, readFilter } from "../../run_filter.ts";
+import { askApi } from "../../service/api.ts";
+import type { Service } from "../../service/service.ts";
+import { UsageError } from "../../usage_error.ts";
 
 /** The options of a command that changes many runs. */
 export const BULK_OPTIONS: OptionSpecs = {

@@ -1,8 +1,8 @@
-import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
-import type { Command } from "../command.ts";
-import { describeInstant } from "../output/describe.ts";
-import { readLabels } from "../run_filter.ts";
-import { askApi } from "../service/api.ts";
+import type { OpenWait, OpenWaitsPage } from "../../../engine/operate/open_waits.ts";
+import type { Command } from "../../command.ts";
+import { describeInstant } from "../../output/describe.ts";
+import { readLabels } from "../../run_filter.ts";
+import { askApi } from "../../service/api.ts";
 
 const DEFAULT_LIMIT = 20;
 const PAGE = 1_000;

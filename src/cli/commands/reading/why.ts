@@ -1,7 +1,7 @@
-import type { Explanation } from "../../engine/operate/explanation.ts";
-import type { Command } from "../command.ts";
-import { findRunId } from "../find_run.ts";
-import { askApi } from "../service/api.ts";
+import type { Explanation } from "../../../engine/operate/explanation.ts";
+import type { Command } from "../../command.ts";
+import { findRunId } from "../../find_run.ts";
+import { askApi } from "../../service/api.ts";
 
 /** Says why a run is not executed. */
 export const why: Command = {

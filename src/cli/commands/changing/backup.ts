@@ -1,5 +1,5 @@
-import { HoldfastError } from "../../error.ts";
-import type { Command } from "../command.ts";
+import { HoldfastError } from "../../../error.ts";
+import type { Command } from "../../command.ts";
 
 /** Copies a SQLite file. */
 export const backup: Command = {

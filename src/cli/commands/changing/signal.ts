@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { NotFoundError } from "../../error.ts";
-import type { SignalReceipt } from "../../wait.ts";
-import type { Command } from "../command.ts";
-import type { Found } from "../find_run.ts";
-import { readJsonArgument } from "../read_json.ts";
-import { askApi } from "../service/api.ts";
+import { NotFoundError } from "../../../error.ts";
+import type { SignalReceipt } from "../../../wait.ts";
+import type { Command } from "../../command.ts";
+import type { Found } from "../../find_run.ts";
+import { readJsonArgument } from "../../read_json.ts";
+import { askApi } from "../../service/api.ts";
 
 /** Ends a wait. */
 export const signal: Command = {

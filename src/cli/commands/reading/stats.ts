@@ -1,10 +1,10 @@
-import type { Stats } from "../../engine/operate/operator.ts";
-import type { Command } from "../command.ts";
-import { countOf, describeBoth, describeLatency, describeShare, statusCell } from "../output/describe.ts";
-import type { Output } from "../output/output.ts";
-import { RUN_STATUSES } from "../../run.ts";
-import { askApi } from "../service/api.ts";
-import { pauseUnlessAborted } from "../pause.ts";
+import type { Stats } from "../../../engine/operate/operator.ts";
+import type { Command } from "../../command.ts";
+import { countOf, describeBoth, describeLatency, describeShare, statusCell } from "../../output/describe.ts";
+import type { Output } from "../../output/output.ts";
+import { RUN_STATUSES } from "../../../run.ts";
+import { askApi } from "../../service/api.ts";
+import { pauseUnlessAborted } from "../../pause.ts";
 
 const WATCH_MS = 2_000;
 

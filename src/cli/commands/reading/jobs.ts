@@ -1,8 +1,8 @@
-import type { JobInfo } from "../../engine/operate/job_info.ts";
-import type { Command } from "../command.ts";
-import { describeInstant, describeLatency, describeShare } from "../output/describe.ts";
-import type { Cell } from "../output/table.ts";
-import { askApi } from "../service/api.ts";
+import type { JobInfo } from "../../../engine/operate/job_info.ts";
+import type { Command } from "../../command.ts";
+import { describeInstant, describeLatency, describeShare } from "../../output/describe.ts";
+import type { Cell } from "../../output/table.ts";
+import { askApi } from "../../service/api.ts";
 
 const NUMBERS = ["PENDING", "RUNNING", "WAITING", "FAILED"] as const;
 
