@@ -7,7 +7,7 @@ const ENTRY_POINTS = ["mod.ts", "src/replay/mod.ts", "src/cli/mod.ts"];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
-  "cli": ["cli", "http", "stores", "engine", "events", "noun"],
+  "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],

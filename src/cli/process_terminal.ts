@@ -15,7 +15,7 @@ export function processTerminal(): Terminal {
     print: (line) => void stdout.write(`${line}\n`),
     note: (line) => void stderr.write(`${line}\n`),
     columns: isTerminal ? stdout.columns ?? 80 : null,
-    hasColors: isTerminal && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb",
+    hasColors: isTerminal && wantsColors(env),
     env: (name) => env[name],
     readInput: async () => {
       const decoder = new TextDecoder();
@@ -35,6 +35,11 @@ export function processTerminal(): Terminal {
       return interrupt.signal;
     },
   };
+}
+
+/** Whether a terminal with this environment is to be sent colors (https://no-color.org). */
+export function wantsColors(env: { readonly [name: string]: string | undefined }): boolean {
+  return (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
 }
 
 async function confirm(question: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { POSTGRES_URL } from "../support/postgres_store.ts";
 import { callCli } from "./call_cli.ts";
-import { aFile, aSchema, aServer, fill, type Filled, type StorePlace } from "./places.ts";
+import { aFile, aSchema, aServer, cliJobs, fill, type Filled, type StorePlace } from "./places.ts";
 
 /** What is done in each place, in this order. */
 const CALLS: readonly ((runs: Filled & { waitId: string }) => string[])[] = [
@@ -59,6 +59,31 @@ Deno.test("holdfast prints the same JSON on a file and over HTTP", async () => {
 
   assert.deepEqual(overHttp, onFile);
   assert.ok(onFile.every((text) => text.startsWith("0 ") || text.startsWith("1 ")), onFile.join("\n"));
+});
+
+Deno.test("holdfast retry prints the same JSON on a file and over HTTP, and makes the same retries", async () => {
+  await using file = await aFile();
+  await using served = await aFile();
+  await using server = await aServer(served.store, { jobs: cliJobs });
+  const retryIn = async (store: StorePlace["store"], args: readonly string[]) => {
+    const { failed, completed, first } = await fill(store);
+    await callCli(["cancel", first, ...args]);
+    const outputs = [];
+    for (const options of [[failed], [completed, "--from-start"], [first], [failed], ["--status", "failed", "--yes"]]) {
+      const { code, lines } = await callCli(["retry", ...options, ...args, "--json"]);
+      outputs.push(`${code} ${lines.join("\n")}`);
+    }
+    const retries = (await store.getRuns({})).runs.filter(({ retriggerOf }) => retriggerOf !== null);
+    const shown = retries.map(({ payload, labels, concurrencyKey, version, priority, status, retriggerOf }) =>
+      JSON.stringify({ payload, labels, concurrencyKey, version, priority, status, retriggerOf })
+    );
+    return mask([...outputs, ...shown]);
+  };
+
+  const onFile = await retryIn(file.store, file.args);
+
+  assert.deepEqual(await retryIn(served.store, server.args), onFile);
+  assert.equal(onFile.length, 8); // three retries
 });
 
 Deno.test({

@@ -1,6 +1,7 @@
 import { type BulkSelection, checkBulk, type CheckedBulk } from "../../engine/bulk/bulk_selection.ts";
 import { type BulkResult, performBulk } from "../../engine/bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions } from "../../engine/engine.ts";
+import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
 import type { JobFlow } from "../../flow.ts";
@@ -20,21 +21,23 @@ export function retryStoredRuns(store: Store, host: Host = systemHost): Retrigge
   return async (selection, { from = "failure", ...options }) => {
     const bulk: CheckedBulk = checkBulk(selection, options, "retry");
     const prepare = async (runId: string) => {
-      const request = await requestRetry(store, runId, from, host.newId());
+      const request = await requestRetry(store, runId, from);
       return () => store.enqueue([request]);
     };
     return await performBulk("retrigger", bulk, { store, host, guard: null, prepare });
   };
 }
 
-async function requestRetry(store: Store, runId: string, from: RetriggerFrom, id: string): Promise<NewRun> {
+async function requestRetry(store: Store, runId: string, from: RetriggerFrom): Promise<NewRun> {
   const history = await store.getHistory(runId);
   if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
   const { run, payload, input, schemaPrint } = history;
   if (!isTerminal(run.status)) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${run.status}`);
+  if (run.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
   const { jobName, version, labels, concurrencyKey, scheduleName, slotAt } = run;
   return {
-    id,
+    // That of the engine: of calls at the same time, all find the one run that the first has made.
+    id: derivedRunId(runId, `bulk retrigger of ${runId}`),
     jobName,
     version,
     aliases: [],
