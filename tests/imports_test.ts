@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const ENTRY_POINTS = [
   "mod.ts",
+  "src/cli/mod.ts",
   "src/client/mod.ts",
   "src/otel/mod.ts",
   "src/replay/mod.ts",
@@ -14,6 +15,7 @@ const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "client": ["client", "noun"],
+  "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "otel": ["otel", "engine", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
@@ -47,7 +49,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|client|otel|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(cli|http|client|otel|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();

@@ -1,11 +1,12 @@
 // deno run -A tests/stores/postgres/run_tests.ts [arguments of deno test]
 //
-// Starts a PostgreSQL server and runs the tests of the engine, of the execution and of the HTTP handler over it, one schema
-// for each test. Where there is no server it says so and succeeds, unless HOLDFAST_POSTGRES=required is set.
+// Starts a PostgreSQL server and runs the tests of the engine, of the execution, of the HTTP handler and of the command line over
+// it, one schema for each test. Where there is no server it says so and succeeds, unless HOLDFAST_POSTGRES=required is set.
 
 import { startServer } from "./server.ts";
 
 const PLACES = [
+  "cli",
   "engine",
   "execution",
   "events",

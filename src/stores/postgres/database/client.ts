@@ -52,15 +52,22 @@ const MAX_CONNECTIONS: Record<Lane, number> = { leases: 2, writes: 2, reads: 2 }
 const ANSWER_TIMEOUT_MS: Record<Lane, number> = { leases: 5_000, writes: 10_000, reads: 10_000 };
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** Opens pools of connections of `pg`, which it loads. No connection is made before the first statement. */
-export async function openPool(url: string): Promise<Connection> {
+/**
+ * Opens pools of connections of `pg`, which it loads. No connection is made before the first statement.
+ *
+ * @param answerTimeoutMs How long a statement may take, in each lane.
+ */
+export async function openPool(
+  url: string,
+  answerTimeoutMs: Record<Lane, number> = ANSWER_TIMEOUT_MS,
+): Promise<Connection> {
   const pg = await loadDriver();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
       connectionString: url,
       max: MAX_CONNECTIONS[lane],
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      query_timeout: ANSWER_TIMEOUT_MS[lane],
+      query_timeout: answerTimeoutMs[lane],
       idleTimeoutMillis: 0,
       keepAlive: true,
       application_name: "holdfast",

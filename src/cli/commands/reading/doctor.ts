@@ -1,0 +1,95 @@
+import type { Explanation } from "../../../engine/operate/explanation.ts";
+import type { JobInfo } from "../../../engine/operate/job_info.ts";
+import type { Health } from "../../../engine/operate/health.ts";
+import { HoldfastError, StoreError } from "../../../error.ts";
+import type { TableCheck } from "../../../stores/table_check.ts";
+import type { Command } from "../../command.ts";
+import { countOf } from "../../output/describe.ts";
+import { askApi } from "../../service/api.ts";
+import type { Database } from "../../service/database.ts";
+import type { Service } from "../../service/service.ts";
+
+/** Something that is wrong. */
+interface Finding {
+  /** `damage`: the tables say something that is never true. `stuck`: somebody has to do something. */
+  kind: "damage" | "stuck";
+  /** What has to be true. */
+  check: string;
+  /** What is wrong. */
+  message: string;
+}
+
+// So many findings of one check are shown.
+const MAX_FINDINGS = 20;
+const DUE_TOO_LONG_MS = 60_000;
+// What holds up a run on purpose.
+const ON_PURPOSE = ["job_paused", "limit", "key", "turn", "held", "delayed"];
+
+/** Checks a database. */
+export const doctor: Command = {
+  name: "doctor",
+  usage: "[--repair]",
+  about: "check the tables of a database, and look for runs that are stuck",
+  arity: [0, 0],
+  options: { repair: { value: null, about: "count the runs of each job and status again; nothing else is changed" } },
+  async run({ args, service, output }) {
+    const { database } = service;
+    if (database === null) {
+      throw new HoldfastError("forbidden", "The doctor reads the tables: give the file or the database as --store");
+    }
+    if (args.has("repair")) {
+      await database.recount();
+      output.note("The runs were counted again");
+    }
+    const damages = await findAll(database, database.checks, "damage");
+    const stuck = damages.length > 0 ? [] : [
+      ...await findAll(database, database.stuckChecks, "stuck"),
+      ...await findDueRuns(service),
+      ...await findLargeLog(service),
+    ];
+    const findings = [...damages, ...stuck];
+    output.list(findings, {
+      columns: [{ title: "FOUND" }, { title: "WHAT" }],
+      toRow: ({ kind, message }) => [{ text: kind, color: kind === "damage" ? "red" : "yellow" }, message],
+      none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 2, "check")}`,
+    });
+    return findings.length === 0 ? 0 : 1;
+  },
+};
+
+async function findAll(database: Database, checks: readonly TableCheck[], kind: Finding["kind"]): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const { name, sql } of checks) {
+    const messages = await database.select(sql, MAX_FINDINGS).catch((error: unknown) => {
+      if (error instanceof StoreError && error.code === "internal") return [error.message]; // it finds damage, too
+      throw error;
+    });
+    findings.push(...messages.map((message) => ({ kind, check: name, message })));
+  }
+  return findings;
+}
+
+/** Runs that have been due for over a minute, of which nothing holds them up on purpose. */
+async function findDueRuns(service: Service): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const { jobName, oldestDue, paused } of await askApi<JobInfo[]>(service, "GET", "/jobs")) {
+    if (oldestDue === null || paused !== null) continue;
+    const { runId, dueSince } = oldestDue;
+    const explanation = await askApi<Explanation>(service, "GET", "/explain", { query: { runId } });
+    const dueMs = Date.parse(explanation.at) - Date.parse(dueSince);
+    if (dueMs < DUE_TOO_LONG_MS || explanation.reasons.some(({ kind }) => ON_PURPOSE.includes(kind))) continue;
+    const message = `Run ${runId} of ${jobName} is due since ${dueSince}: ${explanation.message}`;
+    findings.push({ kind: "stuck", check: "runs that are due are claimed within a minute", message });
+  }
+  return findings;
+}
+
+/** What the health of the store says about its write-ahead log. */
+async function findLargeLog(service: Service): Promise<Finding[]> {
+  const response = await service.ask("/health", {}); // its status says more about this process than about the store
+  const { checks } = await response.json() as Health;
+  return checks.filter(({ name, status }) => name === LOG_CHECK && status !== "ok")
+    .map(({ message }) => ({ kind: "stuck", check: "the write-ahead log is small", message }));
+}
+
+const LOG_CHECK = "wal";

@@ -1,0 +1,60 @@
+import type { OpenWait, OpenWaitsPage } from "../../../engine/operate/open_waits.ts";
+import type { Command } from "../../command.ts";
+import { describeInstant } from "../../output/describe.ts";
+import { readLabels } from "../../run_filter.ts";
+import { askApi } from "../../service/api.ts";
+
+const DEFAULT_LIMIT = 20;
+const PAGE = 1_000;
+
+/** Lists the waits that nobody has signalled. */
+export const waits: Command = {
+  name: "waits",
+  usage: "[--job NAME] [--label KEY=VALUE]",
+  about: "list the waits that nobody has signalled yet, soonest deadline first",
+  arity: [0, 0],
+  options: {
+    job: { value: "NAME", about: "of runs of this job", isList: true },
+    label: { value: "KEY=VALUE", about: "of runs with this label", isList: true },
+    limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` },
+  },
+  async run({ args, service, output }) {
+    const now = Date.now();
+    const limit = args.integer("limit") ?? DEFAULT_LIMIT;
+    const labels = Object.entries(readLabels(args.list("label"))).map(([key, value]) =>
+      [`label.${key}`, value] as const
+    );
+    const filter = { jobName: args.list("job"), ...Object.fromEntries(labels) };
+    const waits: OpenWait[] = [];
+    let cursor: string | undefined;
+    let hasMore = true;
+    while (hasMore && waits.length < limit) {
+      const query = { ...filter, cursor, limit: Math.min(PAGE, limit - waits.length) };
+      const page = await askApi<OpenWaitsPage>(service, "GET", "/waits/open", { query });
+      waits.push(...page.waits);
+      hasMore = page.next !== null;
+      cursor = page.next ?? undefined;
+    }
+    output.list(waits, {
+      columns: [
+        { title: "WAIT" },
+        { title: "NAME", isCut: true },
+        { title: "JOB", isCut: true },
+        { title: "RUN" },
+        { title: "WAITS SINCE" },
+        { title: "DEADLINE" },
+      ],
+      toRow: (wait) => [
+        wait.id,
+        wait.name,
+        wait.jobName,
+        wait.runId,
+        describeInstant(wait.suspendedAt ?? wait.createdAt, now),
+        wait.deadlineAt === null ? "none" : describeInstant(wait.deadlineAt, now),
+      ],
+      none: "No run waits for a signal",
+    });
+    if (hasMore) output.note("There are more; --limit shows them");
+    return 0;
+  },
+};

@@ -1,0 +1,65 @@
+import { readFile } from "node:fs/promises";
+import { toFailure } from "../../to_failure.ts";
+import type { Arguments } from "../arguments.ts";
+import type { Terminal } from "../terminal.ts";
+import { UsageError } from "../usage_error.ts";
+import { httpService } from "./http_service.ts";
+import { openPostgresService } from "./postgres_service.ts";
+import { openSqliteService } from "./sqlite_service.ts";
+import type { Service } from "./service.ts";
+
+/**
+ * Opens the store, or the service, that the arguments or the environment name.
+ *
+ * @throws {UsageError} None is named, or an option does not fit it.
+ * @throws {StoreError} It cannot be reached.
+ */
+export async function openService(args: Arguments, terminal: Terminal): Promise<Service> {
+  const store = args.text("store") ?? terminal.env("HOLDFAST_STORE") ?? "";
+  if (store === "") {
+    throw new UsageError("--store is missing: a file, postgres://... or https://...; or set HOLDFAST_STORE");
+  }
+  const [migrate, schema] = [args.has("migrate"), args.text("schema")];
+  if (/^https?:/i.test(store)) {
+    checkServiceOptions(store, { migrate, schema });
+    return httpService(store, await readToken(args, terminal));
+  }
+  if (args.text("token-file") !== undefined) throw new UsageError("--token-file is for a service: http(s)://...");
+  if (/^postgres(ql)?:/i.test(store)) return await openPostgresService(store, schema ?? "holdfast", migrate);
+  if (/^(?!file:)[a-z][a-z+.-]+:\/\//i.test(store)) {
+    throw new UsageError(`--store has an unknown scheme: ${schemeOf(store)}`);
+  }
+  if (schema !== undefined) throw new UsageError("--schema is for a Postgres database");
+  return await openSqliteService(store, migrate);
+}
+
+function checkServiceOptions(
+  store: string,
+  { migrate, schema }: { migrate: boolean; schema: string | undefined },
+): void {
+  if (!URL.canParse(store)) throw new UsageError("--store is not a valid address");
+  const { username, password, search, hash } = new URL(store);
+  if (username !== "" || password !== "") {
+    throw new UsageError("--store must have no credentials, which other users could read: set HOLDFAST_TOKEN");
+  }
+  if (search !== "" || hash !== "") throw new UsageError("--store must be an address without ? and #");
+  if (migrate) throw new UsageError("--migrate is for a database, not for a service");
+  if (schema !== undefined) throw new UsageError("--schema is for a Postgres database");
+}
+
+function schemeOf(address: string): string {
+  return address.slice(0, address.indexOf(":"));
+}
+
+async function readToken(args: Arguments, terminal: Terminal): Promise<string | null> {
+  const file = args.text("token-file");
+  if (file === undefined) return terminal.env("HOLDFAST_TOKEN") || null;
+  let token: string;
+  try {
+    token = (await readFile(file, "utf8")).trim();
+  } catch (error) {
+    throw new UsageError(`Cannot read --token-file: ${toFailure(error).message}`, { cause: error });
+  }
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError(`--token-file has no token in one line: ${file}`);
+  return token;
+}

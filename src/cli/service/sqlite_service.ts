@@ -1,0 +1,86 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { StoreError } from "../../error.ts";
+import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
+import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
+import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
+import { toFailure } from "../../to_failure.ts";
+import type { Database } from "./database.ts";
+import { databaseService } from "./database_service.ts";
+import type { Service } from "./service.ts";
+import { checkVersion } from "./table_version.ts";
+
+/**
+ * Opens a SQLite file that exists.
+ *
+ * @throws {StoreError} It does not exist, or has no tables of this version.
+ */
+export async function openSqliteService(address: string, migrate: boolean): Promise<Service> {
+  const path = address.startsWith("file:") ? fileURLToPath(address) : address;
+  if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
+  if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
+  const store = await SqliteStore.open(path);
+  try {
+    if (migrate) await store.migrate();
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  return databaseService("sqlite", store, databaseAt(path, store));
+}
+
+function databaseAt(path: string, store: SqliteStore): Database {
+  return {
+    checks: SQLITE_CHECKS,
+    stuckChecks: SQLITE_STUCK_CHECKS,
+    select: (sql, limit) =>
+      withReader(path, (reader) => {
+        const rows: string[] = [];
+        for (const { r } of reader.prepare(sql).iterate()) {
+          if (rows.push(String(r)) === limit) break;
+        }
+        return rows;
+      }),
+    recount: async () => {
+      const { DatabaseSync } = await import("node:sqlite");
+      const database = new DatabaseSync(path, { timeout: 10_000 });
+      try {
+        database.exec(SQLITE_RECOUNT);
+      } finally {
+        database.close();
+      }
+    },
+    backup: (target) => store.backup(target),
+  };
+}
+
+type Reader = InstanceType<typeof import("node:sqlite").DatabaseSync>;
+
+/** Reads a file without a store: nothing is written to it. */
+async function withReader<T>(path: string, read: (reader: Reader) => T): Promise<T> {
+  const { DatabaseSync } = await import("node:sqlite");
+  let reader: Reader;
+  try {
+    reader = new DatabaseSync(path, { readOnly: true, timeout: 10_000 });
+  } catch (error) {
+    throw refusal(path, error);
+  }
+  try {
+    return read(reader);
+  } catch (error) {
+    throw refusal(path, error);
+  } finally {
+    reader.close();
+  }
+}
+
+function refusal(path: string, error: unknown): StoreError {
+  const { message } = toFailure(error);
+  const code = /malformed|not a database/.test(message) ? "internal" : "unavailable";
+  return new StoreError(`Cannot read "${path}": ${message}`, { cause: error, code });
+}
+
+function readVersion(reader: Reader): number {
+  const table = reader.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'").get();
+  return table === undefined ? 0 : Number(reader.prepare("SELECT version FROM holdfast_schema").get()?.version ?? 0);
+}

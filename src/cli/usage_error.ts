@@ -1,0 +1,4 @@
+/** The command was called in a wrong way. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}

@@ -1,0 +1,211 @@
+import type { TableCheck } from "../table_check.ts";
+
+// A run that kept its key over a retry delay comes this much before the others; see flow/concurrency_keys.ts.
+const FAR_BEFORE = -(2 ** 51);
+const ENDED = "('completed', 'failed', 'cancelled')";
+const RUNS = `holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
+     LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL`;
+const STATE = "coalesce(r.queue_state, f.queue_state)";
+const PAUSES = "holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq";
+
+/** The number of runs of each job and status that is kept is right. */
+export const COUNT_CHECK: TableCheck = {
+  name: "the numbers of runs are kept rightly",
+  sql:
+    `SELECT 'There are ' || sum(counted) || ' ' || status || ' runs of ' || job || ', but ' || sum(kept) || ' are kept' AS r
+     FROM (SELECT status, job, runs AS kept, 0 AS counted FROM holdfast_counts
+       UNION ALL SELECT status, job, 0, 1 FROM holdfast_runs)
+     GROUP BY status, job HAVING sum(kept) <> sum(counted)`,
+};
+
+/**
+ * The queues are right: T2, K1 and K2 of flow/concurrency_keys.ts, T1 of flow/turns.ts, and a held run is in the queue in
+ * which it is offered, or in none.
+ */
+export const QUEUE_CHECKS: readonly TableCheck[] = [
+  {
+    name: "a run is in one queue",
+    sql: `SELECT 'T2 is broken: run ' || r.id || ' is in two queues, or its row of flow is missing' AS r
+       FROM holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
+       WHERE (r.flow IS NOT NULL AND (r.queue_state IS NOT NULL OR f.run_seq IS NULL))
+         OR (r.flow IS NULL AND f.run_seq IS NOT NULL)`,
+  },
+  {
+    name: "of each concurrency key the first runs are ready, as many as it has room for",
+    sql: `SELECT iif(state = 'R', 'K1', 'K2') || ' is broken: run ' || id || ' of the key ' || key || ' is ' ||
+         iif(state = 'R', 'ready, and has to wait for its key', 'blocked, and its key is free') AS r
+       FROM (SELECT id, key, state, iif(position < ${FAR_BEFORE} OR (
+           row_number() OVER (PARTITION BY key, job ORDER BY position, seq) = 1
+           AND (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = key) < concurrency
+           AND NOT (is_rated AND EXISTS (SELECT 1 FROM holdfast_openings o
+             WHERE o.concurrency_key = key AND o.job = q.job AND o.is_open = 0))), 'R', 'B') AS expected
+         FROM (SELECT id, job, concurrency_key AS key, seq AS position, queue_state AS state, 1 AS concurrency,
+             0 AS is_rated, seq
+           FROM holdfast_runs WHERE concurrency_key IS NOT NULL AND queue_state IS NOT NULL
+           UNION ALL
+           SELECT r.id, f.job, f.concurrency_key, f.position, f.queue_state, f.key_concurrency,
+             f.key_rate_limit IS NOT NULL AND f.begun = 0, f.run_seq
+           FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq
+           WHERE f.concurrency_key IS NOT NULL AND f.queue_state IS NOT NULL) q)
+       WHERE state <> expected`,
+  },
+  {
+    name: "the first run of each fairness key is known",
+    sql:
+      `SELECT 'T1 is broken: the first run of the fairness key ' || key || ' of ' || job || ' is not the one that is kept' AS r
+       FROM (SELECT job, fairness_key AS key, run_seq AS seq, position FROM holdfast_heads
+         UNION ALL
+         SELECT job, key, seq, position FROM (SELECT job, fairness_key AS key, run_seq AS seq, position,
+             row_number() OVER (PARTITION BY job, fairness_key ORDER BY position, run_seq) AS place
+           FROM holdfast_flow WHERE queue_state = 'R' AND fairness_key IS NOT NULL) WHERE place = 1)
+       GROUP BY job, key HAVING count(*) <> 2 OR min(seq) <> max(seq) OR min(position) <> max(position)`,
+  },
+  {
+    name: "a held run is in the queue in which it is offered",
+    sql:
+      `SELECT 'Run ' || r.id || ' is in another queue than that of its job, or in which it is offered' AS r FROM ${RUNS}
+       WHERE iif(h.run_seq IS NULL,
+         f.queue_state IS NOT NULL AND f.job <> r.job,
+         r.status <> 'pending' OR r.queue_state IS NOT NULL OR
+           iif(h.offered_in = '', f.queue_state IS NOT NULL, f.queue_state IS NULL OR f.job <> h.offered_in))`,
+  },
+];
+
+/** What is true of each run by its rows, however it came to them. */
+export const RUN_CHECKS: readonly TableCheck[] = [
+  {
+    name: "a run has ended exactly if it has a time of its end",
+    sql: `SELECT 'Run ' || id || ' is ' || status || ', and has ' || iif(completed_at IS NULL, 'no', 'a') ||
+         ' time of its end' AS r
+       FROM holdfast_runs WHERE (status IN ${ENDED}) <> (completed_at IS NOT NULL)`,
+  },
+  {
+    name: "a run has a lease exactly while it is executed",
+    sql:
+      `SELECT 'Run ' || id || ' is ' || status || ', and its lease is that of ' || coalesce(lease_owner, 'nobody') AS r
+       FROM holdfast_runs WHERE (status = 'running') <> (lease_owner IS NOT NULL)
+         OR (lease_owner IS NULL) <> (lease_expires_at IS NULL)`,
+  },
+  {
+    name: "only a run that is not executed and has not ended is in a queue, or wakes at a time",
+    sql:
+      `SELECT 'Run ' || r.id || ' is ' || r.status || ', and ' || iif(${STATE} IS NULL, 'wakes at a time', 'is in a queue') AS r
+       FROM ${RUNS} WHERE (${STATE} IS NOT NULL AND r.status NOT IN ('pending', 'waiting'))
+         OR (r.timer_at IS NOT NULL AND r.status <> 'waiting')`,
+  },
+  {
+    name: "each pending run is in a queue, or comes into one",
+    sql: `SELECT 'Run ' || r.id || ' is pending, and in no queue' AS r
+       FROM ${RUNS} WHERE r.status = 'pending' AND ${STATE} IS NULL AND f.due_at IS NULL AND h.run_seq IS NULL`,
+  },
+  {
+    name: "each waiting run is due, or something can resume it",
+    sql: `SELECT 'Run ' || r.id || ' is waiting, and ' || CASE
+           WHEN EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1 AND p.status = 'resolved')
+           THEN 'not due though it waits for nothing any more' ELSE 'nothing can resume it' END AS r
+       FROM ${RUNS} WHERE r.status = 'waiting' AND ${STATE} IS NULL AND (
+         EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1 AND p.status = 'resolved')
+         OR (r.timer_at IS NULL AND NOT EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1)))`,
+  },
+  {
+    name: "each waiting run wakes at the first deadline of its pauses",
+    sql: `SELECT 'Run ' || r.id || ' is waiting, and wakes after the deadline of "' || p.name || '"' AS r
+       FROM ${RUNS} JOIN holdfast_pauses p ON p.run_seq = r.seq
+       WHERE r.status = 'waiting' AND ${STATE} IS NULL AND p.awaited = 1 AND p.status = 'pending'
+         AND p.deadline_at IS NOT NULL AND (r.timer_at IS NULL OR r.timer_at > p.deadline_at)`,
+  },
+  {
+    name: "a pause has ended exactly if it has an outcome, and with its run",
+    sql:
+      `SELECT 'Pause "' || p.name || '" of run ' || r.id || ' is ' || p.status || ', and its run ' || r.status AS r FROM ${PAUSES}
+       WHERE (p.status = 'resolved') <> (p.outcome IS NOT NULL) OR (p.status = 'pending' AND r.status IN ${ENDED})`,
+  },
+  {
+    name: "a wait timed out at its deadline, or was signalled before it",
+    sql: `SELECT 'Pause "' || p.name || '" of run ' || r.id || ' has ended by ' || p.outcome || ' at another time' AS r
+       FROM ${PAUSES} WHERE (p.outcome = 'timeout' AND p.resolved_at IS NOT p.deadline_at)
+         OR (p.outcome = 'signal' AND p.deadline_at IS NOT NULL AND p.resolved_at >= p.deadline_at)`,
+  },
+  {
+    name: "a run has counted what is recorded of its steps",
+    sql: `SELECT 'Step "' || s.name || '" of run ' || r.id || ' is a record that its run has not counted' AS r
+       FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE s.recorded_no > r.recorded`,
+  },
+  {
+    name: "a concurrency key is held by runs that are executed, or that come back to it",
+    sql: `SELECT 'The key ' || k.concurrency_key || ' is held by run ' || k.run_id || ', which is ' ||
+         coalesce(r.status, 'deleted') AS r
+       FROM holdfast_holders k LEFT JOIN holdfast_runs r ON r.id = k.run_id
+       WHERE (r.id IS NULL OR r.status IN ${ENDED}) AND NOT EXISTS (SELECT 1 FROM holdfast_ghosts g WHERE g.run_id = k.run_id)`,
+  },
+  {
+    name: "each run that is executed holds its concurrency key",
+    sql:
+      `SELECT 'Run ' || r.id || ' is executed, and does not hold its key ' || r.concurrency_key AS r FROM holdfast_runs r
+       WHERE r.status = 'running' AND r.concurrency_key IS NOT NULL AND NOT EXISTS (
+         SELECT 1 FROM holdfast_holders k WHERE k.concurrency_key = r.concurrency_key AND k.run_id = r.id)`,
+  },
+  {
+    name: "a concurrency key has no more holders than it allows",
+    sql:
+      `SELECT 'The key ' || k.concurrency_key || ' is held by ' || count(*) || ' runs, of ' || max(coalesce(f.key_concurrency, 1)) AS r
+       FROM holdfast_holders k LEFT JOIN holdfast_runs r ON r.id = k.run_id LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
+       GROUP BY k.concurrency_key HAVING count(*) > max(coalesce(f.key_concurrency, 1))
+         AND sum(r.id IS NULL OR r.status IN ${ENDED}) = 0`,
+  },
+];
+
+/** What SQLite itself finds wrong with a file, and rows that belong to no run. */
+const FILE_CHECKS: readonly TableCheck[] = [
+  {
+    name: "the file is in order",
+    sql: "SELECT 'The file is damaged: ' || quick_check AS r FROM pragma_quick_check WHERE quick_check <> 'ok'",
+  },
+  {
+    name: "every row belongs to a run",
+    sql:
+      `SELECT 'A row of ' || "table" || ' belongs to no row of ' || parent || ': ' || coalesce(rowid, 'without a number') AS r
+       FROM pragma_foreign_key_check`,
+  },
+];
+
+/** What always has to be true of the tables. */
+export const SQLITE_CHECKS: readonly TableCheck[] = [...FILE_CHECKS, COUNT_CHECK, ...QUEUE_CHECKS, ...RUN_CHECKS];
+
+const NOW = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+
+/** What is true unless something is stuck, by the clock of this machine. */
+export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = [
+  {
+    name: "expired leases are claimed",
+    sql:
+      `SELECT 'The lease of run ' || id || ' has expired over a minute ago, and nobody has claimed it' AS r FROM holdfast_runs
+       WHERE lease_expires_at < ${NOW} - 60000`,
+  },
+  {
+    name: "no run is abandoned again and again",
+    sql: `SELECT 'Run ' || id || ' was abandoned ' || abandonments || ' times in a row' AS r FROM holdfast_runs
+       WHERE abandonments >= 3 AND completed_at IS NULL`,
+  },
+  {
+    name: "no wait without a deadline is forgotten",
+    sql:
+      `SELECT 'Wait ' || p.id || ' ("' || p.name || '") of run ' || r.id || ' has no deadline, and is older than 30 days' AS r
+       FROM ${PAUSES} WHERE p.kind = 'wait' AND p.status = 'pending' AND p.deadline_at IS NULL
+         AND p.created_at < ${NOW} - 2592000000`,
+  },
+  {
+    name: "the clocks of workers agree with this one",
+    sql:
+      `SELECT 'The clock of worker ' || id || ' is ' || ((seen_at - ${NOW}) / 1000) || ' s ahead' AS r FROM holdfast_workers
+       WHERE seen_at > ${NOW} + 5000`,
+  },
+];
+
+/** Statements that count all runs again. */
+export const SQLITE_RECOUNT = `
+BEGIN IMMEDIATE;
+DELETE FROM holdfast_counts;
+INSERT INTO holdfast_counts (status, job, runs) SELECT status, job, count(*) FROM holdfast_runs GROUP BY status, job;
+COMMIT;
+`;

@@ -1,0 +1,204 @@
+import assert from "node:assert/strict";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import { callCli } from "./call_cli.ts";
+import { aFile, aServer, cliJobs, fill } from "./places.ts";
+
+Deno.test("holdfast cancel, retry and delete change runs by their ids", async () => {
+  await using file = await aFile();
+  const { failed, waiting, completed } = await fill(file.store);
+
+  const cancelled = await callCli(["cancel", waiting, ...file.args]);
+  const retried = await callCli(["retry", failed, ...file.args, "--json"]);
+  const deleted = await callCli(["delete", completed, ...file.args, "--yes"]);
+
+  assert.deepEqual([cancelled.code, cancelled.lines], [0, ["1 run cancelled"]]);
+  assert.deepEqual(retried.json, [{ matched: 1, done: 1, skipped: [], next: null }]);
+  assert.deepEqual([deleted.code, deleted.lines], [0, ["1 run deleted"]]);
+  assert.equal((await file.store.getRun(waiting))?.status, "cancelled");
+  assert.equal(await file.store.getRun(completed), null);
+});
+
+Deno.test("holdfast retry on a database reuses the stored input and the completed steps, and a worker executes it", async () => {
+  await using file = await aFile();
+  const { failed } = await fill(file.store);
+
+  await callCli(["retry", failed, ...file.args]);
+
+  const retriggeredAs = (await file.store.getRun(failed))!.retriggeredAs!;
+  await using engine = createEngine({ store: file.store, jobs: cliJobs, logger: null });
+  await engine.runUntilIdle();
+  const retry = await engine.getRun(retriggeredAs);
+  const steps = await engine.getSteps(retriggeredAs);
+  assert.deepEqual([retry!.status, retry!.payload, retry!.labels], ["failed", { bad: true }, { org: "acme" }]);
+  assert.deepEqual(steps.map(({ name, attempts }) => [name, attempts]), [["download", 1], ["write", 1]]);
+  assert.equal(steps[0]!.startedAt, (await engine.getSteps(failed))[0]!.startedAt); // it was not executed again
+});
+
+Deno.test("holdfast asks before it changes several runs, and changes nothing without a yes", async () => {
+  await using file = await aFile();
+  await fill(file.store);
+  const filter = ["--job", "import-csv", "--status", "pending"];
+
+  const no = await callCli(["cancel", ...filter, ...file.args], { answer: false });
+  const nobody = await callCli(["cancel", ...filter, ...file.args]);
+  const dry = await callCli(["cancel", ...filter, ...file.args, "--dry-run"]);
+  const left = (await file.store.getRuns({ status: "pending" })).total;
+  const yes = await callCli(["cancel", ...filter, ...file.args], { answer: true });
+
+  assert.deepEqual([no.code, no.questions, no.notes], [1, ["Cancel 2 runs?"], ["Nothing was changed"]]);
+  assert.equal(nobody.code, 2);
+  assert.deepEqual([dry.code, dry.lines, left], [0, ["2 runs would be cancelled"], 2]);
+  assert.deepEqual([yes.code, yes.lines], [0, ["2 runs cancelled"]]);
+});
+
+Deno.test("holdfast delete and purge ask for a single run, too", async () => {
+  await using file = await aFile();
+  const { completed } = await fill(file.store);
+
+  const deleted = await callCli(["delete", completed, ...file.args], { answer: false });
+  const purged = await callCli(["purge", "--older-than", "0s", ...file.args], { answer: false });
+  const tooYoung = await callCli(["purge", "--older-than", "1h", "--dry-run", ...file.args]);
+  const byStatus = await callCli(["purge", "--older-than", "0s", "--status", "failed", "--yes", ...file.args]);
+
+  assert.deepEqual(deleted.questions, ["Delete 1 run?"]);
+  assert.deepEqual(purged.questions, ["Delete 2 runs?"]);
+  assert.deepEqual(tooYoung.lines, ["0 runs would be deleted"]);
+  assert.deepEqual(byStatus.lines, ["1 run deleted"]);
+  assert.notEqual(await file.store.getRun(completed), null);
+});
+
+Deno.test("holdfast retry takes failed runs unless it is told otherwise", async () => {
+  await using file = await aFile();
+  const { failed } = await fill(file.store);
+
+  const { lines } = await callCli(["retry", "--ended-since", "1h", "--yes", ...file.args]);
+
+  assert.deepEqual(lines, ["1 run retried"]);
+  assert.notEqual((await file.store.getRun(failed))!.retriggeredAs, null);
+});
+
+Deno.test("holdfast changes no run without ids or a filter, and exits with 1 if a run refuses", async () => {
+  await using file = await aFile();
+  const { failed, waiting } = await fill(file.store);
+
+  const none = await callCli(["cancel", ...file.args]);
+  const both = await callCli(["cancel", failed, "--job", "import-csv", ...file.args]);
+  const refused = await callCli(["cancel", failed, waiting, "--yes", ...file.args]);
+
+  assert.deepEqual([none.code, both.code], [2, 2]);
+  assert.deepEqual([refused.code, refused.lines], [1, ["1 run cancelled"]]);
+  assert.deepEqual(refused.notes, [`${failed}: its status does not allow it, or it was retried before`]);
+});
+
+Deno.test("holdfast signal ends a wait, and the same signal again changes nothing", async () => {
+  await using file = await aFile();
+  const { waiting } = await fill(file.store);
+  const [wait] = await file.store.getWaits(waiting);
+
+  const first = await callCli(["signal", wait!.id, '{"approved":true}', ...file.args, "--json"]);
+  const again = await callCli(["signal", wait!.id, "-", ...file.args, "--json"], { input: '{"approved": true}' });
+  const other = await callCli(["signal", wait!.id, "null", ...file.args]);
+  const unknown = await callCli(["signal", waiting, "null", ...file.args]);
+  const notJson = await callCli(["signal", wait!.id, "{yes}", ...file.args]);
+
+  assert.deepEqual([first, again].map(({ json }) => json[0].disposition), ["accepted", "duplicate"]);
+  assert.deepEqual(first.json[0].wait.payload, { approved: true });
+  assert.deepEqual([other.code, unknown.code, notJson.code], [1, 1, 2]);
+});
+
+Deno.test("holdfast pause and resume change a job", async () => {
+  await using file = await aFile();
+  const { first } = await fill(file.store);
+
+  const paused = await callCli(["pause", "import-csv", "--note", "deploy", ...file.args, "--json"]);
+  const why = await callCli(["why", first, ...file.args, "--json"]);
+  const resumed = await callCli(["resume", "import-csv", ...file.args]);
+  const unknown = await callCli(["pause", "nothing", ...file.args]);
+
+  assert.equal(paused.json[0].paused.note, "deploy");
+  assert.ok(why.json[0].reasons.some(({ kind }: { kind: string }) => kind === "job_paused"));
+  assert.deepEqual([resumed.code, resumed.lines, unknown.code], [0, ["import-csv goes on: 2 runs are pending"], 1]);
+});
+
+Deno.test("holdfast trigger triggers by a service, and not on a database, which has no schema", async () => {
+  await using file = await aFile();
+  await using server = await aServer(file.store, { jobs: cliJobs });
+
+  const triggered = await callCli([
+    "trigger",
+    "import-csv",
+    '{"bad":false}',
+    "--label",
+    "org=b",
+    ...server.args,
+    "--json",
+  ]);
+  const unknown = await callCli(["trigger", "nothing", ...server.args]);
+  const onDatabase = await callCli(["trigger", "import-csv", ...file.args]);
+
+  const run = await file.store.getRun(triggered.json[0].runId);
+  assert.deepEqual([run!.payload, run!.labels], [{ bad: false }, { org: "b" }]);
+  assert.deepEqual([unknown.code, onDatabase.code], [1, 1]);
+});
+
+Deno.test("holdfast backup copies a file, and neither a service nor over a file", async () => {
+  await using file = await aFile();
+  const { failed } = await fill(file.store);
+  await using server = await aServer(file.store);
+  const copy = `${file.path}.copy`;
+
+  const copied = await callCli(["backup", copy, ...file.args]);
+  const again = await callCli(["backup", copy, ...file.args]);
+  const service = await callCli(["backup", copy, ...server.args]);
+  const shown = await callCli(["show", failed, "--store", copy, "--json"]);
+
+  assert.deepEqual([copied.code, again.code, service.code, shown.json[0].run.id], [0, 3, 1, failed]);
+});
+
+Deno.test("holdfast tail follows a run to its end, and exits with 1 unless it completes", async () => {
+  await using file = await aFile();
+  const { first, failed, completed } = await fill(file.store);
+  await using engine = createEngine({
+    store: file.store,
+    jobs: cliJobs,
+    logger: null,
+    worker: { pollingInterval: 20 },
+  });
+
+  const following = callCli(["tail", first, ...file.args, "--json"]);
+  await engine.start();
+  const followed = await following;
+  const done = await callCli(["tail", completed, ...file.args]);
+  const broken = await callCli(["tail", failed, ...file.args]);
+
+  assert.equal(followed.code, 0);
+  assert.equal(followed.json.at(-1).type, "run:complete");
+  assert.deepEqual([done.code, broken.code], [0, 1]);
+  assert.match(broken.lines.at(-1)!, /run:fail {2}ConnectionRefused: 10\.0\.3\.7:5432$/);
+});
+
+Deno.test("holdfast tail follows all runs of a job over HTTP until it is ended", async () => {
+  await using file = await aFile();
+  await using server = await aServer(file.store, { jobs: cliJobs });
+  await using engine = createEngine({
+    store: file.store,
+    jobs: cliJobs,
+    logger: null,
+    worker: { pollingInterval: 20 },
+  });
+  await engine.start();
+  const end = new AbortController();
+  const following = callCli(["tail", "--job", "import-csv", ...server.args, "--json"], {
+    abortSignal: end.signal,
+    onLine: (line) => {
+      if (line.includes('"run:complete"')) end.abort();
+    },
+  });
+
+  const timer = setInterval(() => void engine.trigger("import-csv", {}), 100);
+  const { code, json } = await following;
+  clearInterval(timer);
+
+  assert.equal(code, 0);
+  assert.ok(json.every(({ jobName }) => jobName === "import-csv"));
+});

@@ -1,0 +1,162 @@
+import type { Store } from "../../src/store.ts";
+import { createEngine } from "../../src/engine/create_engine.ts";
+import { claimOne } from "../support/for_each_store.ts";
+import { cliJobs, fill, type Filled } from "./places.ts";
+
+/** The ids of the runs of {@linkcode fillForDamage}. */
+export interface Damageable extends Filled {
+  plain: string;
+  fair: string;
+  running: string;
+}
+
+/** As {@linkcode fill}, with a pending run without a key, one with a fairness key, and one that a worker executes. */
+export async function fillForDamage(store: Store): Promise<Damageable> {
+  const filled = await fill(store);
+  await using engine = createEngine({ store, jobs: cliJobs, logger: null });
+  const { id: running } = await engine.trigger("approve", {}, { concurrencyKey: "approve:acme" });
+  await claimOne(store, "approve");
+  const { id: plain } = await engine.trigger("approve", {});
+  const { id: fair } = await engine.trigger("approve", {}, { fairnessKey: "acme" });
+  return { ...filled, running, plain, fair };
+}
+
+/** Something that the doctor has to find. */
+export interface Damage {
+  /** What is done. */
+  name: string;
+  /** Statements that do it; tables begin with `T.`. */
+  sql: (runs: Damageable) => string;
+  /** What is found. */
+  found: RegExp;
+}
+
+const seqOf = (id: string) => `(SELECT seq FROM T.runs WHERE id = '${id}')`;
+
+/** Damages that each store can have. */
+export const DAMAGES: readonly Damage[] = [
+  {
+    name: "a number of runs that is too high",
+    sql: () => "UPDATE T.counts SET runs = runs + 1 WHERE status = 'failed'",
+    found: /There are 1 failed runs of import-csv, but 2 are kept/,
+  },
+  {
+    name: "two runs of one key that are ready",
+    sql: ({ second }) => `UPDATE T.runs SET queue_state = 'R' WHERE id = '${second}'`,
+    found: /K1 is broken/,
+  },
+  {
+    name: "a free key whose first run is blocked",
+    sql: ({ first }) => `UPDATE T.runs SET queue_state = 'B' WHERE id = '${first}'`,
+    found: /K2 is broken/,
+  },
+  {
+    name: "a run that is executed without a lease",
+    sql: ({ running }) => `UPDATE T.runs SET lease_owner = NULL, lease_expires_at = NULL WHERE id = '${running}'`,
+    found: /is running, and its lease is that of nobody/,
+  },
+  {
+    name: "a run that has ended and is in a queue",
+    sql: ({ completed }) => `UPDATE T.runs SET queue_state = 'R' WHERE id = '${completed}'`,
+    found: /is completed, and (is )?in a queue/,
+  },
+  {
+    name: "a pending run that is in no queue",
+    sql: ({ plain }) => `UPDATE T.runs SET queue_state = NULL WHERE id = '${plain}'`,
+    found: /is pending, and in no queue/,
+  },
+  {
+    name: "a waiting run that nothing can resume",
+    sql: ({ waiting }) =>
+      `DELETE FROM T.pauses WHERE run_seq = ${
+        seqOf(waiting)
+      }; UPDATE T.runs SET timer_at = NULL WHERE id = '${waiting}'`,
+    found: /is waiting, and nothing can resume it/,
+  },
+  {
+    name: "a waiting run that wakes after its deadline",
+    sql: ({ waiting }) => `UPDATE T.runs SET timer_at = timer_at + 1000 WHERE id = '${waiting}'`,
+    found: /wakes after the deadline of "review"/,
+  },
+  {
+    name: "a pause that is open after the end of its run",
+    sql: ({ waiting, completed }) =>
+      `UPDATE T.pauses SET run_seq = ${seqOf(completed)} WHERE run_seq = ${seqOf(waiting)}`,
+    found: /Pause "review" of run .* is pending, and its run completed/,
+  },
+  {
+    name: "a wait that has timed out after its deadline",
+    sql: ({ waiting }) =>
+      `UPDATE T.pauses SET status = 'resolved', outcome = 'timeout', resolved_at = deadline_at + 5
+       WHERE run_seq = ${seqOf(waiting)}`,
+    found: /has ended by timeout at another time/,
+  },
+  {
+    name: "a step that its run has not counted",
+    sql: () => "UPDATE T.steps SET recorded_no = 99 WHERE name = 'write'",
+    found: /Step "write" of run .* is a record that its run has not counted/,
+  },
+  {
+    name: "a key that is held by a run that has ended",
+    sql: ({ completed }) =>
+      `INSERT INTO T.holders (concurrency_key, run_id, generation) VALUES ('old', '${completed}', 1)`,
+    found: /The key old is held by run .*, which is completed/,
+  },
+  {
+    name: "a run that is executed without its key",
+    sql: ({ running }) => `DELETE FROM T.holders WHERE run_id = '${running}'`,
+    found: /is executed, and does not hold its key approve:acme/,
+  },
+  {
+    name: "a key with two holders",
+    sql: ({ first }) =>
+      `INSERT INTO T.holders (concurrency_key, run_id, generation) VALUES ('approve:acme', '${first}', 1)`,
+    found: /The key approve:acme is held by 2 runs, of 1/,
+  },
+  {
+    name: "a fairness key whose first run is not known",
+    sql: () => "DELETE FROM T.heads",
+    found: /T1 is broken/,
+  },
+  {
+    name: "steps without their run",
+    sql: ({ failed }) => `DELETE FROM T.runs WHERE id = '${failed}'`,
+    found: /A row of (holdfast_)?steps belongs to no r/,
+  },
+  {
+    name: "a run that has ended at no time",
+    sql: ({ completed }) => `UPDATE T.runs SET completed_at = NULL WHERE id = '${completed}'`,
+    found: /is completed, and has no time of its end/,
+  },
+];
+
+/** What somebody has to act on, though no table is damaged. */
+export const STUCK: readonly Damage[] = [
+  {
+    name: "a lease that has expired",
+    sql: ({ running }) => `UPDATE T.runs SET lease_expires_at = 1 WHERE id = '${running}'`,
+    found: /The lease of run .* has expired over a minute ago/,
+  },
+  {
+    name: "a run that is abandoned again and again",
+    sql: ({ plain }) => `UPDATE T.runs SET abandonments = 3 WHERE id = '${plain}'`,
+    found: /was abandoned 3 times in a row/,
+  },
+  {
+    name: "an old wait without a deadline",
+    sql: ({ waiting }) => `UPDATE T.pauses SET deadline_at = NULL, created_at = 1 WHERE run_seq = ${seqOf(waiting)}`,
+    found: /has no deadline, and is older than 30 days/,
+  },
+  {
+    name: "a worker whose clock is ahead",
+    sql: () => "UPDATE T.workers SET seen_at = seen_at + 3600000",
+    found: /The clock of worker .* is \d+ s ahead/,
+  },
+  {
+    name: "a run that has been due for long",
+    sql: ({ plain }) =>
+      `UPDATE T.runs SET created_at = created_at - 600000, updated_at = updated_at - 600000
+       WHERE id = '${plain}'`,
+    found: /Run .* of approve is due since /,
+  },
+];

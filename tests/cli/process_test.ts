@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import { aFile, fill } from "./places.ts";
+
+const COMMAND = fileURLToPath(new URL("../../src/cli/mod.ts", import.meta.url));
+
+async function holdfast(args: readonly string[], env: Record<string, string>) {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--no-check", COMMAND, ...args],
+    env: { HOLDFAST_STORE: "", ...env },
+    stdin: "null",
+  }).output();
+  const [out, error] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+  return { code, out: out!, error: error! };
+}
+
+Deno.test("holdfast is a program: results go to stdout without escape codes, notes to stderr, and it has an exit code", async () => {
+  await using file = await aFile();
+  const { failed } = await fill(file.store);
+  const env = { HOLDFAST_STORE: file.path, FORCE_COLOR: "1" };
+
+  const listed = await holdfast(["runs", "--limit", "1"], env);
+  const followed = await holdfast(["tail", failed, "--json"], env);
+  const asked = await holdfast(["delete", failed], env);
+  const gone = await holdfast(["runs"], { HOLDFAST_STORE: `${file.path}.none` });
+
+  assert.deepEqual([listed, followed, asked, gone].map(({ code }) => code), [0, 1, 2, 3]);
+  assert.equal(listed.out.split("\n").length, 3);
+  assert.ok(!listed.out.includes("\x1b"));
+  assert.equal(listed.error, "1 of 5 runs; --limit shows more\n");
+  assert.equal(JSON.parse(followed.out).type, "run:fail");
+  assert.deepEqual([asked.out, gone.out], ["", ""]);
+});

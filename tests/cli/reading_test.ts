@@ -1,0 +1,192 @@
+import assert from "node:assert/strict";
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { callCli } from "./call_cli.ts";
+import { aFile, aServer, fill } from "./places.ts";
+
+Deno.test("holdfast runs lists the runs that match, newest first", async () => {
+  await using file = await aFile();
+  const { failed, completed } = await fill(file.store);
+
+  const all = await callCli(["runs", ...file.args, "--json"]);
+  const own = await callCli(["runs", ...file.args, "--json", "--label", "org=acme", "--since", "1h"]);
+  const none = await callCli(["runs", ...file.args, "--status", "cancelled"]);
+
+  assert.equal(all.json.length, 5);
+  assert.deepEqual(own.json.map(({ id }) => id), [failed, completed]);
+  assert.deepEqual([none.code, none.lines, none.notes], [0, [], ["No runs match"]]);
+});
+
+Deno.test("holdfast runs says how many more there are", async () => {
+  await using file = await aFile();
+  await fill(file.store);
+
+  const { lines, notes } = await callCli(["runs", ...file.args, "--limit", "2"]);
+
+  assert.equal(lines.length, 3); // with the titles
+  assert.deepEqual(notes, ["2 of 5 runs; --limit shows more"]);
+});
+
+Deno.test("holdfast show shows a run with its steps, its error and its stack; a part of the id is enough", async () => {
+  await using file = await aFile();
+  const { failed } = await fill(file.store);
+
+  const { code, lines } = await callCli(["show", failed.slice(-12), ...file.args]);
+
+  const text = lines.join("\n");
+  assert.equal(code, 0);
+  for (
+    const part of [failed, "✕ failed", "org=acme", "2 steps", "download", "ConnectionRefused: 10.0.3.7:5432\n    at "]
+  ) {
+    assert.ok(text.includes(part), `${part} is missing in ${text}`);
+  }
+});
+
+Deno.test("holdfast why says in one sentence what holds a run up", async () => {
+  await using file = await aFile();
+  const { waiting, first } = await fill(file.store);
+
+  const [wait, due] = [await callCli(["why", waiting, ...file.args]), await callCli(["why", first, ...file.args])];
+
+  assert.match(wait.lines[0]!, /^Waiting for a signal to "review"/);
+  assert.match(due.lines[0]!, /^Pending: no worker is live/);
+});
+
+Deno.test("holdfast jobs, workers, waits and stats show what the API has", async () => {
+  await using file = await aFile();
+  const { waiting } = await fill(file.store);
+
+  const [jobs, workers, waits, stats] = await Promise.all(
+    ["jobs", "workers", "waits", "stats"].map((name) => callCli([name, ...file.args, "--json"])),
+  );
+
+  assert.deepEqual(jobs!.json.map(({ jobName, byStatus }) => [jobName, byStatus.pending]), [["approve", 0], [
+    "import-csv",
+    2,
+  ]]);
+  assert.deepEqual(workers!.json, []);
+  assert.deepEqual(waits!.json.map(({ runId, name }) => [runId, name]), [[waiting, "review"]]);
+  assert.deepEqual([stats!.json[0].total, stats!.json[0].byStatus.failed], [5, 1]);
+});
+
+Deno.test("holdfast exits with 1 if there is no such run, 2 if it is called in a wrong way, 3 if the store is out of reach", async () => {
+  await using file = await aFile();
+  const path = file.path;
+  const gone = "http://127.0.0.1:1/api";
+
+  const codes = async (...calls: string[][]) =>
+    await Promise.all(calls.map(async (args) => {
+      const { code, lines, notes } = await callCli(args);
+      assert.deepEqual(lines, []);
+      assert.equal(notes.length, 1, `${args}: ${notes}`);
+      return code;
+    }));
+
+  assert.deepEqual(await codes(["show", "nothing", ...file.args]), [1]);
+  assert.deepEqual(
+    await codes(
+      ["runs"],
+      ["nothing", ...file.args],
+      ["show", ...file.args],
+      ["show", "a", "b", ...file.args],
+      ["runs", "--jobs", "x", ...file.args],
+      ["runs", "--status", "done", ...file.args],
+      ["runs", "--since", "soon", ...file.args],
+      ["runs", "--label", "org", ...file.args],
+      ["runs", "--limit", "0", ...file.args],
+      ["runs", "--store", "mysql://x"],
+      ["runs", "--store", "https://user:secret@example.com/"],
+      ["runs", "--store", path, "--token-file", "x"],
+      ["runs", "--store", gone, "--migrate"],
+    ),
+    Array(13).fill(2),
+  );
+  assert.deepEqual(
+    await codes(["runs", "--store", `${path}.none`], ["runs", "--store", gone], ["jobs", "--store", gone]),
+    [3, 3, 3],
+  );
+});
+
+Deno.test("holdfast neither makes nor migrates a database without --migrate", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/other.db`;
+  Deno.writeFileSync(path, new Uint8Array());
+
+  const refused = await callCli(["runs", "--store", path]);
+  const size = Deno.statSync(path).size;
+  const migrated = await callCli(["runs", "--store", path, "--migrate"]);
+
+  assert.deepEqual([refused.code, size, migrated.code], [3, 0, 0]);
+  assert.match(refused.notes[0]!, /has no tables of Holdfast/);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("holdfast sends the token of the environment, or of a file, to a service", async () => {
+  await using file = await aFile();
+  await using server = await aServer(file.store, { token: "secret" });
+  const tokenFile = `${file.path}.token`;
+  await Deno.writeTextFile(tokenFile, "secret\n");
+
+  const without = await callCli(["jobs", ...server.args]);
+  const byEnvironment = await callCli(["jobs", ...server.args], { env: { HOLDFAST_TOKEN: "secret" } });
+  const byFile = await callCli(["jobs", ...server.args, "--token-file", tokenFile]);
+  const byArgument = await callCli(["jobs", ...server.args, "--token", "secret"]);
+
+  assert.deepEqual([without, byEnvironment, byFile, byArgument].map(({ code }) => code), [1, 0, 0, 2]);
+});
+
+Deno.test("holdfast fits tables to the terminal, and colors only where that is wanted", async () => {
+  await using file = await aFile();
+  await fill(file.store);
+
+  const narrow = await callCli(["runs", ...file.args], { columns: 90 });
+  const colored = await callCli(["runs", ...file.args], { columns: 200, hasColors: true });
+  const piped = await callCli(["runs", ...file.args]);
+
+  assert.ok(narrow.lines.every((line) => [...line].length <= 90), narrow.lines.join("\n"));
+  assert.ok(narrow.lines.some((line) => line.endsWith("…")));
+  assert.ok(colored.lines.some((line) => line.includes("\x1b[31m✕ failed\x1b[0m")));
+  assert.ok(piped.lines.every((line) => !line.includes("\x1b")));
+});
+
+Deno.test("holdfast escapes control characters of names and values", async () => {
+  await using file = await aFile();
+  const { createEngine } = await import("../../src/engine/create_engine.ts");
+  const { aJob } = await import("../support/jobs.ts");
+  await using engine = createEngine({
+    store: file.store,
+    logger: null,
+    jobs: {
+      evil: aJob((step) => {
+        return step.run("a\u202eb", () => {
+          throw new Error("\x1b[2Jgone\u0085\n\x07");
+        });
+      }, "evil"),
+    },
+  });
+  const { id } = await engine.trigger("evil", {});
+  await engine.runUntilIdle();
+
+  const called = await Promise.all([
+    callCli(["show", id, ...file.args]),
+    callCli(["show", id, ...file.args, "--json"]),
+    callCli(["runs", ...file.args]),
+    callCli(["why", id, ...file.args]),
+  ]);
+
+  // deno-lint-ignore no-control-regex -- that is what it looks for
+  for (const { lines } of called) assert.doesNotMatch(lines.join(""), /[\u0000-\u001f\u007f-\u009f\u202e]/);
+  assert.equal(called[1]!.json[0].run.error, "\x1b[2Jgone\u0085\n\x07");
+});
+
+Deno.test("holdfast help lists every command, and each command lists its options", async () => {
+  const help = await callCli(["--help"]);
+  const runs = await callCli(["help", "runs"]);
+  const show = await callCli(["show", "--help"]);
+
+  assert.deepEqual([help.code, runs.code, show.code], [0, 0, 0]);
+  for (const { name, about } of COMMANDS) {
+    assert.match(help.lines.join("\n"), new RegExp(`^  ${name} +${about[0]}`, "m"));
+  }
+  assert.match(runs.lines.join("\n"), /--label KEY=VALUE/);
+  assert.match(show.lines.join("\n"), /holdfast show RUN/);
+});
