@@ -13,6 +13,7 @@ const DIRECTIONS: Record<string, readonly string[]> = {
   "execution": ["execution", "events", "noun"],
   "events": ["events", "noun"],
   "stores": ["stores", "noun"],
+  "ui": ["ui"], // files for browsers, which the handler is given
   "noun": ["noun"],
 };
 
@@ -39,7 +40,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(http|replay|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();
@@ -96,6 +97,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
     ["src/stores/postgres/client.ts", "pg"],
+    ["src/ui/build_assets.ts", "terser"], // a task of the repository alone
   ]);
 });
 

@@ -11,6 +11,7 @@ import { callHook } from "./access/hook.ts";
 import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
 import { readUrl } from "./requests/request.ts";
 import { refuse } from "./response.ts";
+import { isUiPath, uiRoute } from "./ui_route.ts";
 import { pickRoute, type Respond, type Route, type RouteFunctions, routes, routesAt } from "./routes.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
@@ -82,7 +83,10 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const closeStreams: Handler<Context>["closeStreams"] = (predicate) =>
     streams.close((stream) => predicate(stream as OpenStream<Context>));
   const handle: Handler["handle"] = (request, basePath) =>
-    respond(request, ({ pathname }) => routesAt(withoutPrefix(pathname, basePath)));
+    respond(request, ({ pathname }) => {
+      const path = withoutPrefix(pathname, basePath);
+      return settings.ui === null || !isUiPath(path) ? routesAt(path) : [uiRoute(settings.ui, path)];
+    });
   const functions = Object.fromEntries(
     Object.entries(routes).map(([name, route]) => [name, (request: Request) => respond(request, () => [route])]),
   ) as { [Name in keyof RouteFunctions]: Respond }; // one for each route
