@@ -2,7 +2,7 @@
 import { ago } from "../core/format.js";
 import { html } from "../core/html.js";
 import { useNow } from "../core/use_data.js";
-import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
 import { Icon } from "./icons.js";
 
 /** How long ago something was. @param {{ at: string }} props */
@@ -93,7 +93,7 @@ export function ActButton({ act, class: name = "", children, onError, isDisabled
 export function Dialog({ title, children, confirm, isDanger, onConfirm, onClose, isBlocked = false }) {
   const dialog = useRef(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current.showModal();
   }, []);
   const act = async () => {

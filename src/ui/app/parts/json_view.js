@@ -24,7 +24,7 @@ export function JsonPanel({ title, value, none }) {
       text=${text} label=${`Copy the ${title.toLowerCase()}`} words="Copy" />
   `;
   return html`<${Panel} title=${title} aside=${size(text.length)} actions=${actions}>${
-    isOpen && html`<${Json} text=${text} label=${title} />`
+    isOpen && html`<${Json} text=${text} label=${`${title} as JSON`} />`
   }<//>`;
 }
 

@@ -34,7 +34,7 @@ export function SignalForm({ wait, schema, onDone }) {
     html`<${ActButton} class=${name} onError=${setError} act=${async () => await signal(payload())}>${words}<//>`;
   const label = `Payload of ${wait.name}`;
   return html`<div class="stack tight signal" role="group" aria-label=${`Send a signal to ${wait.name}`}>
-    <h3>Send a signal</h3>${
+    <h2 class="h3">Send a signal</h2>${
     isJson
       ? html`
         <label
@@ -148,7 +148,7 @@ export function Metadata({ metadata }) {
   if (entries.length === 0) return null;
   return html`
     <div class="stack tight">
-      <h3>Metadata</h3>
+      <h2 class="h3">Metadata</h2>
       <dl class="kv">${entries.map(([name, value]) =>
         html`
           <dt key=${name}>${name}</dt>
