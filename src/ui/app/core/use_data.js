@@ -21,28 +21,35 @@ export function useData(path, query = {}, everyMs = 10_000) {
     const stopped = new AbortController();
     let isReading = false;
     let isWanted = false;
+    let readAt = -MIN_GAP_MS;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
     const read = async () => {
       if (path === null || document.hidden) return;
       if (isReading) return void (isWanted = true);
       isReading = true;
+      readAt = performance.now();
       clearTimeout(timer);
+      let delay = everyMs;
       try {
         const data = await get(path, query, stopped.signal);
         setState({ key, data, error: null });
       } catch (error) {
         if (stopped.signal.aborted) return;
         setState((last) => ({ key, data: last.key === key ? last.data : null, error }));
+        delay = Math.min(everyMs, AFTER_ERROR_MS);
         if ([401, 403, 404].includes(/** @type {any} */ (error).status)) return; // asking again would not help
       } finally {
         isReading = false;
       }
-      const delay = isWanted ? MIN_GAP_MS : everyMs;
+      timer = setTimeout(read, isWanted ? MIN_GAP_MS : delay);
       isWanted = false;
-      timer = setTimeout(read, delay);
     };
-    reader.current.reload = () => void read();
+    reader.current.reload = () => {
+      if (isReading) return void (isWanted = true);
+      clearTimeout(timer);
+      timer = setTimeout(read, Math.max(0, readAt + MIN_GAP_MS - performance.now()));
+    };
     document.addEventListener("visibilitychange", read);
     void read();
     return () => {
@@ -57,6 +64,7 @@ export function useData(path, query = {}, everyMs = 10_000) {
 
 // However many events ask for it, data is read once a second.
 const MIN_GAP_MS = 1_000;
+const AFTER_ERROR_MS = 5_000;
 
 /**
  * The current time, again every so many milliseconds.
