@@ -92,3 +92,24 @@ uiTest("? lists the shortcuts, and turns single keys off", async ({ open }) => {
 
   assert.equal(await page.getByRole("searchbox").evaluate((element) => element === document.activeElement), false);
 });
+
+uiTest("the overview reads numbers once a second at most, however many runs end", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.start();
+  const page = await open();
+  await page.getByText("Nothing needs attention").waitFor();
+  const readAt: number[] = [];
+  page.on("request", (request) => {
+    if (new URL(request.url()).pathname.endsWith("/stats")) readAt.push(performance.now());
+  });
+
+  const before = performance.now();
+  for (let n = 0; n < 40; n++) {
+    await engine.jobs.quick.batchTrigger(Array.from({ length: 10 }, () => ({ input: { n } })));
+    await page.waitForTimeout(50);
+  }
+  await page.locator(".tile").nth(3).getByText("400", { exact: true }).waitFor();
+  const seconds = (performance.now() - before) / 1_000;
+
+  assert.ok(readAt.length >= 2 && readAt.length <= seconds + 2, `${readAt.length} times in ${seconds} s`);
+});

@@ -21,6 +21,7 @@ export function useData(path, query = {}, everyMs = 10_000) {
     const stopped = new AbortController();
     let isReading = false;
     let isWanted = false;
+    let isAsked = false;
     let readAt = -MIN_GAP_MS;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
@@ -30,6 +31,8 @@ export function useData(path, query = {}, everyMs = 10_000) {
       isReading = true;
       readAt = performance.now();
       clearTimeout(timer);
+      const isAgain = isAsked; // the answer may be older than what was asked about
+      isAsked = false;
       let delay = everyMs;
       try {
         const data = await get(path, query, stopped.signal);
@@ -42,11 +45,12 @@ export function useData(path, query = {}, everyMs = 10_000) {
       } finally {
         isReading = false;
       }
-      timer = setTimeout(read, isWanted ? MIN_GAP_MS : delay);
+      timer = setTimeout(read, isWanted || isAgain ? SETTLED_MS : delay);
       isWanted = false;
     };
     reader.current.reload = () => {
       if (isReading) return void (isWanted = true);
+      isAsked = true;
       clearTimeout(timer);
       timer = setTimeout(read, Math.max(0, readAt + MIN_GAP_MS - performance.now()));
     };
@@ -64,6 +68,8 @@ export function useData(path, query = {}, everyMs = 10_000) {
 
 // However many events ask for it, data is read once a second.
 const MIN_GAP_MS = 1_000;
+// The server shares numbers among callers for a second: read after that, they include what has changed.
+const SETTLED_MS = 1_200;
 const AFTER_ERROR_MS = 5_000;
 
 /**
