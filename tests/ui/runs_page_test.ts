@@ -45,7 +45,7 @@ uiTest("the list of runs is walked and opened by keys", async ({ service, open }
 
   await page.keyboard.press("g");
   await page.keyboard.press("r");
-  await page.getByText("3 runs").waitFor();
+  await page.locator("tbody tr").nth(2).waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   await page.keyboard.press("x");
