@@ -130,7 +130,7 @@ export type {
   RunOperation,
 } from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
-export type { HandlerLimits, HandlerOptions } from "./src/http/handler_options.ts";
+export type { HandlerLimits, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond, RouteFunctions } from "./src/http/route.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";

@@ -1,4 +1,5 @@
 // deno task demo [--postgres URL]
+// deno task demo --ui               another example, with its dashboard: see examples/dashboard.ts
 //
 // An import in 26 steps, whose worker is killed a third of the way. A second worker goes on where the first one was.
 // In the end the run waits for a signal before it sums up. Its jobs are in a SQLite file, or in the schema
@@ -26,7 +27,20 @@ const PERSON_MS = 500;
 const TIMEOUT_MS = 30_000;
 const LABEL_WIDTH = 8;
 
-Deno.exit(await main());
+if (Deno.args[0] === "--ui") await openDashboard();
+else Deno.exit(await main());
+
+/** Opens the dashboard of the invoices example, on a database that is removed at the end. */
+async function openDashboard(): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "holdfast-demo-" });
+  const program = fileURLToPath(new URL("dashboard.ts", import.meta.url));
+  const { status } = new Deno.Command(Deno.execPath(), { args: ["run", "-A", program, folder] }).spawn();
+  const wait = () => {}; // Ctrl+C reaches the other process, too
+  Deno.addSignalListener("SIGINT", wait);
+  await status;
+  Deno.removeSignalListener("SIGINT", wait);
+  await Deno.remove(folder, { recursive: true });
+}
 
 /** Runs the demo, and leaves nothing behind. Answers the exit code. */
 async function main(): Promise<number> {

@@ -15,6 +15,7 @@ import type { Respond, Route, RouteFunctions } from "./route.ts";
 import { pickRoute, routes, routesAt } from "./routes.ts";
 import type { RouteCall } from "./route_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
+import { isUiPath, uiRoute } from "./ui_route.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
@@ -88,7 +89,10 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const closeStreams: Handler<Context>["closeStreams"] = (predicate) =>
     streams.close((stream) => predicate(stream as OpenStream<Context>));
   const handle: Handler["handle"] = (request, basePath) =>
-    respond(request, ({ pathname }) => routesAt(withoutPrefix(pathname, basePath)));
+    respond(request, ({ pathname }) => {
+      const path = withoutPrefix(pathname, basePath);
+      return settings.ui === null || !isUiPath(path) ? routesAt(path) : [uiRoute(settings.ui, path)];
+    });
   const functions = Object.fromEntries(
     Object.entries(routes).map(([name, route]) => [name, (request: Request) => respond(request, () => [route])]),
   ) as { [Name in keyof RouteFunctions]: Respond }; // one for each route

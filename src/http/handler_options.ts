@@ -40,10 +40,18 @@ export interface HandlerOptions<Context = unknown> {
    * and `onOperate` decide.
    */
   showFailures?: boolean;
+  /** The dashboard under `ui/`: `dashboard()` of `@holdfast/jobs/ui`. Default: none. */
+  ui?: HandlerUi;
   /** Receives errors that a response hides, such as the error behind a 500. Default: it is printed. */
   onError?: (error: unknown, request: Request) => unknown;
   /** Time and timers. Default: those of the system. */
   host?: Host;
+}
+
+/** Pages that a handler serves under `ui/`. */
+export interface HandlerUi {
+  /** The response to a path after `ui`, such as `/`; `null`: there is none. */
+  readonly respond: (path: string) => Response | null;
 }
 
 /** Limits for requests and streams. */
@@ -66,11 +74,13 @@ export interface HandlerLimits {
 }
 
 /** The options of a handler, checked and complete. */
-export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts">> {
+export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui">> {
   /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
   /** The allowed hosts; `null`: any. */
   allowedHosts: readonly AllowedHost[] | null;
+  /** The dashboard; `null`: none is served. */
+  ui: HandlerUi | null;
   /** Limits for requests and streams. */
   limits: Required<HandlerLimits>;
 }
@@ -85,6 +95,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   trustedOrigins: true,
   allowedHosts: true,
   showFailures: true,
+  ui: true,
   onError: true,
   host: true,
 };
@@ -127,6 +138,8 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   if (typeof basePath !== "string") throw new TypeError("basePath must be a string");
+  const { ui = null } = options;
+  if (ui !== null && typeof ui?.respond !== "function") throw new TypeError("ui must be what dashboard() returns");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
@@ -140,6 +153,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
     trustedOrigins,
     allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
     showFailures,
+    ui,
     onError: onError.bind(options),
     host,
   };

@@ -93,8 +93,12 @@ export interface Route {
   path: string;
   /** What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. */
   part?: OpenPart;
-  /** What it takes and answers, for the OpenAPI document. */
-  description: RouteDescription;
   /** Handles the request. */
   answer(call: RouteCall): Promise<Response>;
+}
+
+/** A route of the API, which the OpenAPI document shows. */
+export interface DescribedRoute extends Route {
+  /** What it takes and answers. */
+  description: RouteDescription;
 }

@@ -1,12 +1,12 @@
 import { NotFoundError } from "../error.ts";
 import { MethodNotAllowedError } from "./response.ts";
-import type { Route, RouteFunctions } from "./route.ts";
+import type { DescribedRoute, Route, RouteFunctions } from "./route.ts";
 import { OPERATOR_ROUTES } from "./routes/operator_routes.ts";
 import { READ_ROUTES } from "./routes/read_routes.ts";
 import { RUN_ROUTES } from "./routes/run_routes.ts";
 
 /** Every route. The paths, the methods and the functions of a handler are derived from this. */
-export const routes: { readonly [Name in keyof RouteFunctions]: Route } = {
+export const routes: { readonly [Name in keyof RouteFunctions]: DescribedRoute } = {
   ...RUN_ROUTES,
   ...READ_ROUTES,
   ...OPERATOR_ROUTES,

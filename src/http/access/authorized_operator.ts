@@ -128,6 +128,11 @@ export class AuthorizedOperator {
     return await this.#engine.schedules.trigger(scheduleName);
   }
 
+  /** Refuses a caller who may not load the pages of the dashboard, unless the host has opened them. */
+  async checkUi(): Promise<void> {
+    if (!this.#caller.isAnonymous) await this.#caller.checkOperation({ operation: "ui" });
+  }
+
   async #checkHealth(): Promise<void> {
     if (!this.#caller.isAnonymous) await this.#caller.checkOperation({ operation: "health" });
   }

@@ -15,7 +15,7 @@ import {
   triggerSchedule,
 } from "../answers/operator_answers.ts";
 import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { Route } from "../route.ts";
+import type { DescribedRoute } from "../route.ts";
 
 /** The routes that concern no single run: numbers, jobs, workers, health, schedules, and the document of the routes. */
 export const OPERATOR_ROUTES = {
@@ -144,4 +144,4 @@ export const OPERATOR_ROUTES = {
     answer: showDocument,
     description: { summary: "Describes the routes", answer: "document" },
   },
-} satisfies Record<string, Route>;
+} satisfies Record<string, DescribedRoute>;

@@ -1,6 +1,6 @@
 import { explain, findRuns, listFailures, listOpenWaits, showFailure, showTimeline } from "../answers/read_answers.ts";
 import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { Route } from "../route.ts";
+import type { DescribedRoute } from "../route.ts";
 
 /** The routes of what operators read of runs. */
 export const READ_ROUTES = {
@@ -67,4 +67,4 @@ export const READ_ROUTES = {
       answer: { listOf: "FoundRun" },
     },
   },
-} satisfies Record<string, Route>;
+} satisfies Record<string, DescribedRoute>;

@@ -16,7 +16,7 @@ import {
   trigger,
 } from "../answers/run_answers.ts";
 import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { Route } from "../route.ts";
+import type { DescribedRoute } from "../route.ts";
 
 /** The routes of runs, of what belongs to them, and of what is done with them. */
 export const RUN_ROUTES = {
@@ -199,4 +199,4 @@ export const RUN_ROUTES = {
     answer: (call) => performBulk("delete", call),
     description: { summary: "Deletes many runs", body: "BulkRequest", answer: { schema: "BulkResult" } },
   },
-} satisfies Record<string, Route>;
+} satisfies Record<string, DescribedRoute>;

@@ -1,0 +1,104 @@
+// @ts-check
+import { listenForMissingToken, setToken } from "./core/api.js";
+import { html } from "./core/html.js";
+import { useLocation } from "./core/location.js";
+import { options, theme } from "./core/options.js";
+import { useData } from "./core/use_data.js";
+import { Frame, MorePage, PAGES, Shortcuts } from "./parts/frame.js";
+import { JobPage } from "./pages/job.js";
+import { JobsPage } from "./pages/jobs.js";
+import { OverviewPage } from "./pages/overview.js";
+import { RunPage } from "./pages/run.js";
+import { RunsPage } from "./pages/runs.js";
+import { SchedulesPage } from "./pages/schedules.js";
+import { WaitsPage } from "./pages/waits.js";
+import { WorkersPage } from "./pages/workers.js";
+import { useEffect, useState } from "./vendor/hooks.js";
+import { render } from "./vendor/preact.js";
+
+function App() {
+  const { parts, query } = useLocation();
+  const [isLive, setLive] = useState(true);
+  const [isTokenMissing, setTokenMissing] = useState(false);
+  const [name = "", ...rest] = parts;
+  const page = name === "" ? "overview" : name;
+  const id = rest.join("/");
+  useEffect(() => listenForMissingToken(setTokenMissing), []);
+  useEffect(() => {
+    setLive(true);
+    const words = PAGES.find(([each]) => each === page)?.[1] ?? "";
+    document.title = `${id === "" ? words : id} · ${options.title}`;
+    scrollTo(0, 0);
+    document.getElementById("main")?.focus({ preventScroll: true });
+  }, [page, id]);
+  if (isTokenMissing) return html`<${TokenForm} />`;
+  return html`<${Framed} page=${page} isLive=${isLive}>${pageOf(page, id, query, setLive)}<//><${Shortcuts} />`;
+}
+
+/** @param {string} page @param {string} id @param {URLSearchParams} query @param {(isLive: boolean) => void} onLive */
+function pageOf(page, id, query, onLive) {
+  switch (page) {
+    case "overview":
+      return html`<${OverviewPage} onLive=${onLive} />`;
+    case "runs":
+      return id === ""
+        ? html`<${RunsPage} query=${query} onLive=${onLive} />`
+        : html`<${RunPage} key=${id} runId=${id} onLive=${onLive} />`;
+    case "jobs":
+      return id === "" ? html`<${JobsPage} />` : html`<${JobPage} key=${id} jobName=${id} />`;
+    case "waits":
+      return html`<${WaitsPage} />`;
+    case "schedules":
+      return html`<${SchedulesPage} />`;
+    case "workers":
+      return html`<${WorkersPage} />`;
+    case "more":
+      return html`<${MorePage} />`;
+    default:
+      return html`
+        <h1>There is no such page</h1>
+        <p><a href="#/">Overview</a></p>
+      `;
+  }
+}
+
+/** @param {{ page: string, isLive: boolean, children?: any }} props */
+function Framed({ page, isLive, children }) {
+  const { data: waits } = useData("waits/open", { limit: 1 }, 15_000);
+  const { data: workers } = useData("workers", {}, 15_000);
+  const lost = (workers ?? []).filter((/** @type {any} */ worker) => worker.state === "lost").length;
+  const badges = {
+    waits: { count: waits === null ? 0 : waits.total ?? 1_000, words: "open" },
+    workers: { count: lost, words: "lost", isAlert: true },
+  };
+  return html`<${Frame} page=${page} isLive=${isLive} badges=${badges}>${children}<//>`;
+}
+
+function TokenForm() {
+  const [text, setText] = useState("");
+  const [isKept, keep] = useState(false);
+  const enter = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setToken(text.trim(), isKept);
+  };
+  return html`
+    <main id="main" class="token">
+      <h1>${options.title}</h1>
+      <form class="panel pad stack tight"
+        onSubmit=${enter}><label class="field">Bearer token<input type="password" autocomplete="off" required value=${text} onInput=${(
+          /** @type {any} */ event,
+        ) =>
+          setText(
+            event.target.value,
+          )} /></label><label class="check"><input type="checkbox" checked=${isKept} onChange=${(
+          /** @type {any} */ event,
+        ) =>
+          keep(
+            event.target.checked,
+          )} /> Keep it until this tab is closed</label><div class="buttons"><button class="primary">Open</button></div></form>
+    </main>
+  `;
+}
+
+theme.apply();
+render(html`<${App} />`, document.body);

@@ -1,0 +1,301 @@
+// @ts-check
+import { get } from "../core/api.js";
+import { useChanges } from "../core/changes.js";
+import { ago, capital, duration, number, plural, shortId } from "../core/format.js";
+import { html } from "../core/html.js";
+import { goTo, pageAt } from "../core/location.js";
+import { useData, useNow } from "../core/use_data.js";
+import { Labels, Problem } from "../parts/basics.js";
+import { Bulk } from "../parts/bulk.js";
+import { Icon, Status } from "../parts/icons.js";
+import { useEffect, useMemo, useState } from "../vendor/hooks.js";
+
+const LIMIT = 50;
+const STATUSES = ["pending", "running", "waiting", "completed", "failed", "cancelled"];
+const SINCE =
+  /** @type {const} */ ([["", "Any time"], ["15m", "Last 15 minutes"], ["1h", "Last hour"], ["24h", "Last 24 hours"], [
+    "7d",
+    "Last 7 days",
+  ]]);
+const SINCE_MS =
+  /** @type {Record<string, number>} */ ({ "15m": 900_000, "1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000 });
+
+/** The list of runs. The address holds its filters. @param {{ query: URLSearchParams, onLive: (isLive: boolean) => void }} props */
+export function RunsPage({ query, onLive }) {
+  const filter = useMemo(() => filterOf(query), [String(query)]);
+  const { jobName, statuses, labels, before } = filter;
+  const ofRuns = { jobName, ...Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value])) };
+  const listed = { ...ofRuns, status: withLeased(statuses), createdAfter: filter.createdAfter };
+  const { data, error, reload } = useData("runs", { ...listed, before, limit: LIMIT, fields: "summary" }, 15_000);
+  const [changed, setChanged] = useState(/** @type {Map<string, string>} */ (new Map()));
+  const [selected, select] = useState(/** @type {Set<string>} */ (new Set()));
+  const [held, hold] = useState(/** @type {any} */ (null)); // the list while it must not move
+  const [fresh, setFresh] = useState(0);
+  const isStill = () => selected.size > 0 || scrollY > 200 || before !== "";
+  const isLive = useChanges(ofRuns, ({ id, status, isNew }) => {
+    if (isNew && isStill()) setFresh((count) => count + 1);
+    if (id !== null && status !== null) setChanged((last) => new Map(last).set(id, status));
+    if (!isStill()) reload();
+  });
+  useEffect(() => onLive(isLive), [isLive]);
+  useEffect(() => {
+    select(new Set());
+    hold(null);
+    setFresh(0);
+    setChanged(new Map());
+  }, [String(query)]);
+  useEffect(() => {
+    if (data !== null && (held === null || !isStill())) {
+      hold(data);
+      setFresh(0);
+      setChanged(new Map());
+    }
+  }, [data]);
+  const shown = held ?? data;
+  const runs = (shown?.runs ?? []).map((/** @type {any} */ run) => ({
+    ...run,
+    status: changed.get(run.id) ?? run.status,
+  }));
+  const showNew = () => {
+    hold(null);
+    setFresh(0);
+    scrollTo(0, 0);
+    if (before !== "") goTo(addressOf({ ...filter, before: "" }));
+    else reload();
+  };
+  const last = runs.at(-1);
+  const done = () => {
+    select(new Set());
+    hold(null);
+    reload();
+  };
+  return html`<div class="head"><h1>Runs</h1><span class="muted small">${describe(filter)}</span></div>
+    <${Filters} filter=${filter} />
+    ${fresh > 0 && html`<button type="button" class="news" onClick=${showNew}>${plural(fresh, "new run")}</button>`}
+    <section class="panel" aria-label="List of runs"><${Problem} error=${error} />
+      ${
+    selected.size > 0 &&
+    html`<${Bulk} runIds=${[...selected]} filter=${bulkFilterOf(filter)} total=${shown?.total ?? 0} onDone=${done} />`
+  }
+      ${
+    shown !== null && runs.length === 0
+      ? html`<p class="pad muted">No run matches.</p>`
+      : html`<${Table} runs=${runs} selected=${selected} select=${select} />`
+  }
+      <div class="pages small"><span class="muted" role="status">${
+    shown === null ? "Reading…" : plural(shown.total, "run")
+  }</span><div class="buttons push">${
+    before !== "" && html`<button type="button" onClick=${() =>
+      goTo(addressOf({ ...filter, before: "" }))}>Newest</button><button type="button" onClick=${() =>
+      history.back()}>Newer</button>`
+  }<button type="button" disabled=${!shown?.hasMore} onClick=${() =>
+    goTo(addressOf({ ...filter, before: last.id }))}>Older</button></div></div></section>`;
+}
+
+/** @param {{ runs: any[], selected: Set<string>, select: (ids: Set<string>) => void }} props */
+function Table({ runs, selected, select }) {
+  const now = useNow();
+  const areAll = runs.length > 0 && runs.every((run) => selected.has(run.id));
+  const toggle = (/** @type {string} */ id) => {
+    const next = new Set(selected);
+    if (!next.delete(id)) next.add(id);
+    select(next);
+  };
+  return html`
+    <div class="scroll">
+      <table class="list">
+        <thead>
+          <tr>
+            <th
+              scope="col"><input type="checkbox" aria-label="Select all of this page" checked=${areAll} onChange=${() =>
+                select(new Set(areAll ? [] : runs.map((run) => run.id)))} /></th>
+            <th scope="col">Status</th>
+            <th scope="col">Job</th>
+            <th scope="col">Details</th>
+            <th scope="col">Labels</th>
+            <th scope="col" class="num">Duration</th>
+            <th scope="col" class="num">Triggered</th>
+          </tr>
+        </thead>
+        <tbody>${runs.map((run) =>
+          html`
+            <tr key=${run.id} class=${selected.has(run.id) ? "selected" : ""}>
+              <td><input type="checkbox" checked=${selected.has(run.id)} onChange=${() =>
+                toggle(run.id)} aria-label=${`Select run ${run.id}`} /></td>
+              <td class="c-status">
+                <${Status} status=${run.held ? "held" : run.status} />
+              </td>
+              <td
+                class="c-job"><a class="name" data-row data-failed=${run.status === "failed"
+                  ? ""
+                  : undefined} href=${pageAt(`runs/${run.id}`)}>${run
+                  .jobName}</a> <span class="mono muted tiny" title=${run.id}>${shortId(run.id)}</span></td>
+              <td class="what c-what small" title=${detailOf(run)}>${detailOf(run)}</td>
+              <td class="c-labels">
+                <${Labels} labels=${run.labels} />
+              </td>
+              <td class="num c-took">${run.startedAt
+                ? duration((run.completedAt ? Date.parse(run.completedAt) : now) - Date.parse(run.startedAt))
+                : "–"}</td>
+              <td class="num muted small c-when"><time dateTime=${run.createdAt} title=${run.createdAt}>${ago(
+                run.createdAt,
+                now,
+              )}</time></td>
+            </tr>
+          `
+        )}</tbody>
+      </table>
+    </div>
+  `;
+}
+
+/** @param {any} run */
+function detailOf(run) {
+  if (run.error !== undefined) {
+    return run.failedStepName === undefined ? run.error : `${run.failedStepName}: ${run.error}`;
+  }
+  if (run.held) return run.held.message;
+  if (run.progress) return run.progress.message ?? `${run.progress.current} of ${run.progress.total ?? "?"}`;
+  return run.scheduleName === undefined ? "" : `scheduled by ${run.scheduleName}`;
+}
+
+/** @typedef {ReturnType<typeof filterOf>} Filter */
+
+/** @param {URLSearchParams} query */
+function filterOf(query) {
+  const since = query.get("since") ?? "";
+  const ms = SINCE_MS[since];
+  return {
+    jobName: query.get("jobName") ?? "",
+    statuses: query.getAll("status").filter((status) => STATUSES.includes(status)),
+    labels: [...query].filter(([name]) => name.startsWith("label.")).map((
+      [name, value],
+    ) => /** @type {[string, string]} */ ([name.slice(6), value])),
+    since,
+    // Rounded, so that it stays the same for a while.
+    createdAfter: ms === undefined ? "" : new Date(Math.floor((Date.now() - ms) / 60_000) * 60_000).toISOString(),
+    before: query.get("before") ?? "",
+  };
+}
+
+/** @param {Filter} filter */
+function addressOf({ jobName, statuses, labels, since, before }) {
+  const named = Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value]));
+  return pageAt("runs", { jobName, status: statuses, ...named, since, before });
+}
+
+/** Leased runs are shown as running. @param {readonly string[]} statuses */
+const withLeased = (statuses) => statuses.includes("running") ? [...statuses, "leased"] : statuses;
+
+/** @param {Filter} filter */
+function bulkFilterOf({ jobName, statuses, labels, createdAfter }) {
+  return {
+    ...(jobName === "" ? {} : { jobName }),
+    ...(statuses.length === 0 ? {} : { status: withLeased(statuses) }),
+    ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
+    ...(createdAfter === "" ? {} : { createdAfter }),
+  };
+}
+
+/** @param {Filter} filter */
+const describe = ({ jobName, statuses }) =>
+  [jobName === "" ? "" : `of ${jobName}`, statuses.join(" or ")].filter(Boolean).join(", ");
+
+/** @param {{ filter: Filter }} props */
+function Filters({ filter }) {
+  const { data: stats } = useData("stats", {}, 5_000);
+  const [text, setText] = useState("");
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const change = (/** @type {Partial<Filter>} */ part) => goTo(addressOf({ ...filter, before: "", ...part }));
+  const find = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const query = text.trim();
+    if (query === "") return;
+    const [, key, value] = /^([\w./-]+)=(.+)$/.exec(query) ?? [];
+    if (key !== undefined && value !== undefined) {
+      setText("");
+      return change({ labels: [...filter.labels.filter(([each]) => each !== key), [key, value]] });
+    }
+    try {
+      const results = await get("find", { q: query });
+      setError(null);
+      if (results.length === 1) goTo(pageAt(`runs/${results[0].run.id}`));
+      else setFound(results);
+    } catch (thrown) {
+      setError(thrown);
+    }
+  };
+  // Counts are kept by job and status alone.
+  const hasCounts = filter.labels.length === 0 && filter.since === "";
+  const counts = !hasCounts
+    ? null
+    : filter.jobName === ""
+    ? stats?.byStatus
+    : stats?.jobs.find((/** @type {any} */ job) => job.jobName === filter.jobName)?.byStatus;
+  const names = (stats?.jobs ?? []).map((/** @type {any} */ job) => job.jobName);
+  if (filter.jobName !== "" && !names.includes(filter.jobName)) names.push(filter.jobName);
+  return html`<div class="stack tight"><form class="filters" role="search" onSubmit=${find}>
+      <label class="find"><span class="sr">Find a run by its id, a key, a wait id or label=value</span><${Icon} name="search" /><input type="search" placeholder="Id, key, wait or label=value" value=${text} onInput=${(
+    /** @type {any} */ event,
+  ) => setText(event.target.value)} /><kbd aria-hidden="true">/</kbd></label>
+      <label><span class="sr">Job</span><select value=${filter.jobName} onChange=${(/** @type {any} */ event) =>
+    change({ jobName: event.target.value })}><option value="">All jobs</option>${
+    names.map((/** @type {string} */ name) => html`<option key=${name} value=${name}>${name}</option>`)
+  }</select></label>
+      <label><span class="sr">Triggered</span><select value=${filter.since} onChange=${(/** @type {any} */ event) =>
+    change({ since: event.target.value })}>${
+    SINCE.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)
+  }</select></label>${
+    filter.labels.map(([key, value]) =>
+      html`
+        <button type="button" class="quiet" key=${key} aria-label=${`Remove the filter ${key}=${value}`}
+          onClick=${() =>
+            change({
+              labels: filter.labels.filter(([each]) => each !== key),
+            })}><span class="chip">${key}=${value}</span><${Icon} name="close" /></button>
+      `
+    )
+  }</form><${Problem} error=${error} />${
+    found !== null && html`
+      <div class="panel">
+        <div
+          class="pages small"><span role="status">${plural(
+            found.length,
+            "run",
+          )} found</span><button type="button" class="quiet push" onClick=${() => setFound(null)}>Close</button></div>
+        <ul class="rows">${found.map((/** @type {any} */ { run, by }) =>
+          html`
+            <li
+              key=${run.id}><span><${Status} status=${run.status} /> <a href=${pageAt(`runs/${run.id}`)}>${run
+                .jobName}</a> <span class="mono muted tiny">${run
+                .id}</span></span><span class="muted small">by ${BY[by] ?? by}</span></li>
+          `
+        )}</ul>
+      </div>
+    `
+  }<div class="facets" role="group" aria-label="Status">${
+    STATUSES.map((status) => {
+      const isOn = filter.statuses.includes(status);
+      const count = counts && (status === "running" ? counts.running + counts.leased : counts[status]);
+      const statuses = isOn ? filter.statuses.filter((each) => each !== status) : [...filter.statuses, status];
+      return html`
+        <button type="button" class="facet" key=${status} data-s=${status} aria-pressed=${String(isOn)}
+          onClick=${() => change({ statuses })}><${Status} status=${status}>${capital(
+            status,
+          )}<//>${count !== undefined && count !== null && html`
+            <b>${number(count)}</b>
+          `}</button>
+      `;
+    })
+  }</div></div>`;
+}
+
+/** @type {Record<string, string>} */
+const BY = {
+  id: "id",
+  waitId: "wait",
+  idempotencyKey: "idempotency key",
+  concurrencyKey: "concurrency key",
+  label: "label",
+};

@@ -1,0 +1,145 @@
+// @ts-check
+import { clock, duration, until } from "../core/format.js";
+import { html } from "../core/html.js";
+import { pageAt } from "../core/location.js";
+import { useData, useNow } from "../core/use_data.js";
+import { Shape } from "../parts/icons.js";
+import { Metadata, SignalForm } from "../parts/signal_form.js";
+
+/** @type {Record<string, string>} */
+const STATUS = {
+  executing: "running",
+  due: "pending",
+  sleep: "sleeping",
+  signal: "waiting",
+  child: "waiting",
+  retry: "retrying",
+  job_paused: "paused",
+  worker_lost: "lost",
+  no_worker: "lost",
+  unknown_job: "lost",
+  held: "lost",
+  late: "lost",
+  parent_ended: "cancelled",
+};
+
+/**
+ * Why a run does not go on, with the form that answers its wait.
+ * @param {{ run: any, explanation: any, waits: any[], reload: () => void }} props
+ */
+export function WhyBanner({ run, explanation, waits, reload }) {
+  const now = useNow();
+  if (explanation === null || run.isTerminal) return null;
+  const [first, ...others] = explanation.reasons;
+  const open = waits.filter((wait) => wait.status === "pending" && wait.suspendedAt !== null);
+  return html`<section class="banner" data-s=${STATUS[first.kind] ?? "pending"} aria-label="Why it is not running">
+    <div class="why"><${Shape} status=${STATUS[first.kind] ?? "pending"} /><p class="what">${
+    titleOf(first, waits, now)
+  }</p>
+      <p class="small muted">${detailOf(first, now)} ${linkOf(first)}</p>${
+    others.map((/** @type {any} */ reason) =>
+      html`<p class="small muted">Also: ${reason.message} ${linkOf(reason)}</p>`
+    )
+  }</div>${
+    open.map((wait) => html`<${WaitForm} key=${wait.id} wait=${wait} run=${run} reload=${reload} />`)
+  }</section>`;
+}
+
+/** @param {{ wait: any, run: any, reload: () => void }} props */
+function WaitForm({ wait, run, reload }) {
+  // The list of open waits has the schema. Labels narrow it down to few.
+  const labels = Object.entries(run.labels).slice(0, 16).map(([key, value]) => [`label.${key}`, value]);
+  const { data, error } = useData(
+    "waits/open",
+    { jobName: run.jobName, limit: 1_000, ...Object.fromEntries(labels) },
+    1e9,
+  );
+  if (data === null && error === null) return null;
+  const schema = data?.waits.find((/** @type {any} */ each) => each.id === wait.id)?.payloadSchema ?? null;
+  return html`
+    <div class="ask">
+      <${Metadata} metadata=${wait.metadata} />
+      <${SignalForm} wait=${wait} schema=${schema} onDone=${reload} />
+    </div>
+  `;
+}
+
+/** @param {any} reason @param {any[]} waits @param {number} now */
+function titleOf(reason, waits, now) {
+  if (reason.kind !== "signal") return reason.message;
+  const wait = waits.find((each) => each.id === reason.waitId);
+  const since = wait?.suspendedAt ?? null;
+  return `Waiting for a signal to “${reason.name}”${
+    since === null ? "" : ` for ${duration(Math.floor((now - Date.parse(since)) / 1_000) * 1_000)}`
+  }`;
+}
+
+/** @param {any} reason @param {number} now */
+function detailOf(reason, now) {
+  const free = "The run holds no worker slot, no lease and no concurrency key meanwhile.";
+  switch (reason.kind) {
+    case "signal":
+      return `${
+        reason.deadlineAt === null ? "It has no deadline." : `Times out ${until(reason.deadlineAt, now)}.`
+      } ${free}`;
+    case "sleep":
+      return `It goes on ${until(reason.until, now)}. ${free}`;
+    case "delayed":
+      return `It may start ${until(reason.until, now)}.`;
+    case "retry":
+      return `The next attempt is ${until(reason.at, now)}. It failed with: ${reason.error}`;
+    case "executing":
+      return `Since ${clock(reason.since)}. Its lease lasts until ${
+        clock(reason.leaseExpiresAt)
+      }, unless it is renewed.`;
+    case "job_paused":
+      return reason.note ?? "Resume the job, and its runs are claimed again.";
+    case "no_worker":
+      return "Start a process with a worker.";
+    case "unknown_job":
+      return "Start a worker that has this job in this version.";
+    case "held":
+      return "Deploy code that fits what the run has recorded, then resume it.";
+    case "worker_lost":
+      return "The next claim takes the run over, and goes on after the recorded steps.";
+    case "slots":
+      return "Start another worker, or raise worker.concurrency.";
+    default:
+      return "";
+  }
+}
+
+/** @param {any} reason */
+function linkOf(reason) {
+  const runId = reason.kind === "key" ? reason.holder?.runId : reason.runId;
+  if (runId) return html`<a href=${pageAt(`runs/${runId}`)}>Open that run</a>`;
+  if (reason.kind === "job_paused" || reason.kind === "limit") return html`<a href="#/jobs">See the jobs</a>`;
+  if (reason.kind === "no_worker" || reason.kind === "slots") return html`<a href="#/workers">See the workers</a>`;
+  return null;
+}
+
+/** Why a run failed, with its stack for those who may see it. @param {{ run: any }} props */
+export function FailureBanner({ run }) {
+  const { data } = useData(run.status === "failed" ? "failure" : null, { runId: run.id }, 1e9);
+  if (run.status !== "failed") return null;
+  const failure = data?.run ?? null;
+  return html`<section class="banner error" data-s="failed" aria-label="Error"><div class="why"><${Shape} status="failed" />
+    <p class="what">${
+    run.failedStepName === undefined ? "The run failed" : `The step “${run.failedStepName}” failed`
+  }</p>
+    <p class="msg">${failure === null ? run.error : `${failure.name}: ${failure.message}`}</p></div>${
+    failure !== null && html`
+      <details class="under">
+        <summary>Stack${failure.cause ? " and cause" : ""}</summary>
+        <pre tabindex="0">${stackOf(failure)}</pre>
+      </details>
+    `
+  }</section>`;
+}
+
+/** @param {any} failure @returns {string} */
+function stackOf(failure) {
+  const causes = Array.isArray(failure.cause) ? failure.cause : failure.cause ? [failure.cause] : [];
+  const own = failure.stack ?? `${failure.name}: ${failure.message}`;
+  return [own, ...causes.map((/** @type {any} */ cause) => `Caused by: ${stackOf(cause)}`)].join("\n");
+}

@@ -1,0 +1,78 @@
+// @ts-check
+import { clock, plural } from "../core/format.js";
+import { html } from "../core/html.js";
+import { useData } from "../core/use_data.js";
+import { Panel, Segments } from "../parts/basics.js";
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
+
+const DRAWN = 500;
+const LEVELS = /** @type {const} */ ([["all", "All"], ["warn", "Warnings"], ["error", "Errors"]]);
+const RANK = /** @type {Record<string, number>} */ ({ all: 0, info: 0, warn: 1, error: 2 });
+
+/**
+ * The log lines of a run: those that were kept, then those that arrive.
+ * @param {{ runId: string, live: any[] }} props
+ */
+export function Logs({ runId, live }) {
+  const { data, error } = useData("logs", { runId }, 1e9);
+  const [level, setLevel] = useState("all");
+  const [text, setText] = useState("");
+  const [isFollowing, setFollowing] = useState(true);
+  const list = useRef(/** @type {any} */ (null));
+  const kept = data ?? [];
+  const known = new Set(kept.map(keyOf));
+  const lines = [...kept, ...live.filter((line) => !known.has(keyOf(line)))];
+  const shown = lines.filter((line) =>
+    (RANK[line.level] ?? 0) >= (RANK[level] ?? 0) &&
+    (text === "" || `${line.message} ${line.stepName ?? ""}`.toLowerCase().includes(text.toLowerCase()))
+  );
+  useEffect(() => {
+    if (isFollowing && list.current) list.current.scrollTop = list.current.scrollHeight;
+  }, [shown.length, isFollowing]);
+  if (error !== null && lines.length === 0) return null; // may not be read: left out
+  const onScroll = () => {
+    const { scrollTop, scrollHeight, clientHeight } = list.current;
+    setFollowing(scrollHeight - scrollTop - clientHeight < 24);
+  };
+  const actions = html`
+    <input class="filter" type="text" aria-label="Filter the lines" placeholder="Filter" value=${text}
+      onInput=${(/** @type {any} */ event) =>
+        setText(
+          event.target.value,
+        )} /><${Segments} label="Level" choices=${LEVELS} value=${level} onChange=${setLevel} />
+  `;
+  return html`<${Panel} title="Logs" aside=${plural(lines.length, "line")} actions=${lines.length > 0 && actions}>${
+    shown.length === 0
+      ? html`<p class="muted small pad">${
+        lines.length === 0 ? "No lines. Engines keep them with persistLogs()." : "No line matches."
+      }</p>`
+      : html`
+        <div class="logs" role="log" aria-label="Log lines" tabindex="0" ref=${list}
+          onScroll=${onScroll}>${shown.length > DRAWN &&
+            html`<p class="muted pad">The newest ${DRAWN} of ${plural(shown.length, "line")}</p>`}<ol>${shown.slice(
+              -DRAWN,
+            ).map((line) =>
+              html`
+                <li data-l=${line.level}
+                  key=${line.id ?? keyOf(line)}><time dateTime=${line.timestamp}>${clock(
+                    line.timestamp,
+                  )}</time><span class="lv">${line.level}</span><span>${line.message} <span class="at">${dataOf(
+                    line.data,
+                  )} ${line.stepName ?? ""}</span></span></li>
+              `
+            )}</ol></div>
+      `
+  }<//>`;
+}
+
+/** @param {any} line */
+const keyOf = (line) => `${line.timestamp} ${line.level} ${line.stepName} ${line.message}`;
+
+/** @param {any} data */
+function dataOf(data) {
+  if (data === null || data === undefined) return "";
+  if (typeof data !== "object" || Array.isArray(data)) return JSON.stringify(data);
+  return Object.entries(data).map(([name, value]) =>
+    `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`
+  ).join(" ");
+}

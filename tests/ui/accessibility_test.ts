@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import axe from "axe-core";
+import type { Page } from "playwright-core";
+import { type Opened, uiTest, untilStatus } from "./support/browser.ts";
+
+const SIZES = [{ width: 1440, height: 900 }, { width: 390, height: 800 }];
+const THEMES = ["light", "dark"] as const;
+
+for (const colorScheme of THEMES) {
+  for (const viewport of SIZES) {
+    uiTest(`axe-core finds nothing on any page, ${colorScheme}, ${viewport.width} px wide`, async (opened) => {
+      const found: string[] = [];
+      for (const [path, text] of await somePages(opened)) {
+        const page = await opened.open(path);
+        await page.locator("main").getByText(text).first().waitFor();
+        await openParts(page);
+        found.push(...(await examine(page)).map((finding) => `${path}: ${finding}`));
+        await page.close();
+      }
+      assert.deepEqual(found, []);
+    }, { context: { colorScheme, viewport, bypassCSP: true } });
+  }
+}
+
+uiTest("no page scrolls sideways at 320 px", async (opened) => {
+  for (const [path, text] of await somePages(opened)) {
+    const page = await opened.open(path);
+    await page.locator("main").getByText(text).first().waitFor();
+
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+
+    assert.ok(width <= 320, `${path}: ${width} px`);
+    await page.close();
+  }
+}, { context: { viewport: { width: 320, height: 700 } } });
+
+/** Every page, with a text that it shows when its data is there. */
+async function somePages({ service }: Opened): Promise<[path: string, text: string][]> {
+  const { engine } = service;
+  await engine.start();
+  const waiting = await engine.jobs.importCsv.trigger({ file: "prices.csv", rows: 5 }, { labels: { org: "acme" } });
+  const failed = await engine.jobs.fail.trigger({ order: 1 });
+  await untilStatus(service, waiting.id, "waiting");
+  await untilStatus(service, failed.id, "failed");
+  await engine.pauseJob("resize", { by: "ana", note: "too slow" });
+  await engine.jobs.quick.trigger({ n: 1 });
+  return [
+    ["", "Failures by error"],
+    ["runs", "3 runs"],
+    [`runs/${waiting.id}`, "approved: yes"],
+    [`runs/${failed.id}`, "HTTP 402"],
+    ["waits", "import-csv"],
+    ["jobs", "paused by ana"],
+    ["jobs/import-csv", "Trigger a run"],
+    ["schedules", "Trigger now"],
+    ["workers", "web-1"],
+    ["more", "Schedules"],
+  ];
+}
+
+/** Opens what is folded, and selects a row. */
+async function openParts(page: Page): Promise<void> {
+  for (const name of [/validate/, /^review$/, /Stack/]) {
+    const part = page.locator("main").getByRole("button", { name }).or(
+      page.locator("summary").filter({ hasText: name }),
+    );
+    if (await part.count() > 0) await part.first().click();
+  }
+  const row = page.getByRole("checkbox", { name: /Select run/ });
+  if (await row.count() > 0) await row.first().check();
+  await page.waitForTimeout(200); // until what was opened is there
+}
+
+async function examine(page: Page): Promise<string[]> {
+  await page.addScriptTag({ content: axe.source });
+  const { violations } = await page.evaluate(async () => {
+    const { axe } = globalThis as unknown as { axe: { run(options: object): Promise<unknown> } };
+    return await axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
+  }) as { violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] };
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.slice(0, 4).map((node) => `${id}: ${node.html.slice(0, 160)} ${node.failureSummary?.slice(0, 250)}`)
+  );
+}

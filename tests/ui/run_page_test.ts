@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { services } from "./support/demo_service.ts";
+import { uiTest, untilStatus } from "./support/browser.ts";
+
+uiTest("the run page follows a run over its signal to its end", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.importCsv.trigger({ file: "prices.csv", rows: 48_112 }, { labels: { org: "acme" } });
+  const page = await open(`runs/${id}`);
+  await page.locator(".banner .what").getByText("No worker is live").waitFor();
+
+  await engine.start();
+  await page.getByText("Waiting for a signal to “review”").waitFor();
+  await page.locator(".tl").getByRole("button", { name: /^review/ }).waitFor();
+  const names = await page.locator(".tl .name").allTextContents();
+  await page.getByRole("button", { name: /validate/ }).click();
+  const attempts = await page.locator(".attempts .word").allTextContents();
+  await page.getByLabel("note").fill("looks fine");
+  await page.getByRole("button", { name: "approved: yes" }).click();
+  await page.locator(".title").getByText("Completed").waitFor();
+
+  const [wait] = await engine.getWaits(id);
+  assert.deepEqual(names, ["Queued", "download", "validate", "review"]);
+  assert.deepEqual(attempts, ["attempt 1", "delay before the next attempt", "attempt 2"]);
+  assert.deepEqual(wait?.payload, { note: "looks fine", approved: true });
+  await page.getByRole("button", { name: /^write/ }).waitFor();
+  await page.getByRole("region", { name: "Output", exact: true }).last().getByText("48112").waitFor();
+  assert.equal(await page.locator(".logs li").count(), 3);
+});
+
+uiTest("the run page retries from the failure, by the keyboard alone", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.fail.trigger({ order: 7 });
+  await untilStatus(service, id, "failed");
+  const page = await open(`runs/${id}`);
+  await page.getByText("The step “charge” failed").waitFor();
+  await page.getByText("Error: HTTP 402 for order 7", { exact: true }).waitFor();
+
+  services.areUp = true;
+  const retry = page.getByRole("button", { name: "Retry from the failure" });
+  for (let n = 0; n < 30 && !await retry.evaluate((element) => element === document.activeElement); n++) {
+    await page.keyboard.press("Tab");
+  }
+  await page.keyboard.press("Enter");
+  await page.locator(".title").getByText("Completed").waitFor();
+
+  const newId = decodeURIComponent(new URL(page.url()).hash.split("/")[2]!);
+  assert.notEqual(newId, id);
+  assert.equal((await engine.getRun(newId))?.retriggerOf, id);
+});
+
+uiTest("the run page cancels and deletes after a question", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.quick.trigger({ n: 1 });
+  const page = await open(`runs/${id}`);
+
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await page.getByRole("heading", { name: "Cancel this run?" }).waitFor();
+  await page.keyboard.press("Escape");
+  const statusAfterEscape = (await engine.getRun(id))?.status;
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await page.getByRole("button", { name: "Cancel the run" }).click();
+  await page.locator(".title").getByText("Cancelled").waitFor();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("button", { name: "Delete the run" }).click();
+  await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
+
+  assert.equal(statusAfterEscape, "pending");
+  assert.equal(await engine.getRun(id), null);
+});
+
+uiTest("a tab that signals a wait too late shows why it was refused", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.importCsv.trigger({ file: "a.csv", rows: 1 });
+  await untilStatus(service, id, "waiting");
+  const [one, other] = [await open(`runs/${id}`), await open(`runs/${id}`)];
+  for (const page of [one, other]) await page.getByRole("button", { name: "approved: yes" }).waitFor();
+  await other.route(/(run|waits|explain)\?runId/, (route) => route.abort()); // so that it keeps its form
+
+  await one.getByRole("button", { name: "approved: yes" }).click();
+  await one.locator(".title").getByText("Completed").waitFor();
+  const answer = other.waitForResponse((response) => response.url().includes("/signal"));
+  await other.getByRole("button", { name: "approved: no" }).click();
+  const status = (await answer).status();
+  await other.getByRole("alert").waitFor();
+
+  const [wait] = await engine.getWaits(id);
+  assert.equal(status, 409);
+  assert.deepEqual(wait?.payload, { approved: true });
+}, { expectedErrors: /409|ERR_FAILED/ });
+
+uiTest("the run page shows markup in any value as text", async ({ service, open }) => {
+  const markup = `<img src=x onerror="document.title='hacked'"><script>document.title='hacked'</script>`;
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.importCsv.trigger({ file: markup, rows: 1 }, { labels: { org: markup } });
+  await untilStatus(service, id, "waiting");
+  const page = await open(`runs/${id}`);
+
+  await page.getByRole("button", { name: "approved: no" }).click();
+  await page.locator(".banner .msg").getByText(`Error: ${markup} was rejected`).waitFor();
+  await page.getByText(`Importing ${markup}`).waitFor();
+
+  assert.equal(await page.locator("img, main script").count(), 0);
+  assert.notEqual(await page.title(), "hacked");
+  assert.equal(await page.locator(".facts .chip").textContent(), `org=${markup}`);
+});

@@ -1,0 +1,104 @@
+import { setTimeout } from "node:timers/promises";
+import { createEngine, createHandler, defineJob, type HandlerOptions, persistLogs, SqliteStore } from "@holdfast/jobs";
+import { dashboard, type DashboardOptions } from "@holdfast/jobs/ui";
+import { z } from "zod";
+
+const importCsv = defineJob({
+  name: "import-csv",
+  input: z.object({ file: z.string(), rows: z.number() }),
+  async run(step, { file, rows }) {
+    step.log.info(`Importing ${file}`, { rows });
+    await step.run("download", () => setTimeout(30));
+    await step.run("validate", ({ attempt }) => {
+      step.log.warn("The exchange rates are late");
+      if (attempt === 1) throw new Error("The exchange rates did not arrive in time");
+    }, { retry: { maxAttempts: 2, delay: 200 } });
+    const review = await step.wait("review", {
+      timeout: 86_400_000,
+      metadata: { file, rows, preview: "https://example.com/preview" },
+      schema: z.object({ approved: z.boolean(), note: z.string().optional() }),
+    });
+    if (review.outcome === "timeout" || !review.payload.approved) throw new Error(`${file} was rejected`);
+    await step.run("write", () => setTimeout(20));
+    return { rows };
+  },
+});
+const fail = defineJob({
+  name: "charge-card",
+  input: z.object({ order: z.number() }),
+  async run(step, { order }) {
+    await step.run("reserve", () => order);
+    await step.run("charge", () => {
+      if (!services.areUp) throw new Error(`HTTP 402 for order ${order}`);
+      return "charged";
+    });
+  },
+});
+const quick = defineJob({ name: "resize", input: z.object({ n: z.number() }), run: (_step, { n }) => n });
+
+/** What the jobs depend on. */
+export const services = { areUp: false };
+
+/** A service with a dashboard, on a database of its own and a free port. */
+export class DemoService implements AsyncDisposable {
+  readonly #cleanup: AsyncDisposableStack;
+  /** The engine that is served. */
+  readonly engine;
+  /** Where the dashboard is. */
+  readonly url: string;
+
+  private constructor(cleanup: AsyncDisposableStack, engine: ReturnType<typeof engineOn>, url: string) {
+    this.#cleanup = cleanup;
+    this.engine = engine;
+    this.url = url;
+  }
+
+  /**
+   * Starts it.
+   *
+   * @param options.strippedPrefix What a proxy before the handler takes from the path.
+   */
+  static async start(
+    { basePath = "/api/jobs", strippedPrefix = "", ui = {}, handler = {} }: {
+      basePath?: string;
+      strippedPrefix?: string;
+      ui?: DashboardOptions;
+      handler?: HandlerOptions;
+    } = {},
+  ): Promise<DemoService> {
+    services.areUp = false;
+    const cleanup = new AsyncDisposableStack();
+    const folder = await Deno.makeTempDir();
+    cleanup.defer(() => Deno.remove(folder, { recursive: true }));
+    const store = cleanup.use(await SqliteStore.open(`${folder}/jobs.db`));
+    const engine = cleanup.use(engineOn(store));
+    const { fetch } = createHandler(engine, { basePath, ui: dashboard(ui), showFailures: true, ...handler });
+    const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
+      const url = new URL(request.url);
+      if (!url.pathname.startsWith(strippedPrefix)) return new Response(null, { status: 404 });
+      url.pathname = url.pathname.slice(strippedPrefix.length);
+      return fetch(strippedPrefix === "" ? request : new Request(url, request));
+    });
+    cleanup.defer(async () => {
+      await engine.stop();
+      await server.shutdown();
+    });
+    return new DemoService(cleanup, engine, `http://127.0.0.1:${server.addr.port}${strippedPrefix}${basePath}/ui/`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#cleanup.disposeAsync();
+  }
+}
+
+function engineOn(store: SqliteStore) {
+  const engine = createEngine({
+    store,
+    jobs: { importCsv, fail, quick },
+    schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
+    worker: { name: "web-1", deployment: "2026.11.22" },
+    logger: null,
+  });
+  engine.use(persistLogs());
+  return engine;
+}
