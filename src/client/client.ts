@@ -71,14 +71,14 @@ export interface Client<J extends ClientJobs> {
   /** Deletes a run that has ended. */
   delete(runId: string, options?: CallOptions): Promise<void>;
   /**
-   * Follows a run to its end: first a snapshot, then events. It reconnects by itself, for as long as it takes; if
+   * Follows a run to its end: first a snapshot, then events. It reconnects for as long as it takes; if
    * events were missed, another snapshot follows. Events can repeat what a snapshot or an event before them has shown.
    */
   watch<Name extends JobName<J>>(
     runId: RunId<Name>,
     options?: CallOptions,
   ): AsyncGenerator<RunSnapshot<RunOf<J, Name>> | ClientEvent, void>;
-  /** Follows all runs of a job, or with labels, in the same way. It never ends by itself. */
+  /** Follows all runs of a job, or with labels, in the same way. It ends when the caller leaves it. */
   watchRuns<Name extends JobName<J>>(
     filter?: Pick<ClientFilter<Name>, "jobName" | "labels">,
     options?: CallOptions,

@@ -108,7 +108,7 @@ export interface PageOf<R> {
   hasMore: boolean;
 }
 
-/** The state of a run, with its waits. It precedes the events that follow it, and tells of all before. */
+/** The state of a run, with its waits. The events that follow it change this state. */
 export interface RunSnapshot<R> {
   /** Told apart from events by this. */
   type: "snapshot";
@@ -118,7 +118,7 @@ export interface RunSnapshot<R> {
   waits: Wait[];
 }
 
-/** The newest runs of a list. It precedes the events that follow it, and tells of all before. */
+/** The newest runs of a list. The events that follow it change this state. */
 export interface ListSnapshot<R> {
   /** Told apart from events by this. */
   type: "snapshot";

@@ -25,7 +25,7 @@ export class ChangeWatch {
   }
 
   /**
-   * Whether the store reports changes at present. Then nobody has to poll often; but a report can be missing, so whoever
+   * Whether the store reports changes at present. Then nobody has to poll often; but a report can be missing, so a part that
    * reads the store still looks now and then.
    */
   get isLive(): boolean {

@@ -45,7 +45,7 @@ export class Hub {
     return () => void listeners.delete(own);
   }
 
-  /** Sets who is told of each event of a run, before it is built: at most one. It must not throw. */
+  /** Sets the listener for each event of a run, before it is built: at most one. It must not throw. */
   observe(observer: (jobName: string, happening: RunHappening) => void): void {
     this.#observer = observer;
   }

@@ -8,7 +8,7 @@ export interface ChangeListener {
 
 /** A watch of a store. */
 export interface StoreWatch {
-  /** Whether the store reports changes at present. While it does not, whoever needs to know polls. */
+  /** Whether the store reports changes at present. While it does not, those who need to know poll. */
   readonly isLive: boolean;
   /** Ends the watch: nothing is called any more. */
   stop(): void;

@@ -66,7 +66,7 @@ export class StatisticsReporter {
     }
   }
 
-  /** Writes what is left, and nothing more by itself until it is started again. */
+  /** Writes what is left, and nothing more until it is started again. */
   async stop(): Promise<void> {
     this.#isStarted = false;
     this.#cancelTimer?.();

@@ -72,7 +72,7 @@ export async function openPool(
       keepAlive: true,
       application_name: "holdfast",
     });
-    // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it by itself.
+    // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
     pool.on("error", () => {});
     // The same for a connection in use: its statement fails, too.
     pool.on("connect", (client) => client.on("error", () => {}));

@@ -30,7 +30,7 @@ export type WriteKind = typeof KINDS[number];
 
 /** How several writes are one transaction. */
 export const APPLY = `
--- Whoever changes a queue, a pause or a child waits here for all others who write, so that each sees what those before
+-- A write that changes a queue, a pause or a child waits here for all other writes, so that it sees what those before it
 -- have committed.
 create or replace function fn.lock_all() returns void language plpgsql volatile as $$
 begin
@@ -38,8 +38,8 @@ begin
   perform fn.lock_journal();
 end $$;
 
--- Whoever changes nothing but runs that only he writes to waits for those, and not for others like him. He takes the
--- rows in one order.
+-- A write that changes nothing but runs under its leases waits for those, and not for others like it. The rows are locked
+-- in one order.
 create or replace function fn.lock_runs(p_ids text[]) returns void language plpgsql volatile as $$
 begin
   perform pg_advisory_xact_lock_shared(hashtextextended('holdfast/write/' || {literal}, 0));
