@@ -118,7 +118,8 @@ export class SqliteStore implements Store {
   readonly #host: Host;
   readonly #writes: WriteBatch;
   readonly #secureDelete: SecureDelete | null;
-  #isClosed = false;
+  /** Aborted when the store is closed: reads that wait for a lock end. */
+  readonly #closing = new AbortController();
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
   private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
@@ -215,8 +216,8 @@ export class SqliteStore implements Store {
 
   /** Completes pending calls, and closes the file if the store has opened it. Safe to call twice. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort();
     await this.#writes.close();
     this.#secureDelete?.close();
     this.#connection.close();
@@ -235,7 +236,7 @@ export class SqliteStore implements Store {
    * @throws {StoreError} The file exists, or cannot be written.
    */
   async backup(path: string): Promise<void> {
-    if (this.#isClosed) throw new StoreError("The store is closed");
+    if (this.#closing.signal.aborted) throw new StoreError("The store is closed");
     this.#check();
     await backUp(this.#db.driver, path);
   }
@@ -597,21 +598,21 @@ export class SqliteStore implements Store {
       return await this.#write(work);
     } finally {
       // Even after an error: the outcome may be unknown.
-      if (!this.#isClosed) this.#secureDelete?.noteDeletion();
+      if (!this.#closing.signal.aborted) this.#secureDelete?.noteDeletion();
     }
   }
 
   async #read<T>(work: () => T, refusal?: string): Promise<T> {
     const startedAt = this.#host.monotonic();
     while (true) {
-      if (this.#isClosed) throw new StoreError("The store is closed");
+      if (this.#closing.signal.aborted) throw new StoreError("The store is closed");
       this.#check();
       try {
         return work();
       } catch (error) {
         if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error, { refusal });
       }
-      await pause(this.#host, 1 + this.#host.random() * 10);
+      await pause(this.#host, 1 + this.#host.random() * 10, this.#closing.signal);
     }
   }
 
