@@ -115,10 +115,11 @@ export const RUN_CHECKS: readonly TableCheck[] = [
          AND p.deadline_at IS NOT NULL AND (r.timer_at IS NULL OR r.timer_at > p.deadline_at)`,
   },
   {
+    // A patch is an answer, and never ends.
     name: "a pause has ended exactly if it has an outcome, and with its run",
     sql:
       `SELECT 'Pause "' || p.name || '" of run ' || r.id || ' is ' || p.status || ', and its run ' || r.status AS r FROM ${PAUSES}
-       WHERE (p.status = 'resolved') <> (p.outcome IS NOT NULL) OR (p.status = 'pending' AND r.status IN ${ENDED})`,
+       WHERE (p.status = 'resolved') <> (p.outcome IS NOT NULL) OR (p.status = 'pending' AND p.kind <> 'patch' AND r.status IN ${ENDED})`,
   },
   {
     name: "a wait timed out at its deadline, or was signalled before it",
