@@ -4,7 +4,7 @@ import { SCRIPTS } from "../stores/postgres/scripts.ts";
 import { startServer } from "../stores/postgres/server.ts";
 
 const server = startServer();
-const SEEDS = Array.from({ length: 20 }, (_, index) => index + 3);
+const SEEDS = Array.from({ length: 5 }, (_, index) => index + 3);
 
 for (const [what, options] of Object.entries(SCRIPTS)) {
   Deno.test({
