@@ -4,7 +4,7 @@ import type { KnownJob } from "../../../src/flow.ts";
 import { LeaseLostError } from "../../../src/error.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { aClaimRequest, aFlow, aKnownJob, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { findFault } from "./postgres_faults.ts";
 import { startServer } from "./server.ts";
 
@@ -138,6 +138,38 @@ test("a claim that waits while a job is paused takes no run of it", async ({ sto
   const claimed = [...await claiming, ...await claim(store, "worker", { limit: 2 })];
 
   assert.deepEqual(claimed.map(({ run }) => run.id), ["second"]);
+});
+
+test("a claim that waits while the parent of a run is cancelled does not take the child", async ({ store, begin }) => {
+  await store.enqueue([aRun({ id: "parent", jobName: "a" })]);
+  const [parent] = await claim(store, "worker");
+  const children = aPause({
+    kind: "children",
+    children: { total: 1, from: 0, runs: [aRun({ id: "child", jobName: "b" })] },
+  });
+  await store.pause(parent!.lease, { pauses: [children], retryAt: null, park: true, reports: [] });
+
+  const transaction = await begin();
+  await transaction.store.cancel("parent", "request", null);
+  const claiming = claim(store, "worker", { limit: 2 });
+  await pause(100);
+  await transaction.commit();
+
+  assert.deepEqual(await claiming, []);
+  assert.deepEqual(await claim(store, "worker", { limit: 2 }), []);
+});
+
+test("a trigger that is repeated while its first try is under way answers the same run", async ({ store, begin, open }) => {
+  const run = aRun({ id: "run", jobName: "a" });
+  const again = await open();
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  const tries = [store.enqueue([run]), again.enqueue([run])];
+  await pause(100);
+  await transaction.commit();
+
+  assert.deepEqual((await Promise.all(tries)).map(([enqueued]) => enqueued!.run.id), ["run", "run"]);
 });
 
 test("a claim that waits beyond the deadline of a run does not take it", async ({ store, begin }) => {

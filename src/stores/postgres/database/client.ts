@@ -169,8 +169,9 @@ export function isServerError(error: unknown): boolean {
   return code !== null && !/^(57P0[123]|08)/.test(code);
 }
 
-// Serialization failure, deadlock, lock not available: another try may succeed.
-const TRANSIENT = /^(40001|40P01|55P03)$/;
+// Serialization failure, deadlock, lock not available: another try may succeed. So it may after a unique violation: then a
+// call and its repetition were carried out at the same moment, and the next try finds what the first has written.
+const TRANSIENT = /^(40001|40P01|55P03|23505)$/;
 
 /** Whether a statement that the server has refused may succeed when it is tried again at once. */
 export function isTransient(error: unknown): boolean {

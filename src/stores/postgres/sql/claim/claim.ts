@@ -48,9 +48,10 @@ begin
     -- The next runs stand in no line: they are claimed beside others who claim such runs.
     perform fn.lock_runs('{}');
     v_now := fn.clock(p_now);
-    -- While it has waited, a job can have been paused or a deadline have passed: then it takes nothing, and the next claim
+    -- While it has waited, a job can have been paused, a deadline have passed, or a parent have ended: then it takes nothing, and the next claim
     -- looks anew.
     if exists (select 1 from {schema}.paused_jobs j where j.job <> all(f.paused))
+        or exists (select 1 from {schema}.orphans)
         or exists (select 1 from {schema}.runs r where r.deadline_at is not null and r.deadline_at <= v_now) then
       v_limit := 0;
     end if;

@@ -8,7 +8,7 @@ const LAST = "9000000000000000";
 /** What is shown of runs: their timelines and failures, open waits, and how runs are found. */
 export const TRAILS = `
 -- A part of the records of a run. See Store.getTimeline().
-create or replace function fn.get_timeline(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
+create or replace function fn.get_timeline(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare
   r {schema}.runs; v_limit int := (p ->> 'limit')::int; v_steps jsonb; v_names text[]; v_attempts jsonb := '[]';
   v_pauses jsonb := '[]'; v_count int := 0;
