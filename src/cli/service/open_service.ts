@@ -51,15 +51,22 @@ function schemeOf(address: string): string {
   return address.slice(0, address.indexOf(":"));
 }
 
+// What a header can carry. An error of another value must not show it.
+const TOKEN = /^[\x21-\x7e]+$/;
+
 async function readToken(args: Arguments, terminal: Terminal): Promise<string | null> {
   const file = args.text("token-file");
-  if (file === undefined) return terminal.env("HOLDFAST_TOKEN") || null;
+  if (file === undefined) {
+    const token = terminal.env("HOLDFAST_TOKEN") || null;
+    if (token !== null && !TOKEN.test(token)) throw new UsageError("HOLDFAST_TOKEN has no token in one line");
+    return token;
+  }
   let token: string;
   try {
     token = (await readFile(file, "utf8")).trim();
   } catch (error) {
     throw new UsageError(`Cannot read --token-file: ${toFailure(error).message}`, { cause: error });
   }
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError(`--token-file has no token in one line: ${file}`);
+  if (!TOKEN.test(token)) throw new UsageError(`--token-file has no token in one line: ${file}`);
   return token;
 }
