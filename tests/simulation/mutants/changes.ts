@@ -1,3 +1,4 @@
+import type { Lease } from "../../../src/lease.ts";
 import { Execution } from "../../../src/execution/execution.ts";
 import { RecordedHistory } from "../../../src/execution/replay/recorded_history.ts";
 import { ReplayGuard } from "../../../src/execution/replay/replay_guard.ts";
@@ -72,13 +73,21 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
     from: 14,
     rule: "I2: who has lost its lease holds nothing",
     plan: withPauses,
-    store: over((store) => ({
-      hold: async (lease, hold, reports) => {
-        const run = (await store.getRunState(lease.runId))?.run;
-        const isElsewhere = run?.status === "running" && run.leaseGeneration > lease.generation;
-        await store.hold(isElsewhere ? { ...lease, generation: run.leaseGeneration } : lease, hold, reports);
-      },
-    })),
+    store: over((store) => {
+      const newest = new Map<string, Lease>();
+      return {
+        claim: async (request) => {
+          const result = await store.claim(request);
+          for (const { lease } of result.claims) newest.set(lease.runId, lease);
+          return result;
+        },
+        hold: async (lease, hold, reports) => {
+          const run = (await store.getRunState(lease.runId))?.run;
+          const isElsewhere = run?.status === "running" && run.leaseGeneration > lease.generation;
+          await store.hold(isElsewhere ? newest.get(lease.runId)! : lease, hold, reports); // it was claimed
+        },
+      };
+    }),
   },
   {
     name: "a signal is lost when a run is held",
