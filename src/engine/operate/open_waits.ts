@@ -1,5 +1,5 @@
 import { ValidationError } from "../../error.ts";
-import type { Host } from "../../host.ts";
+import { type Host, nextTurn } from "../../host.ts";
 import type { Json } from "../../json.ts";
 import { checkOptionNames } from "../../option_names.ts";
 import { type Labels, type ListFilter, matches } from "../../run.ts";
@@ -86,6 +86,7 @@ export async function listOpenWaits(
       // All open waits were examined, from the first one on.
       return { waits, total: total ?? (isCounted && cursor === undefined ? waits.length : null), next: null };
     }
+    if (mayShow !== null) await nextTurn(host);
     if (host.monotonic() - startedAt <= MAX_MS) continue;
     if (mayShow === null) return { waits, total, next: toCursor(after!) }; // the slice was full
     if (waits.length > 0) return { waits, total, next: toCursor(shownUpTo!) }; // one was shown

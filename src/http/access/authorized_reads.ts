@@ -10,7 +10,7 @@ import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import { isInstance } from "../../is_instance.ts";
-import { type ClientRun, type Run, type RunFilter, toClientRun } from "../../run.ts";
+import { type ClientRun, matches, type Run, type RunFilter, type RunIdentity, toClientRun } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { noSuchRun } from "../response.ts";
@@ -98,7 +98,9 @@ export class AuthorizedReads {
     const scope = await this.#scopeOf(filter);
     const mayShow = auth === null
       ? null
-      : (record: { run: { id: string } }) => this.#mayShow(record.run.id, "waits", scope);
+      // Most runs of others are left out by what their waits tell of them, without being read.
+      : async ({ run }: { run: RunIdentity }) =>
+        (scope === null || matches(run, scope)) && await this.#mayShow(run.id, "waits", scope);
     return await listOpenWaits(query, { store: await this.#store(), host, mayShow });
   }
 
