@@ -86,7 +86,7 @@ export interface Client<J extends ClientJobs> {
   /**
    * Waits until a run has completed.
    *
-   * @param options.timeout For how long, in milliseconds. Default: without limit.
+   * @param options.timeout For how long, in milliseconds. Default, and from 25 days on: without limit.
    * @throws {ClientError} It failed (`run_failed`), was cancelled (`run_cancelled`) or deleted (`not_found`), or has not
    * completed in time (`timeout`).
    */
@@ -164,7 +164,7 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
         const event of follow(service, { route: "GET /subscribe", query: { runId }, readSnapshot, ...options })
       ) {
         yield event;
-        if (/^run:(complete|fail|cancel|delete)$/.test(event.type)) return;
+        if (/^run:(comp|fail|canc|del)/.test(event.type)) return;
       }
     },
     watchRuns: (filter, options) =>
@@ -178,7 +178,8 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
       const timing = new AbortController();
       const fail = () =>
         timing.abort(new ClientError(`Run "${runId}" has not completed within ${timeout} ms`, "timeout"));
-      const timer = timeout && setTimeout(fail, timeout);
+      // A longer timer would fire at once: 25 days are without limit.
+      const timer = timeout! < 2 ** 31 ? setTimeout(fail, timeout) : 0;
       const options = { abortSignal: AbortSignal.any([timing.signal, abortSignal ?? timing.signal]) };
       try {
         for await (const event of client.watch(runId, options)) {

@@ -127,6 +127,16 @@ Deno.test("waitForRun() throws when the run has failed, was cancelled or deleted
   await assert.rejects(client.waitForRun(deleted.runId), { code: "not_found" });
 });
 
+Deno.test("waitForRun() with a timeout that no timer can have waits without limit", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("greet", { name: "Ada" }, { delay: 50 });
+
+  const { status } = await client.waitForRun(runId, { timeout: 30 * 86_400_000 });
+
+  assert.equal(status, "completed");
+});
+
 Deno.test("a refusal is a ClientError with the service's code, status and issues", async () => {
   await using service = await aService();
 
