@@ -68,6 +68,7 @@ import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "./triggers/until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
@@ -80,7 +81,15 @@ const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
-  return new JobEngine(options);
+  return new JobEngine(options, PRODUCTION);
+}
+
+/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
+export function createEngineIn<const J extends Jobs, L = Labels>(
+  surroundings: Surroundings,
+  options: EngineOptions<J, L>,
+): Engine<J, L> {
+  return new JobEngine(options, surroundings);
 }
 
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
@@ -104,7 +113,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
-  constructor(options: EngineOptions<J, L>) {
+  constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const logger = toLogger(options.logger);
@@ -144,6 +153,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       onDivergence: options.onDivergence ?? "hold",
       recorder,
       warn: warnOnce(logger),
+      surroundings,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const scheduler = new Scheduler({
@@ -197,6 +207,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       store: () => lifecycle.migrate().then(() => store),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
+      wake: () => {
+        lifecycle.worker.wake();
+        scheduler.wake();
+      },
+      runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
+      discard: () => lifecycle.discard(),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
       liveness: () => monitor.liveness(),

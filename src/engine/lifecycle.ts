@@ -67,7 +67,10 @@ export class Lifecycle {
   constructor(options: LifecycleOptions, deps: ExecutionDeps) {
     this.#options = options;
     this.#deps = deps;
-    this.changes = new ChangePoller(deps.store, options.settings.pollingInterval, deps);
+    this.changes = new ChangePoller(deps.store, options.settings.pollingInterval, {
+      ...deps,
+      polls: deps.surroundings.polls,
+    });
     this.#worker = this.#newWorker();
     this.reader = new JournalReader({ ...deps, migrate: () => this.migrate() });
   }
@@ -118,11 +121,11 @@ export class Lifecycle {
     const worker = this.#worker;
     const wake = () => worker.wake();
     const upkeep = new AbortController();
-    const { store, hub } = this.#deps;
+    const { store, hub, surroundings: { polls } } = this.#deps;
     const keeping = Promise.all([
       runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
       this.#options.scheduler.run(upkeep.signal),
-      this.#options.watchStranded(upkeep.signal),
+      polls ? this.#options.watchStranded(upkeep.signal) : undefined,
     ]);
     const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
     this.#stopStarted = async () => {
@@ -130,7 +133,7 @@ export class Lifecycle {
       await keeping;
     };
     worker.start();
-    this.#options.monitor.start();
+    if (polls) this.#options.monitor.start();
   }
 
   /** Does `Engine.stop()`. */
@@ -164,6 +167,13 @@ export class Lifecycle {
     // Node 22 never frees an AsyncLocalStorage that was used, and each one slows down all promises. After disable() it
     // can be used again.
     this.#deps.currentStep.disable();
+  }
+
+  /** Gives the engine up as the death of its process does: nothing of it goes on, and it cannot be used any more. */
+  discard(): void {
+    this.#stopCount += 1;
+    this.#worker.discard();
+    this.#deps.currentStep.disable(); // as in a stop
   }
 
   /** Does `Engine.runUntilIdle()`. */

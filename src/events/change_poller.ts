@@ -6,12 +6,18 @@ const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
 
+/** The dependencies of a {@linkcode ChangePoller}. */
+export interface ChangePollerDeps extends RetryDeps {
+  /** Whether there are changes to poll for. If not, it never calls back. Default: yes. */
+  polls?: boolean;
+}
+
 /**
  * Polls the store for writes of other processes, which can share it. It polls only while there are listeners.
  */
 export class ChangePoller {
   readonly #store: Store;
-  readonly #deps: RetryDeps;
+  readonly #deps: ChangePollerDeps;
   readonly #pollingInterval: number;
   readonly #listeners = new Set<() => void>();
   #version: number | null = null;
@@ -25,7 +31,7 @@ export class ChangePoller {
    * @param pollingInterval After this many milliseconds it calls back even without a change: a store may not notice
    * writes of others that use its connection.
    */
-  constructor(store: Store, pollingInterval: number, deps: RetryDeps) {
+  constructor(store: Store, pollingInterval: number, deps: ChangePollerDeps) {
     this.#store = store;
     this.#pollingInterval = pollingInterval;
     this.#deps = deps;
@@ -68,6 +74,7 @@ export class ChangePoller {
   }
 
   #schedule(ms = LOOK_EVERY_MS): void {
+    if (this.#deps.polls === false) return;
     if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
     this.#cancelTimer = this.#deps.host.schedule(ms, () => {
       this.#cancelTimer = null;

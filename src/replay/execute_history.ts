@@ -4,6 +4,7 @@ import { Recorder } from "../statistics/recorder.ts";
 import { Hub } from "../events/hub.ts";
 import { executeRun, type Outcome } from "../execution/execute_run.ts";
 import { Execution, type ExecutionDeps } from "../execution/execution.ts";
+import { PRODUCTION } from "../execution/surroundings.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
 import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
@@ -82,6 +83,7 @@ class HistoryExecution {
       onDivergence: "hold",
       recorder: new Recorder(),
       warn: () => {},
+      surroundings: PRODUCTION,
     };
     const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {} };
     this.#execution = new Execution(claim, { ...options, definition: this.#observed(definition) }, deps);

@@ -4,6 +4,7 @@ import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
 import type { Host } from "../../host.ts";
 import { isoTime } from "../../iso_time.ts";
+import type { Surroundings } from "../../execution/surroundings.ts";
 import type { Job } from "../../job.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
@@ -31,6 +32,8 @@ export interface SchedulerDeps {
   publishTrigger: (enqueued: Enqueued, asked: NewRun) => void;
   /** Creates a calendar. Default: {@linkcode Calendar}. */
   newCalendar?: (cron: string, timezone: string) => SlotSource;
+  /** Whether others change schedules without notice. Default: yes. */
+  surroundings?: Pick<Surroundings, "polls">;
 }
 
 // How soon an engine notices what others have changed. It only reads.
@@ -106,7 +109,8 @@ export class Scheduler {
       nextAt = Math.min(nextAt, ...instants);
     }
     if (nextAt <= now) return 0;
-    return Math.min(LOOK_EVERY_MS, Math.max(1, nextAt - now - (host.monotonic() - readAt)));
+    const longestMs = this.#deps.surroundings?.polls === false ? Infinity : LOOK_EVERY_MS;
+    return Math.min(longestMs, Math.max(1, nextAt - now - (host.monotonic() - readAt)));
   }
 
   /**
