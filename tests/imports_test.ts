@@ -3,11 +3,12 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const ENTRY_POINTS = ["mod.ts", "src/replay/mod.ts"];
+const ENTRY_POINTS = ["mod.ts", "src/replay/mod.ts", "src/testing/mod.ts"];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
+  "testing": ["testing", "stores", "engine", "execution", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],
   "execution": ["execution", "events", "noun"],
@@ -39,7 +40,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(http|replay|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(http|replay|testing|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();

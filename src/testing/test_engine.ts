@@ -1,0 +1,359 @@
+import type { Engine, Jobs, RetriggerOptions } from "../engine/engine.ts";
+import type { ExportHistoryOptions } from "../engine/export_history.ts";
+import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.ts";
+import type { EngineEvent } from "../event.ts";
+import type { ExportedHistory } from "../exported_history.ts";
+import { isoTime } from "../iso_time.ts";
+import type { Job } from "../job.ts";
+import type { Json } from "../json.ts";
+import { checkOptionNames } from "../option_names.ts";
+import type { Run } from "../run.ts";
+import type { MemoryStore } from "../stores/memory/memory_store.ts";
+import type { SignalReceipt } from "../wait.ts";
+import { type Duration, toMilliseconds } from "./duration.ts";
+import { ExpectedRun, type RunExpectations } from "./expect_run.ts";
+import { replaceChance, type Replaced, replaceDate } from "./fake_globals.ts";
+import type { FakeStep } from "./fakes.ts";
+import { toInstant } from "./instants.ts";
+import { describeOpenRuns } from "./open_runs.ts";
+import type { TestProcess } from "./test_process.ts";
+import { TestSystem } from "./test_system.ts";
+
+/** Options of {@linkcode createTestEngine}. */
+export interface TestEngineOptions<J extends Jobs> {
+  /** The jobs. */
+  jobs: J;
+  /** When the clock stands at first. Default: 2030-01-01T00:00:00Z. */
+  now?: Date | string;
+  /** What the random numbers of the engine follow. Default: 1. */
+  seed?: number;
+  /** How many workers there are. Default: 1. */
+  workers?: number;
+  /** For how many milliseconds of real time a function of a step may hang before time can move on. Default: 200. */
+  patience?: number;
+  /** Whether the end of the test throws if a fake was never used. Default: `throw`. */
+  unusedFakes?: "throw" | "ignore";
+}
+
+/** A run: what `trigger()` has returned, or its id. */
+export type RunRef = string | { readonly id: string };
+
+/** Where and when a worker is to die. */
+export type CrashMoment = "before" | "after";
+
+/**
+ * An engine in a test, on a store in memory and a clock that only the test moves. Each call that does something returns
+ * when nothing more can happen without time.
+ */
+export interface TestEngine<J extends Jobs = Jobs> extends AsyncDisposable {
+  /** The engine of the first worker that is alive. */
+  readonly engine: Engine<J>;
+  /** The store. */
+  readonly store: MemoryStore;
+  /** What the clock says. */
+  readonly now: Date;
+  /** All events of all workers, in the order in which they were published. */
+  readonly events: readonly EngineEvent[];
+  /** What the engine, {@linkcode TestEngine.fakeDate} and {@linkcode TestEngine.fakeChance} have found suspicious. */
+  readonly warnings: readonly string[];
+  /** What has happened, as text. */
+  readonly trace: string;
+  /** Asks for a run, as `Engine.trigger()` does. */
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult>;
+  /**
+   * Signals the open wait of a run.
+   *
+   * @param options `signalId`: default a new one. `occurrence`: of several waits of one name, the first is 1; default: the
+   * newest that is open.
+   * @throws {TypeError} The run has no such open wait.
+   */
+  signal(
+    run: RunRef,
+    waitName: string,
+    payload: Json,
+    options?: { signalId?: string; occurrence?: number },
+  ): Promise<SignalReceipt>;
+  /** Cancels a run. */
+  cancel(run: RunRef): Promise<Run>;
+  /** Triggers a run again. */
+  retrigger(run: RunRef, options?: RetriggerOptions): Promise<TriggerResult>;
+  /** Lets time pass, from one due instant to the next: `"2d"`, `"90m"`, `"1d12h"`, or milliseconds. */
+  advance(duration: Duration): Promise<void>;
+  /**
+   * Lets time pass up to an instant.
+   *
+   * @throws {RangeError} It has passed.
+   */
+  advanceTo(date: Date | string): Promise<void>;
+  /** When something is due next; `null`: nothing is. */
+  next(): Date | null;
+  /**
+   * Lets time pass until all runs have ended.
+   *
+   * @throws {Error} Some run has not ended, and nothing is due: the message names what they wait for.
+   */
+  drain(): Promise<void>;
+  /** What a test expects of a run. */
+  expectRun(run: RunRef): RunExpectations;
+  /** Replaces the function of a step, in all its occurrences or in one (`insert#2`). */
+  fake(job: Job<never> | Job, stepName: string): FakeStep;
+  /**
+   * Kills a worker and starts another one. The runs that it executed are claimed when their leases have expired, after 30
+   * seconds.
+   *
+   * @param options `worker`: its number, from 1. Default: all.
+   */
+  crash(options?: { worker?: number }): Promise<void>;
+  /** Kills the worker that records this step next, right before or after the commit, and starts another one. */
+  crashAt(stepName: string, moment: CrashMoment): void;
+  /** Stops all workers and starts as many with other code: these jobs replace those of the same name. */
+  deploy(jobs: Jobs): Promise<void>;
+  /** Starts another worker. */
+  addWorker(): Promise<void>;
+  /** Exports the history of a run, for `replay()`. */
+  exportHistory(run: RunRef, options?: ExportHistoryOptions): Promise<ExportedHistory>;
+  /** Replaces `Date` until the end of the block: it reads the clock of the test. Reads outside of steps are warned of. */
+  fakeDate(): Replaced;
+  /** Does `fakeChance()`. Random numbers that a job draws outside of steps are warned of. */
+  fakeChance(seed?: number): Replaced;
+}
+
+const OPTIONS: Record<keyof TestEngineOptions<Jobs>, true> = {
+  jobs: true,
+  now: true,
+  seed: true,
+  workers: true,
+  patience: true,
+  unusedFakes: true,
+};
+
+const DEFAULT_START = "2030-01-01T00:00:00Z";
+// Far more than a test needs: something repeats itself without end.
+const MAX_STEPS = 1_000_000;
+
+/**
+ * Creates an engine for a test: the real engine and worker, on a store in memory and a clock that only the test moves.
+ * Use it with `await using`; the end of the block throws if a fake was never used, or a worker has reported an error.
+ *
+ * @throws {TypeError} An option is unknown.
+ * @throws {RangeError} `now` is no instant, or there is no worker.
+ */
+export function createTestEngine<const J extends Jobs>(options: TestEngineOptions<J>): TestEngine<J> {
+  return new KitEngine(options);
+}
+
+class KitEngine<J extends Jobs> implements TestEngine<J> {
+  readonly #system: TestSystem;
+  readonly #options: TestEngineOptions<J>;
+  readonly #started: Promise<unknown>;
+  #jobs: Jobs;
+  /** An expectation that failed is what the test is to show, not what follows from it. */
+  #hasFailed = false;
+  #signals = 0;
+
+  constructor(options: TestEngineOptions<J>) {
+    checkOptionNames(options, OPTIONS, "createTestEngine()");
+    const { jobs, now = DEFAULT_START, seed = 1, workers = 1, patience = 200 } = options;
+    if (!Number.isInteger(workers) || workers < 1) throw new RangeError(`workers must be 1 or more, not ${workers}`);
+    this.#options = options;
+    this.#jobs = jobs;
+    this.#system = new TestSystem({ jobs, now: toInstant(now), seed, patience });
+    this.#started = this.#startWorkers(workers);
+    this.#started.catch(() => {}); // the first call throws it
+  }
+
+  get engine(): Engine<J> {
+    return this.#system.alive[0]!.engine as unknown as Engine<J>; // an engine of these jobs
+  }
+
+  get store(): MemoryStore {
+    return this.#system.store;
+  }
+
+  get now(): Date {
+    return new Date(this.#system.clock.now);
+  }
+
+  get events(): readonly EngineEvent[] {
+    return this.#system.events;
+  }
+
+  get warnings(): readonly string[] {
+    return this.#system.warnings;
+  }
+
+  get trace(): string {
+    return this.#system.trace.show();
+  }
+
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions): Promise<TriggerResult> {
+    return this.#act(() => (this.engine as Engine).trigger(job, input, options));
+  }
+
+  signal(
+    run: RunRef,
+    waitName: string,
+    payload: Json,
+    options: { signalId?: string; occurrence?: number } = {},
+  ): Promise<SignalReceipt> {
+    return this.#act(async () => {
+      const { occurrence, signalId = `signal-${++this.#signals}` } = options;
+      const name = occurrence === undefined || occurrence === 1 ? waitName : `${waitName}#${occurrence}`;
+      const open = (await this.engine.getWaits(idOf(run))).filter(({ status }) => status === "pending");
+      const wait = open.findLast((wait) =>
+        wait.name === name || (occurrence === undefined && wait.name.replace(/#\d+$/, "") === name)
+      );
+      if (wait === undefined) {
+        const others = open.length === 0 ? "none is open" : `open are: ${open.map(({ name }) => name).join(", ")}`;
+        throw new TypeError(`Run ${idOf(run)} has no open wait "${name}"; ${others}`);
+      }
+      return await this.engine.signal(wait.id, { signalId, payload });
+    });
+  }
+
+  cancel(run: RunRef): Promise<Run> {
+    return this.#act(() => this.engine.cancel(idOf(run)));
+  }
+
+  retrigger(run: RunRef, options?: RetriggerOptions): Promise<TriggerResult> {
+    return this.#act(() => this.engine.retrigger(idOf(run), options));
+  }
+
+  async advance(duration: Duration): Promise<void> {
+    const ms = toMilliseconds(duration);
+    await this.#started;
+    await this.#system.moveTo(this.#system.clock.now + ms);
+  }
+
+  async advanceTo(date: Date | string): Promise<void> {
+    const instant = toInstant(date);
+    const { now } = this.#system.clock;
+    if (instant < now) throw new RangeError(`${isoTime(instant)} has passed: it is ${isoTime(now)}`);
+    await this.#started;
+    await this.#system.moveTo(instant);
+  }
+
+  next(): Date | null {
+    const { nextDueAt } = this.#system.clock;
+    return nextDueAt === null ? null : new Date(nextDueAt);
+  }
+
+  async drain(): Promise<void> {
+    await this.#started;
+    await this.#system.settle();
+    for (let steps = 0;; steps++) {
+      const open = await describeOpenRuns(this.store);
+      if (open === "") return;
+      if (steps < MAX_STEPS && await this.#system.step()) continue;
+      const why = steps < MAX_STEPS ? "nothing is ever due" : `${MAX_STEPS} due instants have passed`;
+      throw new Error(`drain() cannot end all runs, ${why}: ${open}`);
+    }
+  }
+
+  expectRun(run: RunRef): RunExpectations {
+    return new ExpectedRun(idOf(run), this.#system, () => this.#hasFailed = true);
+  }
+
+  fake(job: Job<never> | Job, stepName: string): FakeStep {
+    return this.#system.fakes.of(job.name, stepName);
+  }
+
+  async crash({ worker }: { worker?: number } = {}): Promise<void> {
+    await this.#started;
+    await this.#system.settle();
+    const victims = this.#system.alive.filter(({ name }) => worker === undefined || name === `worker ${worker}`);
+    if (victims.length === 0) throw new RangeError(`No worker ${worker} is alive`);
+    for (const victim of victims) await this.#replace(victim);
+    await this.#system.settle();
+  }
+
+  crashAt(stepName: string, moment: CrashMoment): void {
+    const name = `record "${stepName}"`;
+    this.#system.faultAt = (checkpoint, at, process) => {
+      if (checkpoint.name !== name || at !== moment) return null;
+      this.#system.faultAt = () => null;
+      // The process dies when this has returned.
+      queueMicrotask(() => void this.#system.addProcess(process.jobs));
+      return "dies";
+    };
+  }
+
+  async deploy(jobs: Jobs): Promise<void> {
+    await this.#started;
+    await this.#system.settle();
+    const changed = new Map(Object.values(jobs).map((job) => [job.name, job]));
+    const kept = Object.entries(this.#jobs).filter(([, { name }]) => !changed.has(name));
+    this.#jobs = { ...Object.fromEntries(kept), ...jobs };
+    const old = this.#system.alive;
+    for (const process of old) {
+      let hasStopped = false;
+      const stopping = process.engine.stop().finally(() => hasStopped = true);
+      do await this.#system.settle(); while (!hasStopped && await this.#system.step());
+      await stopping;
+      process.kill();
+      this.#system.trace.add(process.name, "stops: other code is deployed");
+    }
+    await this.#startWorkers(old.length);
+  }
+
+  async addWorker(): Promise<void> {
+    await this.#started;
+    await this.#startWorkers(1);
+  }
+
+  async exportHistory(run: RunRef, options?: ExportHistoryOptions): Promise<ExportedHistory> {
+    await this.#started;
+    return await this.engine.exportHistory(idOf(run), options);
+  }
+
+  fakeDate(): Replaced {
+    return replaceDate(() => this.#system.clock.now, (what) => this.#warnOutsideStep(what));
+  }
+
+  fakeChance(seed?: number): Replaced {
+    return replaceChance(seed ?? this.#options.seed ?? 1, (what) => this.#warnOutsideStep(what));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#started;
+    await this.#system.settle();
+    const { workerErrors, fakes } = this.#system;
+    this.#system.close();
+    if (this.#hasFailed) return;
+    if (workerErrors.length > 0) throw new AggregateError(workerErrors, `A worker has reported: ${workerErrors[0]}`);
+    const [unused] = fakes.unused();
+    if (unused !== undefined && this.#options.unusedFakes !== "ignore") throw new Error(unused);
+  }
+
+  async #startWorkers(count: number): Promise<void> {
+    for (let started = 0; started < count; started++) await this.#system.addProcess(this.#jobs);
+    await this.#system.settle();
+  }
+
+  async #replace(victim: TestProcess): Promise<void> {
+    victim.kill();
+    this.#system.trace.add(victim.name, "DIES");
+    await this.#system.addProcess(victim.jobs);
+  }
+
+  async #act<T>(act: () => Promise<T>): Promise<T> {
+    await this.#started;
+    try {
+      return await act();
+    } finally {
+      await this.#system.settle();
+    }
+  }
+
+  #warnOutsideStep(what: string): void {
+    const place = this.#system.place.getStore();
+    if (place === undefined || place.stepName !== null) return;
+    const text =
+      `Job "${place.jobName}" calls ${what} outside of steps: a replay gets another value. Call it in a step`;
+    if (!this.#system.warnings.includes(text)) this.#system.warnings.push(text);
+  }
+}
+
+function idOf(run: RunRef): string {
+  return typeof run === "string" ? run : run.id;
+}
