@@ -112,8 +112,6 @@ export class Worker {
       this.#keeper.drop(runId);
     }
     this.#executions.clear();
-    this.#idle.wake();
-    this.#stopping.abort(new HoldfastError("unavailable", "The engine was discarded"));
   }
 
   /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */

@@ -54,6 +54,7 @@ export class TestProcess {
   readonly #cancels = new Set<() => void>();
   #isAlive = true;
   #resumed: PromiseWithResolvers<void> | null = null;
+  #wasSuspended = false;
   #heldBack: (() => void)[] = [];
   #open = 0;
 
@@ -78,6 +79,11 @@ export class TestProcess {
   /** Whether nothing happens to it until it is resumed. */
   get isSuspended(): boolean {
     return this.#resumed !== null;
+  }
+
+  /** Whether it was suspended at some time. */
+  get wasSuspended(): boolean {
+    return this.#wasSuspended;
   }
 
   /** How many of its calls to the store, and of its deferred callbacks, are under way. */
@@ -106,6 +112,7 @@ export class TestProcess {
 
   /** Suspends it: what is to happen to it happens when it is resumed. */
   suspend(): void {
+    this.#wasSuspended = true;
     this.#resumed ??= Promise.withResolvers<void>();
   }
 

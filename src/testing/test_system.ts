@@ -91,7 +91,7 @@ export class TestSystem {
       seed: this.#options.seed,
       surroundingsOf: (process) => this.#surroundingsOf(process),
       faultAt: (checkpoint, moment, process) => this.faultAt(checkpoint, moment, process),
-      onEvent: (event) => this.#note(event),
+      onEvent: (event, process) => this.#note(event, process),
       onActivity: () => this.#onActivity(),
       onWarning: (text) => void this.warnings.push(text),
     });
@@ -143,9 +143,10 @@ export class TestSystem {
     return this.executed.get(keyOf(runId, stepName)) ?? 0;
   }
 
-  #note(event: EngineEvent): void {
+  #note(event: EngineEvent, process: TestProcess): void {
     this.events.push(event);
     if (event.type !== "worker:error" || event.error instanceof LostAnswerError) return;
+    if (process.wasSuspended) return; // it reports that it was
     this.workerErrors.push(event.error);
   }
 
