@@ -119,7 +119,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
-    const recorder: Recorder = new Recorder(() => monitor.noteRecord());
+    const recorder: Recorder = new Recorder(() => {
+      if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
+    });
     hub.observe((jobName, happening) => recorder.observe(jobName, happening));
     const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
     this.#store = store;

@@ -147,7 +147,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   readonly #options: TestEngineOptions<J>;
   readonly #started: Promise<unknown>;
   #jobs: Jobs;
-  /** An expectation that failed is what the test is to show, not what follows from it. */
+  /** An expectation, or a start, that failed is what the test is to show, not what follows from it. */
   #hasFailed = false;
   #signals = 0;
 
@@ -221,7 +221,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
 
   async advance(duration: Duration): Promise<void> {
     const ms = toMilliseconds(duration);
-    await this.#started;
+    await this.#ready();
     await this.#system.moveTo(this.#system.clock.now + ms);
   }
 
@@ -229,7 +229,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     const instant = toInstant(date);
     const { now } = this.#system.clock;
     if (instant < now) throw new RangeError(`${isoTime(instant)} has passed: it is ${isoTime(now)}`);
-    await this.#started;
+    await this.#ready();
     await this.#system.moveTo(instant);
   }
 
@@ -239,7 +239,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async drain(): Promise<void> {
-    await this.#started;
+    await this.#ready();
     await this.#system.settle();
     for (let steps = 0;; steps++) {
       const open = await describeOpenRuns(this.store);
@@ -259,7 +259,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async crash({ worker }: { worker?: number } = {}): Promise<void> {
-    await this.#started;
+    await this.#ready();
     await this.#system.settle();
     const victims = this.#system.alive.filter(({ name }) => worker === undefined || name === `worker ${worker}`);
     if (victims.length === 0) throw new RangeError(`No worker ${worker} is alive`);
@@ -279,7 +279,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async deploy(jobs: Jobs): Promise<void> {
-    await this.#started;
+    await this.#ready();
     await this.#system.settle();
     const changed = new Map(Object.values(jobs).map((job) => [job.name, job]));
     const kept = Object.entries(this.#jobs).filter(([, { name }]) => !changed.has(name));
@@ -297,12 +297,12 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async addWorker(): Promise<void> {
-    await this.#started;
+    await this.#ready();
     await this.#startWorkers(1);
   }
 
   async exportHistory(run: RunRef, options?: ExportHistoryOptions): Promise<ExportedHistory> {
-    await this.#started;
+    await this.#ready();
     return await this.engine.exportHistory(idOf(run), options);
   }
 
@@ -315,14 +315,23 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#started;
-    await this.#system.settle();
+    if (!this.#hasFailed) await this.#ready().then(() => this.#system.settle());
     const { workerErrors, fakes } = this.#system;
     this.#system.close();
     if (this.#hasFailed) return;
     if (workerErrors.length > 0) throw new AggregateError(workerErrors, `A worker has reported: ${workerErrors[0]}`);
     const [unused] = fakes.unused();
     if (unused !== undefined && this.#options.unusedFakes !== "ignore") throw new Error(unused);
+  }
+
+  /** Waits until the first workers have started. */
+  async #ready(): Promise<void> {
+    try {
+      await this.#started;
+    } catch (error) {
+      this.#hasFailed = true;
+      throw error;
+    }
   }
 
   async #startWorkers(count: number): Promise<void> {
@@ -337,7 +346,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async #act<T>(act: () => Promise<T>): Promise<T> {
-    await this.#started;
+    await this.#ready();
     try {
       return await act();
     } finally {
