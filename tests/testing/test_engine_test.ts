@@ -242,3 +242,57 @@ Deno.test("advance() goes from run to run of an hourly loop for a month", async 
   const { runs: [last], total } = await t.engine.getRuns({ status: "completed" });
   assert.deepEqual([total, last!.payload], [30 * 24 + 1, { left: 0 }]);
 });
+
+Deno.test("what a job awaits outside of its steps is awaited in real time, and timers of the test are not used", async () => {
+  const { setTimeout, setImmediate } = globalThis;
+  const waiting = defineJob({
+    name: "waiting",
+    input: z.null(),
+    async run(step) {
+      await new Promise((resolve) => setTimeout(resolve, 40));
+      const first = await step.run("one", () => 1);
+      await new Promise((resolve) => setTimeout(resolve, 40));
+      return first;
+    },
+  });
+  await using t = createTestEngine({ jobs: { waiting } });
+  const refuse = () => {
+    throw new Error("the kit uses timers of the test");
+  };
+  Object.assign(globalThis, { setTimeout: refuse, setImmediate: refuse });
+
+  try {
+    const run = await t.trigger(waiting, null);
+    await t.expectRun(run).completed(1);
+  } finally {
+    Object.assign(globalThis, { setTimeout, setImmediate });
+  }
+  assert.equal(t.now.toISOString(), "2030-01-01T00:00:00.000Z");
+});
+
+Deno.test("createTestEngine() fires schedules when the clock comes to their slots", async () => {
+  const nightly = defineJob({ name: "nightly", input: z.null(), run: (step) => step.run("work", () => step.slotAt) });
+  await using t = createTestEngine({ jobs: { nightly }, now: "2030-01-01T12:00:00Z" });
+  await t.engine.schedules.set("every night", { job: "nightly", cron: "0 3 * * *", timezone: "UTC", input: null });
+
+  await t.advance("3d");
+
+  const { runs } = await t.engine.getRuns({ jobName: "nightly" });
+  assert.deepEqual(runs.map(({ output }) => output).toReversed(), [
+    "2030-01-02T03:00:00.000Z",
+    "2030-01-03T03:00:00.000Z",
+    "2030-01-04T03:00:00.000Z",
+  ]);
+});
+
+Deno.test("advance() and advanceTo() refuse what is no duration and what has passed", async () => {
+  await using t = createTestEngine({ jobs: {} });
+
+  await assert.rejects(t.advance("2 fortnights"), {
+    name: "RangeError",
+    message: '"2 fortnights" is no duration: 2d, 90m, 1d12h or milliseconds',
+  });
+  await assert.rejects(t.advanceTo("2029-12-31T00:00:00Z"), /^RangeError: 2029-12-31T00:00:00.000Z has passed: it is /);
+  await t.advance("1d12h");
+  assert.equal(t.now.toISOString(), "2030-01-02T12:00:00.000Z");
+});

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import type { Json } from "../../../src/json.ts";
 import { crashAtEveryCheckpoint, type CrashFinding, type CrashOptions } from "../../../src/testing/mod.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { Bank } from "./bank.ts";
 
 const DAY = 86_400_000;
@@ -290,4 +291,42 @@ Deno.test("crashAtEveryCheckpoint() crashes a job of 20 steps 108 times", async 
 
   report.assertSame();
   assert.deepEqual([report.checkpoints, report.executions, report.unreached], [22, 109, []]);
+});
+
+/** A job whose second step books with a key that the first one has drawn: right, if the first one is durable by then. */
+function crashWithDrawnKey() {
+  return crashAtEveryCheckpoint((kit) => {
+    const bank = kit.world(new Bank());
+    let draws = 0;
+    const body: Body = async (step) => {
+      const key = await step.run("draw", () => `key ${++draws}`);
+      await step.run("charge", () => void bank.book("shop", 10, key));
+    };
+    return { job: aJob(body, bank), input: null, observe: () => bank.bookings };
+  });
+}
+
+Deno.test("crashAtEveryCheckpoint() finds an engine that acknowledges a record before it is stored", async () => {
+  const { saveStep } = MemoryStore.prototype;
+  (await crashWithDrawnKey()).findings.forEach(({ kind }) => assert.equal(kind, "steps")); // the key is another one
+  const late = new Map<string, () => Promise<unknown>>();
+  MemoryStore.prototype.saveStep = async function (lease, step, reports) {
+    const store = () => saveStep.call(this, lease, step, reports);
+    const key = `${lease.runId} ${lease.generation}`;
+    if (step.name === "draw") {
+      late.set(key, store);
+      return { recordedNo: 1, retry: null };
+    }
+    await late.get(key)?.(); // stored with the next record, or never
+    return await store();
+  };
+
+  try {
+    const { findings } = await crashWithDrawnKey();
+
+    const found = findings.find(({ kind }) => kind === "effects");
+    assert.ok(found?.places.includes('call of book() in "charge" dies after'), JSON.stringify(findings));
+  } finally {
+    MemoryStore.prototype.saveStep = saveStep;
+  }
 });
