@@ -16,7 +16,7 @@
  *
  * @module
  */
-export { createTestEngine } from "./test_engine.ts";
+export { createTestEngine } from "./create_test_engine.ts";
 export type { CrashMoment, RunRef, TestEngine, TestEngineOptions } from "./test_engine.ts";
 export type { Duration } from "./duration.ts";
 export type { RunExpectations } from "./expect_run.ts";

@@ -155,6 +155,17 @@ Deno.test("crash() and crashAt() kill the worker, and the run goes on when its l
   await t.expectRun(run).executed("ship", 1);
 });
 
+Deno.test("a crash that did not come fails the test at its end", async () => {
+  const t = createTestEngine({ jobs: { checkout } });
+  t.crashAt("chrage", "after");
+  await t.trigger(checkout, { order: "o-1" });
+
+  await assert.rejects(
+    async () => await t[Symbol.asyncDispose](),
+    { message: 'crashAt("chrage", "after"): no such record came' },
+  );
+});
+
 Deno.test("deploy() goes on with other code, and a run that it does not fit is held", async () => {
   const v2 = defineJob({
     name: "checkout",
