@@ -10,6 +10,7 @@ const ENTRY_POINTS = [
   "src/otel/mod.ts",
   "src/replay/mod.ts",
   "src/stores/postgres/mod.ts",
+  "src/testing/mod.ts",
   "src/ui/mod.ts",
 ];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
@@ -19,6 +20,7 @@ const DIRECTIONS: Record<string, readonly string[]> = {
   "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "otel": ["otel", "engine", "events", "noun"],
+  "testing": ["testing", "stores", "engine", "execution", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],
   "execution": ["execution", "events", "noun"],
@@ -51,7 +53,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(cli|http|client|otel|replay|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(cli|http|client|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();

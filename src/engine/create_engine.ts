@@ -71,6 +71,7 @@ import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "./triggers/until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
@@ -83,7 +84,15 @@ const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
-  return new JobEngine(options);
+  return new JobEngine(options, PRODUCTION);
+}
+
+/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
+export function createEngineIn<const J extends Jobs, L = Labels>(
+  surroundings: Surroundings,
+  options: EngineOptions<J, L>,
+): Engine<J, L> {
+  return new JobEngine(options, surroundings);
 }
 
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
@@ -107,14 +116,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
-  constructor(options: EngineOptions<J, L>) {
+  constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     const around = new AroundHooks((error) => hub.publishError(error));
-    const recorder: Recorder = new Recorder(() => monitor.noteRecord());
+    const recorder: Recorder = new Recorder(() => {
+      if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
+    });
     hub.observe((jobName, happening) => recorder.observe(jobName, happening));
     const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
     this.#store = store;
@@ -150,6 +161,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       recorder,
       warn: warnOnce(logger),
       around,
+      surroundings,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const watch = new ChangeWatch(options.store, this.#deps);
@@ -207,6 +219,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       jobs: () => jobs.newest.values(),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
+      wake: () => {
+        lifecycle.worker.wake();
+        scheduler.wake();
+      },
+      runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
+      discard: () => lifecycle.discard(),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
       liveness: () => monitor.liveness(),

@@ -20,6 +20,7 @@ import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
 import { ExecutionState } from "./execution_state.ts";
+import type { Surroundings } from "./surroundings.ts";
 import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./report_outbox.ts";
 
@@ -63,6 +64,8 @@ export interface ExecutionDeps {
   warn: (message: string) => void;
   /** What plugins do around executions, steps and triggers. */
   around: AroundHooks;
+  /** Who calls the functions of jobs and steps, and whether the store is polled. */
+  surroundings: Surroundings;
 }
 
 /** The parameters of one execution. */
@@ -115,6 +118,8 @@ export class Execution {
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
   readonly #whenQuiet: (() => void)[] = [];
+  /** How many calls of the job have not settled. */
+  #awaited = 0;
 
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
@@ -204,12 +209,23 @@ export class Execution {
    * branches stop too.
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
+    this.#awaited += 1;
     return new Promise((resolve, reject) => {
-      promise.then(
-        (value) => this.state.mayContinue ? resolve(value) : this.state.noteWaiting(),
-        (error) => this.state.mayContinue ? reject(error) : this.state.noteWaiting(),
-      );
+      promise.then((value) => {
+        this.#awaited -= 1;
+        if (this.state.mayContinue) resolve(value);
+        else this.state.noteWaiting();
+      }, (error) => {
+        this.#awaited -= 1;
+        if (this.state.mayContinue) reject(error);
+        else this.state.noteWaiting();
+      });
     });
+  }
+
+  /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */
+  get isInOwnCode(): boolean {
+    return this.#awaited === 0 && !this.state.isOver && !this.state.isBodyWaiting;
   }
 
   /** Resolves when the store may be asked about existing records; never, if the job is over. */

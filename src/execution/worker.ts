@@ -102,6 +102,20 @@ export class Worker {
     this.#executions.get(runId)?.nudge();
   }
 
+  /** The runs whose jobs do something outside of their steps, such as awaiting a call of their own. */
+  runsInOwnCode(): string[] {
+    return [...this.#executions].filter(([, execution]) => execution.isInOwnCode).map(([runId]) => runId);
+  }
+
+  /** Ends all executions as the death of the process does, at once and without a trace. */
+  discard(): void {
+    for (const [runId, execution] of this.#executions) {
+      execution.state.discard();
+      this.#keeper.drop(runId);
+    }
+    this.#executions.clear();
+  }
+
   /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */
   executionOf(runId: string): CancelledExecution | null {
     const execution = this.#executions.get(runId);
@@ -206,6 +220,7 @@ export class Worker {
       let idleMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
       try {
         const { nextTimerAt, hasMore, now, cancelled } = await this.#claim();
+        if (!this.#deps.surroundings.polls) idleMs = Infinity;
         await this.#unrenewed.look();
         if (cancelled.length > 0) this.#idle.wake(); // there may be more of them
         if (this.#freeSlots() > 0) {

@@ -262,7 +262,8 @@ export class StepCalls {
     const { claim, deps } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
     // A lazy result (a query with `then()`) also runs in the step's context.
-    return deps.currentStep.run(name, () => Promise.resolve(work(tools)));
+    const call = { claim, stepName: name, tools, work: () => work(tools) };
+    return deps.currentStep.run(name, () => Promise.resolve(deps.surroundings.callStep(call)));
   }
 
   /** Starts the timeout of an attempt; `null` if the step has none. */

@@ -190,7 +190,11 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     ...request,
     aliases: [...request.aliases],
     labels: { ...request.labels },
-    flow: structuredClone(request.flow),
+    flow: {
+      ...request.flow,
+      start: request.flow.start && { ...request.flow.start },
+      keyRate: request.flow.keyRate && { ...request.flow.keyRate },
+    },
     startAt,
     isDelayed: startAt !== null && startAt > now,
     retriggerOf: request.retriggerOf?.runId ?? null,
