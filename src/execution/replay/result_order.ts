@@ -55,8 +55,11 @@ export class ResultOrder {
    * Registers that the job begins something new. The replay does not end at once, since another branch may still be
    * replaying: it ends when all recorded results that the job requests are delivered.
    */
-  async noteNew(): Promise<void> {
-    if (this.#isLeavingReplay || !this.isReplaying) return;
+  noteNew(): void {
+    if (!this.#isLeavingReplay && this.isReplaying) this.#leaveReplay();
+  }
+
+  async #leaveReplay(): Promise<void> {
     this.#isLeavingReplay = true;
     await this.settled();
     this.#hasNew = true;
