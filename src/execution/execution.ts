@@ -281,7 +281,8 @@ export class Execution {
 
   /** Resolves when a result that was recorded before this execution may be delivered to the job. */
   untilDelivered(recordedNo: number): Promise<void> {
-    return this.track(this.order.wait(recordedNo)); // prevents parking: the job continues after it
+    this.beginWork(); // prevents parking: the job continues after it
+    return this.order.wait(recordedNo, () => this.endWork());
   }
 
   /**

@@ -93,7 +93,8 @@ export class StepCalls {
     try {
       const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
-        return await this.#answer(recorded);
+        await this.#execution.untilDelivered(recorded.recordedNo);
+        return answerOf(recorded);
       }
       const isNew = { kind: "step", name } as const;
       if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
@@ -134,12 +135,6 @@ export class StepCalls {
           "If one is added before another, it takes the recorded result of that one: give each a name of its own",
       );
     }
-  }
-
-  async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
-    await this.#execution.untilDelivered(recordedNo);
-    if (result.status === "completed") return decode(result.output);
-    throw new StepError(result.failure, { name, attempts });
   }
 
   /** Makes attempts at a step until one succeeds or none is left. */
@@ -291,6 +286,11 @@ export class StepCalls {
     if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
     return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
+}
+
+function answerOf({ name, attempts, result }: StepRecord): Json | undefined {
+  if (result.status === "completed") return decode(result.output);
+  throw new StepError(result.failure, { name, attempts });
 }
 
 function toStepOutcome(performed: Performed, isRetried: boolean): StepOutcome {
