@@ -17,7 +17,7 @@ const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "client": ["client", "noun"],
-  "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
+  "cli": ["cli", "ui", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "otel": ["otel", "engine", "events", "noun"],
   "testing": ["testing", "stores", "engine", "execution", "events", "noun"],

@@ -525,20 +525,20 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
     await this.migrate();
-    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, mayShow: null });
+    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, access: null });
   }
 
   async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
     const filter = failedRunsFilter(query);
     await this.migrate();
-    const { ids } = await this.#store.findRuns({ ...filter, uncounted: true });
-    return groupFailures(await readFailedRuns(this.#store, ids));
+    const { host } = this.#deps;
+    return groupFailures(await readFailedRuns(filter, { store: this.#store, host, mayShow: null }));
   }
 
   async findRuns(query: string): Promise<FoundRun[]> {
     const text = checkSearch(query);
     await this.migrate();
-    return await findRuns(this.#store, [text], { limit: MAX_FOUND, mayShow: () => true });
+    return await findRuns(this.#store, await this.#store.searchRuns(text, MAX_FOUND), null);
   }
 
   async stranded(): Promise<StrandedJob[]> {
