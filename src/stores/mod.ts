@@ -11,8 +11,8 @@
  * }
  * ```
  *
- * The comments of {@linkcode Store} say what a store promises. `MemoryStore` is written with these names alone: its
- * source is the shortest example.
+ * The comments of {@linkcode Store} say what a store promises, and `storeContract()` of `@holdfast/jobs/testing` tests
+ * it. `MemoryStore` is written with these names alone: its source is the shortest example.
  *
  * @module
  */
