@@ -458,7 +458,7 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
     childTotal,
     child,
     deadlineAt,
-    ...firstResumed({ kind, outcome, first_resumed_at: pause.firstResumedAt }),
+    ...firstResumed(kind, outcome, pause.firstResumedAt),
     createdAt,
     preparedNo,
     resolution,

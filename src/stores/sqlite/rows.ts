@@ -185,7 +185,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
-    ...firstResumed(row),
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"
