@@ -121,7 +121,7 @@ export class Lifecycle {
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
-    const wake = () => worker.wake();
+    const noteChange = () => worker.noteChange();
     const upkeep = new AbortController();
     const { store, hub, surroundings: { polls } } = this.#deps;
     const keeping = Promise.all([
@@ -129,7 +129,7 @@ export class Lifecycle {
       this.#options.scheduler.run(upkeep.signal),
       polls ? this.#options.watchStranded(upkeep.signal) : undefined,
     ]);
-    const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
+    const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {
       for (const stop of stops) stop();
       await keeping;
