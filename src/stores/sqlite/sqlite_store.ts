@@ -166,8 +166,8 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
-   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
+   * Uses an open database of `node:sqlite`, `bun:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3`
+   * or another driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
    *
    * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
    * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
