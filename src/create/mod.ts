@@ -1,6 +1,7 @@
 /**
  * Makes a small app: a job, its test, a server with the dashboard, and a Dockerfile.
  *
+ * @example
  * ```sh
  * deno run -A jsr:@holdfast/jobs/create my-app
  * deno run -A jsr:@holdfast/jobs/create my-app --node

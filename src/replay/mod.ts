@@ -2,17 +2,29 @@
  * Tests whether open runs go on with changed code: executes the code of a job against the histories of its runs, without
  * calling the function of any step.
  *
- * In a test:
- *
- * ```ts ignore
+ * @example In a test
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore, type StepContext } from "@holdfast/jobs";
  * import { replay } from "@holdfast/jobs/replay";
+ * import { z } from "zod";
  *
- * const report = await replay(history, checkout); // a history from engine.exportHistory()
+ * const input = z.object({ order: z.string() });
+ * const run = async (step: StepContext) => {
+ *   await step.run("charge", () => "paid");
+ *   await step.wait("approval", { timeout: 60_000 });
+ * };
+ * const before = defineJob({ name: "checkout", input, run });
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { before } });
+ * const { id } = await engine.jobs.before.trigger({ order: "o-1" });
+ * await engine.runUntilIdle();
+ * const history = await engine.exportHistory(id); // keep it in a file beside the test
+ *
+ * const after = defineJob({ name: "checkout", input, run }); // the changed code
+ * const report = await replay(history!, after); // the run exists
  * report.assertGoesOn();
  * ```
  *
- * As a command, for all open runs of a database and the newest that have ended:
- *
+ * @example As a command, for all open runs of a database and the newest that have ended
  * ```sh
  * deno run --allow-read jsr:@holdfast/jobs/replay --jobs jobs.ts --db backup.db
  * ```

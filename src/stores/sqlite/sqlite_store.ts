@@ -111,6 +111,24 @@ const MEMORY = ":memory:";
  * It uses a write-ahead log. Copy the file with {@linkcode SqliteStore.backup}, never by reading it: opening and
  * closing a database file by other means drops the locks of the whole process
  * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const double = defineJob({
+ *   name: "double",
+ *   input: z.object({ value: z.number() }),
+ *   run: (step, { value }) => step.run("double", () => value * 2),
+ * });
+ *
+ * await using store = await SqliteStore.open(":memory:"); // a path in production: "jobs.db"
+ * await using engine = createEngine({ store, jobs: { double } });
+ * await engine.start();
+ * const run = await engine.jobs.double.triggerAndWait({ value: 21 });
+ * console.log(run.output); // 42
+ * ```
  */
 export class SqliteStore implements Store {
   readonly #connection: Connection;
