@@ -77,7 +77,25 @@ import { workerSettings } from "../execution/worker_settings.ts";
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 
 /**
- * Creates an engine.
+ * Creates an engine: it triggers runs, and executes them once it is started.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (step, { name }) => step.run("compose", () => `Hello, ${name}!`),
+ * });
+ *
+ * await using store = new MemoryStore();
+ * await using engine = createEngine({ store, jobs: { greet } });
+ * await engine.start();
+ * const run = await engine.jobs.greet.triggerAndWait({ name: "Ada" });
+ * console.log(run.output); // Hello, Ada!
+ * ```
  *
  * @throws {TypeError} An option is unknown, the store is not a store, a job is not a job, two jobs have the same
  * name, or the logger lacks a function.

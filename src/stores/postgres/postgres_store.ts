@@ -119,6 +119,18 @@ export interface PostgresStoreOptions {
  *
  * Each call is one statement, and so one transaction: no connection waits for the process between two statements, so a
  * pooler in transaction mode can be in between.
+ *
+ * @example
+ * ```ts
+ * import { createEngine } from "@holdfast/jobs";
+ * import { PostgresStore } from "@holdfast/jobs/postgres";
+ *
+ * export async function work(url: string) {
+ *   await using store = await PostgresStore.open(url); // postgres://user:password@localhost:5432/app
+ *   await using engine = createEngine({ store, jobs: {} });
+ *   await engine.start();
+ * }
+ * ```
  */
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;

@@ -111,6 +111,24 @@ const MEMORY = ":memory:";
  * It uses a write-ahead log. Copy the file with {@linkcode SqliteStore.backup}, never by reading it: opening and
  * closing a database file by other means drops the locks of the whole process
  * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const double = defineJob({
+ *   name: "double",
+ *   input: z.object({ value: z.number() }),
+ *   run: (step, { value }) => step.run("double", () => value * 2),
+ * });
+ *
+ * await using store = await SqliteStore.open(":memory:"); // a path in production: "jobs.db"
+ * await using engine = createEngine({ store, jobs: { double } });
+ * await engine.start();
+ * const run = await engine.jobs.double.triggerAndWait({ value: 21 });
+ * console.log(run.output); // 42
+ * ```
  */
 export class SqliteStore implements Store {
   readonly #connection: Connection;
@@ -166,8 +184,8 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
-   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
+   * Uses an open database of `node:sqlite`, `bun:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3`
+   * or another driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
    *
    * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
    * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
