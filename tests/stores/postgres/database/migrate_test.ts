@@ -97,7 +97,7 @@ test("a call says that a newer version has dropped the functions of its version"
   await assert.rejects(store.enqueue([aRun()]), isStoreError(/tables of version 3/));
 });
 
-/** What docs/postgres.md says of the role of a service. */
+/** What docs/guides/postgres.md says of the role of a service. */
 async function makeRole({ schema, ask }: Place): Promise<string> {
   const role = `service_of_${schema}`;
   await ask(`
