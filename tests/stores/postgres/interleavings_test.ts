@@ -368,6 +368,31 @@ test("a run with a fairness key comes to a key while its holder ends, and gets i
   assert.deepEqual((await claim(store, "worker")).map(({ run }) => run.id), ["fair"]);
 });
 
+test("a purge locks runs in the order in which log lines lock them", async ({ store, begin, client, schema }) => {
+  await store.enqueue(["first", "second"].map((id) => aRun({ id, jobName: "a" })));
+  const claims = await claim(store, "worker", { limit: 2 });
+  // The second run ends first, and is deleted first.
+  for (const { lease } of claims.toReversed()) await store.finish(lease, COMPLETED, []);
+  await client.query(`update ${schema}.runs set completed_at = completed_at + seq`);
+  await client.query(`update ${schema}.runs set completed_at = 1 where id = 'second'`);
+  const count = "select deadlocks::int from pg_stat_database where datname = current_database()";
+  const before = (await client.query(count)).rows[0].deadlocks;
+  const lines = (
+    runId: string,
+  ) => [{ runId, id: runId, stepName: null, level: "info" as const, message: "", data: null, writtenAt: 1 }];
+
+  const transaction = await begin();
+  await transaction.store.appendLogs(lines("first"));
+  const purge = store.purge({ completed: 0 }, 10);
+  await pause(200);
+  await transaction.store.appendLogs(lines("second"));
+  await transaction.commit();
+  const purged = await purge;
+
+  assert.deepEqual(purged.map(({ id }) => id), ["second", "first"]);
+  assert.equal((await client.query(count)).rows[0].deadlocks, before);
+});
+
 test("claims at the same moment take what the others leave, without another try", async ({ store, begin }) => {
   await store.enqueue(Array.from({ length: 9 }, (_, n) => aRun({ id: `run-${n}`, jobName: "a" })));
 
