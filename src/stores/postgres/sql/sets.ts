@@ -57,7 +57,7 @@ begin
     update {schema}.runs r set recorded = g.recorded, abandonments = 0, updated_at = p_now,
       last_report_no = greatest(r.last_report_no, g.report_no)
     from (select n.seq, max(n.recorded_no) as recorded, max(n.report_no) as report_no from n group by n.seq) g
-    where r.seq = any(array(select n.seq from n)) and r.seq = g.seq),
+    where r.seq = any(array(select n.seq from n)) and r.seq + 0 = g.seq),
   f as (
     insert into {schema}.journal (at, facts) select p_now, p.facts from fn.pack_facts(array(
       select '[' || n.seq || case when n.status = 'completed' then ',"step_completed",' else ',"step_failed",' end
@@ -90,7 +90,7 @@ begin
     update {schema}.runs r set status = n.status, output = n.output, error = n.error, failure = n.failure,
       failed_step = n.failed_step, lease_owner = null, lease_expires_at = null, updated_at = p_now,
       completed_at = p_now
-    from n where r.seq = any(array(select n.seq from n)) and r.seq = n.seq
+    from n where r.seq = any(array(select n.seq from n)) and r.seq + 0 = n.seq
     returning n.no, r.seq, r.id, r.job, r.status, n.fact, r.concurrency_key, r.lease_generation),
   c as (
     insert into {schema}.counts (status, job, runs)

@@ -102,7 +102,7 @@ begin
       lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
       lease_generation = q.lease_generation + 1, last_report_no = 0, leased_at = p_now, started_at = coalesce(q.started_at, p_now),
       updated_at = p_now, finish_by = coalesce(q.finish_by, p_now + q.finish_within)
-    from x where q.seq = any(p_seqs) and q.seq = x.seq
+    from x where q.seq = any(p_seqs) and q.seq + 0 = x.seq
     returning x.no, x.before, q.seq, q.job, q.lease_generation, q.lease_expires_at, q.interruptions, q.has_pauses),
   c as (
     insert into {schema}.counts (status, job, runs)
