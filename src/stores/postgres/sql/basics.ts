@@ -11,8 +11,9 @@ export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set e
 /**
  * The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone: a row is joined with
  * its element by "seq + 0 = ...", since "seq = ..." could be looked up for each element in an index of another order.
+ * Such a list looks short to the planner, which would compare each element with each row.
  */
-export const JOINS_LISTS = "set enable_hashjoin = on";
+export const JOINS_LISTS = "set enable_hashjoin = on set enable_nestloop = off";
 
 /** What all other functions use. */
 export const BASICS = `

@@ -146,8 +146,11 @@ begin
 end $$;
 
 -- Rows of the journal with facts, in their order.
-create or replace function fn.pack_facts(p_facts text[]) returns table (facts text) language sql immutable as $$
-  select array_to_string(p_facts[s.no : s.no + ${FACTS_PER_ROW - 1}], ',')
-  from generate_series(1, cardinality(p_facts), ${FACTS_PER_ROW}) s (no) order by s.no
-$$;
+create or replace function fn.pack_facts(p_facts text[]) returns table (facts text) language plpgsql immutable as $$
+begin
+  for at in 1 .. cardinality(p_facts) by ${FACTS_PER_ROW} loop
+    facts := array_to_string(p_facts[at : at + ${FACTS_PER_ROW - 1}], ',');
+    return next;
+  end loop;
+end $$;
 `;
