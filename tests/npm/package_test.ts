@@ -6,7 +6,7 @@ import { TextLineStream } from "../processes/text_line_stream.ts";
 import { PACKAGE_VERSION } from "../../src/version.ts";
 import { findObstacle, install, type Installation, npm, pathOf, run } from "./runtimes.ts";
 
-const FEWEST_CASES = 300;
+const FEWEST_CASES = 700;
 
 const obstacle = await findObstacle();
 if (obstacle !== null) console.log(`The npm package is not tested: ${obstacle}`);

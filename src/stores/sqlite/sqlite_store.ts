@@ -36,7 +36,7 @@ import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
-import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -63,6 +63,7 @@ import { addStatistics, readStatistics } from "./operate/statistics.ts";
 import { readStoreInfo } from "./operate/store_info.ts";
 import { noteStopping, readWorkers } from "./operate/workers.ts";
 import { recordStep } from "./writes/steps.ts";
+import { checkDriver } from "./check_driver.ts";
 import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
@@ -192,18 +193,12 @@ export class SqliteStore implements Store {
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, or returns every integer as a bigint.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, returns every integer as a bigint, or is of
+   * a SQLite before 3.43.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkOptions(options, "SqliteStore.from()");
-    if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
-    const probe = 1_700_000_000_000;
-    const row = database.prepare(`SELECT ${probe} AS value`).get();
-    const { value } = row as { value: unknown }; // every driver returns a row as an object of the column names
-    if (typeof value === "bigint") {
-      throw new TypeError("The database returns every integer as a bigint; open it without that option");
-    }
-    if (value !== probe) throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    checkDriver(database);
     const store = new SqliteStore({
       driver: database,
       close: () => {},
