@@ -24,7 +24,9 @@ export function readContents(index: string): PageGroup[] {
     const group = GROUP.exec(line);
     if (group !== null) groups.push({ title: group[1]!, pages: [] });
     const page = PAGE.exec(line);
-    if (page !== null) groups.at(-1)?.pages.push({ title: page[1]!, path: page[2]! });
+    if (page !== null) {
+      groups.at(-1)?.pages.push({ title: page[1]!, path: page[2]! });
+    }
   }
   return groups.filter(({ pages }) => pages.length > 0);
 }

@@ -5,5 +5,8 @@
  * @param heading Its text, without markup.
  */
 export function githubSlug(heading: string): string {
-  return heading.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu, "").replaceAll(" ", "-");
+  return heading.trim().toLowerCase().replace(
+    /[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu,
+    "",
+  ).replaceAll(" ", "-");
 }

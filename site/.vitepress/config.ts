@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -26,8 +26,11 @@ export default defineConfig({
   markdown: {
     anchor: { slugify: githubSlug },
     toc: { slugify: githubSlug },
-    config: (markdown) => markdown.core.ruler.push("links_out_of_docs", ({ env, tokens }) => linkToRepository(env, tokens)),
+    config: (markdown) =>
+      markdown.core.ruler.push("links_out_of_docs", ({ env, tokens }) => linkToRepository(env, tokens)),
   },
+  buildEnd: ({ outDir }) =>
+    writeFileSync(join(outDir, "llms.txt"), toSiteLinks(readFileSync(join(ROOT, "llms.txt"), "utf8"))),
   themeConfig: {
     search: { provider: "local" },
     nav: contents.map(({ title, pages }) => ({ text: title, link: `/${pages[0]!.path}` })),
@@ -58,16 +61,25 @@ interface Token {
   attrSet(name: string, value: string): void;
 }
 
-/** Links that lead out of `docs/`, such as to an example, lead to the repository. */
+/** Links that lead out of `docs/`, such as to an example, and those to folders, lead to the repository. */
 function linkToRepository(env: { path?: string }, tokens: readonly Token[]): void {
   for (const token of tokens) {
     if (token.children !== null) linkToRepository(env, token.children);
     const href = token.type === "link_open" ? token.attrGet("href") : null;
-    if (href === null || !href.startsWith(".") || env.path === undefined) continue;
+    if (href === null || /^[a-z]+:|^#|^\//.test(href) || env.path === undefined) continue;
     const target = join(dirname(env.path), href.split("#")[0]!);
-    if (!relative(DOCS, target).startsWith("..")) continue;
-    const kind = statSync(target).isDirectory() ? "tree" : "blob";
+    const isFolder = statSync(target).isDirectory();
+    if (!isFolder && !relative(DOCS, target).startsWith("..")) continue;
+    const kind = isFolder ? "tree" : "blob";
     token.attrSet("href", `${repository}/${kind}/main/${relative(ROOT, target).replaceAll("\\", "/")}`);
     token.attrSet("target", "_blank");
   }
+}
+
+/** The links of `llms.txt` for the site: pages of `docs/` are beside it. */
+function toSiteLinks(text: string): string {
+  return text.replaceAll(/\]\(docs\/([^)]+)\.md\)/g, "]($1.html)").replaceAll(
+    "](README.md)",
+    `](${repository}#readme)`,
+  );
 }
