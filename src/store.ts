@@ -1,7 +1,7 @@
 import type { Report } from "./execution_report.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
-import type { JsonText } from "./json.ts";
+import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";

@@ -1,6 +1,6 @@
 import { metrics, trace } from "@opentelemetry/api";
 import type { Plugin } from "../engine/plugin.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import { Metrics } from "./metrics.ts";
 import { Spans } from "./spans.ts";
 

@@ -5,7 +5,7 @@ import { systemHost } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
-import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, stopHard, typesOf } from "../support/engines.ts";
 import { aGatedJob, aJob, echo, fail } from "../support/jobs.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeHost } from "../support/fake_host.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { aRequest, aService } from "../support/http.ts";
+import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 
 const promtool = findPromtool();

@@ -4,7 +4,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import type { Store } from "../../src/store.ts";
-import { CountingDriver } from "../support/counting_driver.ts";
+import { CountingDriver } from "../support/stores/counting_driver.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { startServer } from "../stores/postgres/server.ts";

@@ -15,7 +15,7 @@ import {
   pass,
   recordEvents,
   type StoreTest,
-} from "../../support/for_each_store.ts";
+} from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aJob } from "../../support/jobs.ts";
 

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import { MAX_COUNTED_WAITS } from "../../../wait.ts";
 import { SEARCHED_BY_END } from "../../operate/trail_rows.ts";
