@@ -387,7 +387,7 @@ forEachStore("migrate() is repeated after it has failed", async ({ store, host }
   assert.equal((await engine.trigger("echo", 1)).disposition, "created");
 });
 
-forEachStore("retention deletes runs that ended long enough ago, and tells of it", async ({ store, host }) => {
+forEachStore("retention deletes runs that ended long enough ago, and publishes it", async ({ store, host }) => {
   const retention = { completed: 10_000, failed: 60_000 };
   await using engine = createEngine({ store, host, jobs: { echo, fail }, retention });
   const completed = await engine.trigger("echo", 1);

@@ -177,7 +177,7 @@ forEachStore("a worker takes over a run whose lease has expired, and not before"
   assert.deepEqual([after.status, after.output, after.leaseOwner], ["completed", 2, null]);
 });
 
-forEachStore("a blocked event loop is told by worker:error", async ({ store, host }) => {
+forEachStore("a blocked event loop is published as worker:error", async ({ store, host }) => {
   let blockedMs = 0;
   const blockable: Host = {
     now: () => host.now(),

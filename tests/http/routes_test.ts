@@ -183,7 +183,7 @@ forEachStore("GET /runs lists the newest first, as clients may see them", async 
   assert.deepEqual(none.body, { runs: [], total: 3, hasMore: true });
 });
 
-forEachStore("GET /runs answers 50 runs unless it is told otherwise", async (context) => {
+forEachStore("GET /runs answers 50 runs unless a filter says otherwise", async (context) => {
   await using service = aService({}, context);
   for (let n = 0; n < 51; n++) await service.engine.trigger("echo", n);
 

@@ -92,7 +92,7 @@ export class AuthorizedEngine {
     return scope === null ? null : await this.#toQuery(filter, scope);
   }
 
-  /** A text as a key of the caller's tenant; `null` without the `tenant` hook. */
+  /** A string as a key of the caller's tenant; `null` without the `tenant` hook. */
   async ownKey(text: string): Promise<string | null> {
     const tenant = await this.#tenant();
     return tenant === null ? null : tenantPrefix(tenant) + text;

@@ -357,7 +357,7 @@ forEachStore("retry parks the run over a delay of more than a second", async ({ 
   assert.equal((await engine.getRun(id))!.output, "attempt 2");
 });
 
-forEachStore("retry tells of each failure, and when the next attempt follows", async ({ store, host }) => {
+forEachStore("retry publishes each failure, and when the next attempt follows", async ({ store, host }) => {
   const { work } = failsUntil(9, host, (attempt) => new Error(`failure ${attempt}`));
   const job = aJob(async (step) => {
     await step.run("first", () => 1);

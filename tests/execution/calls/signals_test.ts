@@ -179,7 +179,7 @@ forEachStore("signal() counts strictly before the deadline", async (context) => 
   await tooLate.engine.stop();
 });
 
-forEachStore("signal() finds a wait expired for ever, whatever happens then", async (context) => {
+forEachStore("signal() finds a wait expired permanently, whatever happens then", async (context) => {
   const { host } = context;
   const { engine, runId, waitId } = await aWaitingRun(context);
   host.advance(TIMEOUT_MS);

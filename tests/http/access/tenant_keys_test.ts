@@ -112,7 +112,7 @@ forEachStore(
   },
 );
 
-forEachStore("hooks see keys as they were given, and nobody is told what is stored", async (context) => {
+forEachStore("hooks see keys as they were given, and nobody learns what is stored", async (context) => {
   const seen: RequestedTrigger[] = [];
   await using service = aService({
     auth: naming({ onTrigger: (_org, trigger) => void seen.push(trigger) }),

@@ -139,7 +139,7 @@ forEachStore("without onRunAccess() waits are refused, whether or not there is s
   await assertUntouched("waits");
 });
 
-forEachStore("without onRunAccess() the other routes serve whoever was authenticated", async (world) => {
+forEachStore("without onRunAccess() the other routes serve everybody who was authenticated", async (world) => {
   let context: unknown;
   await using service = aTenantService({ auth: { authenticate: () => context } }, world);
   const others = RUN_ROUTES.filter(({ operation }) => operation !== "waits" && operation !== "signal");

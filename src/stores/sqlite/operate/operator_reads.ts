@@ -49,7 +49,7 @@ function readOpenRows(db: SqliteDatabase, isAfter: string, place: number[], limi
   );
 }
 
-/** Finds runs by a text. See `Store.searchRuns()`. */
+/** Finds runs by a string. See `Store.searchRuns()`. */
 export function searchRuns(db: SqliteDatabase, text: string, limit: number): SearchHit[] {
   const found = new Map<string, FoundBy>();
   const add = (by: FoundBy, rows: readonly { id: string }[]) => {

@@ -96,7 +96,7 @@ test("enqueue() changes nothing when it is repeated", async ({ store }) => {
   assert.equal((await store.getRuns({})).total, 1);
 });
 
-test("enqueue() answers a repeated call with the run as it stands", async ({ store }) => {
+test("enqueue() answers a repeated call with the run in its present state", async ({ store }) => {
   const request = aRun({ idempotencyKey: "once" });
   await store.enqueue([request]);
   await claimOne(store);
@@ -276,7 +276,7 @@ for (const how of ["delete", "purge"] as const) {
   });
 }
 
-timed("enqueue() knows long enough which runs were deleted, and not for ever", async ({ store, host }) => {
+timed("enqueue() knows long enough which runs were deleted, and not permanently", async ({ store, host }) => {
   const request = aRun();
   await addCompleted(store, request);
   await store.delete(request.id);
