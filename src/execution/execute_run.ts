@@ -86,7 +86,8 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
     const { surroundings } = execution.deps;
     const output = await execution.begin(async () => {
       const value = decode(input);
-      return await surroundings.callJob(execution.claim, value, () => job.run(stepContext(execution, replay), value));
+      const context = stepContext(execution, replay);
+      return await surroundings.callJob(execution.claim, value, context, (step) => job.run(step, value));
     });
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };

@@ -264,9 +264,9 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   #warnOutsideStep(what: string): void {
     const place = this.#system.place.getStore();
     if (place === undefined || place.stepName !== null) return;
-    const text =
-      `Job "${place.jobName}" calls ${what} outside of steps: a replay gets another value. Call it in a step`;
-    if (!this.#system.warnings.includes(text)) this.#system.warnings.push(text);
+    this.#system.warn(
+      `Job "${place.jobName}" calls ${what} outside of steps: a replay gets another value. Call it in a step`,
+    );
   }
 }
 
