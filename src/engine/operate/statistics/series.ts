@@ -90,13 +90,16 @@ export class SeriesReader {
     const over = this.#rows.filter(({ at }) => at >= from && at < now - 3 * span);
     const rows = [...over];
     const first = Math.max(from, (over.at(-1)?.at ?? from - span) + span);
-    let after: StatisticsRow | undefined;
-    do {
-      const query = { span, from: first, jobName, limit: STATISTICS_PAGE, ...(after === undefined ? {} : { after }) };
-      const page = await this.#store.readStats(query);
-      rows.push(...page.rows);
-      after = page.rows.length < STATISTICS_PAGE ? undefined : page.rows.at(-1);
-    } while (after !== undefined);
+    // A slot has one row at most, so the pages are read side by side.
+    const pageMs = STATISTICS_PAGE * span;
+    const starts: number[] = [];
+    for (let start = first; start <= now; start += pageMs) starts.push(start);
+    const pages = await Promise.all(
+      starts.map((from) => this.#store.readStats({ span, from, jobName, limit: STATISTICS_PAGE })),
+    );
+    for (const [page, read] of pages.entries()) {
+      rows.push(...read.rows.filter(({ at }) => at < starts[page]! + pageMs)); // one start for each page
+    }
     this.#rows = rows;
     return toSeries(rows, from, WINDOWS[window]);
   }
