@@ -6,7 +6,7 @@ import type { Store } from "../../src/store.ts";
 import { CountingDriver } from "../support/stores/counting_driver.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { SeriesReader } from "../../src/engine/operate/series.ts";
+import { SeriesReader } from "../../src/engine/operate/statistics/series.ts";
 import { startServer } from "../stores/postgres/server.ts";
 
 // `deno task test:scale` takes 200,000.
