@@ -274,7 +274,19 @@ export interface ClientRun {
   isWaiting: boolean;
 }
 
-/** Converts a run for clients: leaves out its keys, its lease and stacks, and adds flags derived from its status. */
+/**
+ * Converts a run for clients: leaves out its keys, its lease and stacks, and adds flags derived from its status.
+ *
+ * @example
+ * ```ts
+ * import { type Engine, notFound, toClientRun } from "@holdfast/jobs";
+ *
+ * export async function showRun(engine: Engine, runId: string): Promise<Response> {
+ *   const run = await engine.getRun(runId);
+ *   return run === null ? notFound() : Response.json(toClientRun(run));
+ * }
+ * ```
+ */
 export function toClientRun(run: Run): ClientRun {
   return {
     id: run.id,

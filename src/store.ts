@@ -28,7 +28,7 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
 /**
  * Stores all state of runs.
  *
- * These comments and the contract suite (`tests/stores/store_contract.ts`) say all that a new store has to do.
+ * These comments and the contract suite (`storeContract()` of `@holdfast/jobs/testing`) say all that a new store has to do.
  *
  * **Atomic.** A write happens completely or not at all, and is durable when its promise resolves. A call that takes
  * several runs or leases is one write. Calls can come in any number at once, from several processes. A write may share

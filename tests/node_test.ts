@@ -33,6 +33,22 @@ Deno.test(`the tests in ${FOLDER} pass on Node as well`, { ignore: obstacle !== 
   assert.equal(pass + skipped, tests);
 });
 
+Deno.test("the test kit passes its own tests on Node as well", { ignore: obstacle !== null }, async () => {
+  const { version, path } = node as Node; // there is no obstacle
+  const files = [
+    "tests/testing/test_engine_test.ts",
+    "tests/testing/crashes/crash_at_every_checkpoint_test.ts",
+    "examples/testing_test.ts",
+  ];
+
+  const { code, told, errors, counts } = await runTests({ version, path }, files.map((file) => new URL(file, ROOT)));
+
+  if (code !== 0) console.log(told, errors);
+  assert.equal(code, 0, "Node does not pass: see above");
+  assert.ok((counts.pass ?? 0) >= 35, `${counts.pass} tests passed`);
+  assert.equal(counts.pass, counts.tests);
+});
+
 Deno.test("shutdownOnSignal() ends an http.Server of Node with open streams, and the process with code 0", {
   ignore: obstacle !== null,
 }, async () => {

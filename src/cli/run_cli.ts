@@ -35,7 +35,7 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
     terminal.print(describeCommand(command));
     return 0;
   }
-  const service = await openService(args, terminal);
+  const service = await openService(args, terminal, command.takesStore === true ? args.positionals[0] : undefined);
   try {
     return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal });
   } finally {

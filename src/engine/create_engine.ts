@@ -71,19 +71,46 @@ import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "./triggers/until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 
 /**
- * Creates an engine.
+ * Creates an engine: it triggers runs, and executes them once it is started.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (step, { name }) => step.run("compose", () => `Hello, ${name}!`),
+ * });
+ *
+ * await using store = new MemoryStore();
+ * await using engine = createEngine({ store, jobs: { greet } });
+ * await engine.start();
+ * const run = await engine.jobs.greet.triggerAndWait({ name: "Ada" });
+ * console.log(run.output); // Hello, Ada!
+ * ```
  *
  * @throws {TypeError} An option is unknown, the store is not a store, a job is not a job, two jobs have the same
  * name, or the logger lacks a function.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
-  return new JobEngine(options);
+  return new JobEngine(options, PRODUCTION);
+}
+
+/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
+export function createEngineIn<const J extends Jobs, L = Labels>(
+  surroundings: Surroundings,
+  options: EngineOptions<J, L>,
+): Engine<J, L> {
+  return new JobEngine(options, surroundings);
 }
 
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
@@ -107,14 +134,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
-  constructor(options: EngineOptions<J, L>) {
+  constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     const around = new AroundHooks((error) => hub.publishError(error));
-    const recorder: Recorder = new Recorder(() => monitor.noteRecord());
+    const recorder: Recorder = new Recorder(() => {
+      if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
+    });
     hub.observe((jobName, happening) => recorder.observe(jobName, happening));
     const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
     this.#store = store;
@@ -150,6 +179,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       recorder,
       warn: warnOnce(logger),
       around,
+      surroundings,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const watch = new ChangeWatch(options.store, this.#deps);
@@ -207,6 +237,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       jobs: () => jobs.newest.values(),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
+      wake: () => {
+        lifecycle.worker.wake();
+        scheduler.wake();
+      },
+      runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
+      discard: () => lifecycle.discard(),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
       liveness: () => monitor.liveness(),
@@ -507,20 +543,20 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
     await this.migrate();
-    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, mayShow: null });
+    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, access: null });
   }
 
   async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
     const filter = failedRunsFilter(query);
     await this.migrate();
-    const { ids } = await this.#store.findRuns({ ...filter, uncounted: true });
-    return groupFailures(await readFailedRuns(this.#store, ids));
+    const { host } = this.#deps;
+    return groupFailures(await readFailedRuns(filter, { store: this.#store, host, mayShow: null }));
   }
 
   async findRuns(query: string): Promise<FoundRun[]> {
     const text = checkSearch(query);
     await this.migrate();
-    return await findRuns(this.#store, [text], { limit: MAX_FOUND, mayShow: () => true });
+    return await findRuns(this.#store, await this.#store.searchRuns(text, MAX_FOUND), null);
   }
 
   async stranded(): Promise<StrandedJob[]> {

@@ -83,7 +83,11 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
       return refused;
     }
     const { input } = "refusal" in read ? execution.claim : read;
-    const output = await execution.begin(async () => await job.run(stepContext(execution, replay), decode(input)));
+    const { surroundings } = execution.deps;
+    const output = await execution.begin(async () => {
+      const value = decode(input);
+      return await surroundings.callJob(execution.claim, value, () => job.run(stepContext(execution, replay), value));
+    });
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {

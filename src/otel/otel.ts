@@ -24,6 +24,15 @@ const SCOPE = "@holdfast/jobs";
  * its run. It needs an SDK, such as Deno's own (`OTEL_DENO=true`), registered globally before `use()`; without
  * one it does nothing.
  *
+ * @example
+ * ```ts
+ * import { createEngine, MemoryStore } from "@holdfast/jobs";
+ * import { otel } from "@holdfast/jobs/otel";
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: {} });
+ * engine.use(otel());
+ * ```
+ *
  * @throws {TypeError} An option is unknown, or `trace` is neither `trigger` nor `run`.
  */
 export function otel(options: OtelOptions = {}): Plugin {

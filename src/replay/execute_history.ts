@@ -5,6 +5,7 @@ import { Hub } from "../events/hub.ts";
 import { executeRun, type Outcome } from "../execution/execute_run.ts";
 import { AroundHooks } from "../around.ts";
 import { Execution, type ExecutionDeps } from "../execution/execution.ts";
+import { PRODUCTION } from "../execution/surroundings.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
 import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
@@ -84,6 +85,7 @@ class HistoryExecution {
       recorder: new Recorder(),
       warn: () => {},
       around: new AroundHooks(() => {}),
+      surroundings: PRODUCTION,
     };
     const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {}, info: null };
     this.#execution = new Execution(claim, { ...options, definition: this.#observed(definition) }, deps);

@@ -29,7 +29,11 @@ export class PartBuilder<T> implements Part<T> {
   readonly items: T[] = [];
   #room: number;
 
-  /** @param maxLength The number of characters; the last record may exceed it. */
+  /**
+   * Begins an empty part.
+   *
+   * @param maxLength The number of characters; the last record may exceed it.
+   */
   constructor(maxLength: number) {
     this.#room = maxLength;
   }

@@ -383,3 +383,34 @@ Deno.test("a worker that is given a run of a job that it does not know says so, 
   assert.match(errors[0]!, new RegExp(`run "${foreign.id}" of job "foreign"`));
   assert.equal((await engine.getRun(id))!.status, "completed");
 });
+
+Deno.test("a worker without a free slot claims at most ten times a second, however much the store changes", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  let claims = 0;
+  const counted = withCalls(store, {
+    claim: (request) => {
+      claims += 1;
+      return store.claim(request);
+    },
+  });
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((_step, input) => input === "first" ? gate.promise : input);
+  await using engine = createEngine({ store: counted, host, jobs: { job }, worker: { concurrency: 1 } });
+  await engine.start();
+  const first = await engine.trigger("job", "first");
+  await host.settle();
+  const before = claims;
+
+  for (let n = 0; n < 50; n++) {
+    await engine.trigger("job", n);
+    await pass(host, 10, 10);
+  }
+
+  assert.ok(claims - before <= 6, `${claims - before} claims in half a second`);
+  const claimsWhileFull = claims;
+  gate.resolve();
+  await engine.waitForRun(first.id);
+  await host.settle();
+  assert.ok(claims > claimsWhileFull, "a free slot is filled at once");
+});

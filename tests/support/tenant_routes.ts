@@ -113,7 +113,7 @@ export async function aWorldOfA(service: Service, { store, host }: StoreTest) {
 /** Each hook that can fail, with the routes that need it. */
 export const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onRequest"]: readonly RouteName[] } = {
   authenticate: NAMES,
-  onRequest: NAMES,
+  onRequest: NAMES.filter((name) => routes[name].isProbe !== true),
   onTrigger: ["trigger"],
   onRunAccess: RUN_ROUTES.map(({ name }) => name),
   onOperate: NAMES.filter((name) => CASES[name].hook === "onOperate"),

@@ -13,7 +13,7 @@ export function httpService(base: string, token: string | null): Service {
   return {
     kind: "http",
     database: null,
-    retrigger: null,
+    engine: null,
     ask: async (path, init) => {
       const headers = new Headers(init.headers);
       if (token !== null) headers.set("authorization", `Bearer ${token}`);

@@ -49,7 +49,7 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
     case "child": {
       const { child, open } = blocker;
       const others = open > 1 ? `, and for ${runs(open - 1, "other")}` : "";
-      return `Waiting for child ${describeRun(child, sight)}${others}`;
+      return `Waiting for ${describeChild(child, sight)}${others}`;
     }
     case "held":
       return blocker.message;
@@ -125,8 +125,8 @@ function nameOf({ id, name }: BlockingWorker): string {
   return name ?? id;
 }
 
-function describeRun({ runId, jobName, status }: BlockingRun, sight: Sight): string {
-  return sight.mayRead(runId) ? `run ${runId} (${jobName}, ${status})` : "another run";
+function describeChild({ runId, jobName, status }: BlockingRun, sight: Sight): string {
+  return sight.mayRead(runId) ? `child run ${runId} (${jobName}, ${status})` : "a child run";
 }
 
 function runName(runId: string, sight: Sight): string {

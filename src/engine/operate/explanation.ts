@@ -1,7 +1,7 @@
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../iso_time.ts";
 import type { Run, RunStatus, TerminalStatus } from "../../run.ts";
-import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
+import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
 import type { Sight } from "./sight.ts";
 
@@ -33,7 +33,7 @@ export interface WorkerRef {
 
 /**
  * A reason why a run is not executed, or that it is. Over HTTP, `worker` and `lastKnownBy` are `null` for callers who may
- * not debug, and so are `runId` and `jobName` of runs that the caller may not read.
+ * not debug, and so is all that concerns a run that the caller may not read.
  */
 export type Reason =
   & {
@@ -50,7 +50,7 @@ export type Reason =
     | { kind: "signal"; waitId: string; name: string; deadlineAt: string | null }
     | { kind: "sleep"; name: string; until: string }
     | { kind: "retry"; stepName: string; attempts: number; error: string; at: string }
-    | { kind: "child"; runId: string | null; jobName: string | null; status: RunStatus; open: number }
+    | { kind: "child"; runId: string | null; jobName: string | null; status: RunStatus | null; open: number }
     | { kind: "held"; code: HoldCode; since: string }
     | { kind: "job_paused"; jobName: string; by: string | null; since: string; note: string | null }
     | { kind: "no_worker"; lastSeenAt: string | null }
@@ -58,7 +58,7 @@ export type Reason =
     | {
       kind: "key";
       concurrencyKey: string;
-      holder: { runId: string | null; jobName: string | null; status: RunStatus; since: string } | null;
+      holder: { runId: string | null; jobName: string | null; status: RunStatus | null; since: string | null } | null;
       ahead: number;
     }
     | { kind: "turn"; fairnessKey: string; ahead: number }
@@ -89,8 +89,8 @@ type Fields<R> = R extends unknown ? Omit<R, "message"> : never;
 
 function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
   const worker = (named: BlockingWorker | null) => named === null || !sight.workers ? null : toWorkerRef(named);
-  const own = (runId: string, jobName: string) =>
-    sight.mayRead(runId) ? { runId, jobName } : { runId: null, jobName: null };
+  const own = ({ runId, jobName, status }: BlockingRun) =>
+    sight.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
   switch (blocker.kind) {
     case "ended":
       return { kind: "ended", status: run.status as TerminalStatus, endedAt: isoTime(blocker.endedAt) };
@@ -121,8 +121,8 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
       return { kind: "retry", stepName, attempts, error, at: isoTime(at) };
     }
     case "child": {
-      const { child: { runId, jobName, status }, open } = blocker;
-      return { kind: "child", ...own(runId, jobName), status, open };
+      const { child, open } = blocker;
+      return { kind: "child", ...own(child), open };
     }
     case "held":
       return { kind: "held", code: blocker.code, since: isoTime(blocker.since) };
@@ -140,8 +140,8 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
       const { holder, ahead } = blocker;
       const concurrencyKey = run.concurrencyKey!; // its key holds it up
       if (holder === null) return { kind: "key", concurrencyKey, holder, ahead };
-      const { runId, jobName, status, since } = holder;
-      return { kind: "key", concurrencyKey, holder: { ...own(runId, jobName), status, since: isoTime(since) }, ahead };
+      const since = sight.mayRead(holder.runId) ? isoTime(holder.since) : null;
+      return { kind: "key", concurrencyKey, holder: { ...own(holder), since }, ahead };
     }
     case "turn":
       return { kind: "turn", fairnessKey: run.fairnessKey!, ahead: blocker.ahead }; // its fairness key has turns

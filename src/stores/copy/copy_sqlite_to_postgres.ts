@@ -57,10 +57,19 @@ export async function copySqliteToPostgres(
   options: CopyOptions = {},
 ): Promise<CopyReport> {
   checkOptionNames(options, COPY_OPTIONS, "copySqliteToPostgres()");
+  // Not `using`, which Node 22 does not know.
+  const source = await SqliteSource.open(file, (options.host ?? systemHost).now());
+  try {
+    return await copyFrom(source, url, options);
+  } finally {
+    source.close();
+  }
+}
+
+async function copyFrom(source: SqliteSource, url: string | URL, options: CopyOptions): Promise<CopyReport> {
   const { onProgress = () => {}, ...storeOptions } = options;
   const { schema = "holdfast", host } = storeOptions;
   const startedAt = performance.now();
-  using source = await SqliteSource.open(file, (host ?? systemHost).now());
   const store = await PostgresStore.open(url, storeOptions);
   try {
     await store.migrate();

@@ -56,7 +56,9 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
-  const jobs = structuredClone(request.jobs);
+  const jobs = request.jobs.map((
+    job,
+  ) => ({ ...job, names: [...job.names], rate: job.rate && { ...job.rate } } as const));
   const { startedAt = now, isStopping = false } = last ?? {};
   const worker = { claimId, jobs, leaseMs, seenAt: now, details: { ...request.worker }, startedAt, isStopping };
   workers.set(workerId, { ...worker, runIds: [] });

@@ -90,6 +90,23 @@ const STORE_OPTIONS = { host: true, journalLength: true } as const;
  *
  * It is the reference for other stores. Each claim computes what is due from all runs that have not ended, so its
  * time is proportional to their number.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const double = defineJob({
+ *   name: "double",
+ *   input: z.object({ value: z.number() }),
+ *   run: (step, { value }) => step.run("double", () => value * 2),
+ * });
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { double } });
+ * const { id } = await engine.jobs.double.trigger({ value: 21 });
+ * await engine.runUntilIdle(); // executes what is due, without a worker that polls
+ * console.log((await engine.getRun(id))?.output); // 42
+ * ```
  */
 export class MemoryStore implements Store {
   readonly #host: Host;

@@ -119,6 +119,18 @@ export interface PostgresStoreOptions {
  *
  * Each call is one statement, and so one transaction: no connection waits for the process between two statements, so a
  * pooler in transaction mode can be in between.
+ *
+ * @example
+ * ```ts
+ * import { createEngine } from "@holdfast/jobs";
+ * import { PostgresStore } from "@holdfast/jobs/postgres";
+ *
+ * export async function work(url: string) {
+ *   await using store = await PostgresStore.open(url); // postgres://user:password@localhost:5432/app
+ *   await using engine = createEngine({ store, jobs: {} });
+ *   await engine.start();
+ * }
+ * ```
  */
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
@@ -225,7 +237,7 @@ export class PostgresStore implements Store {
         reports: toReportParameters(reports),
       })),
       leaseMs,
-    }, { urgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) });
+    }, { isUrgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) });
   }
 
   /** Releases a lease before its end. */
@@ -589,18 +601,17 @@ export class PostgresStore implements Store {
 
   async #perform<T>(
     write: WriteParameter,
-    { urgent = false, isSilent = false }: WriteOptions = {},
+    { isUrgent = false, isSilent = false }: WriteOptions = {},
   ): Promise<T | Refusal> {
-    // Reports precede the steps that are written with them; a renewal without any waits for nothing.
-    const answer = await this.#writes.submit(write, { urgent, isAlone: urgent && isSilent });
+    const answer = await this.#writes.submit(write, { isUrgent });
     if (!isSilent) this.#announcer.announce();
     return answer as T | Refusal; // the functions of each kind return it
   }
 }
 
 interface WriteOptions {
-  /** Whether it waits for no group of writes. */
-  urgent?: boolean;
+  /** Whether it waits for no other write. */
+  isUrgent?: boolean;
   /** Whether nobody else needs to know. */
   isSilent?: boolean;
 }

@@ -109,7 +109,7 @@ export function toPauseRecord(row: PauseRow): PauseRecord {
     childTotal: row.total ?? 0,
     child: row.child === null ? null : toChildResult(row.child),
     deadlineAt: row.deadline_at,
-    ...firstResumed(row),
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

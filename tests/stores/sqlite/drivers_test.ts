@@ -26,6 +26,24 @@ Deno.test("SqliteStore.from() refuses a database that returns every integer as a
   database.close();
 });
 
+for (
+  const [version, isAccepted] of [["3.40.1", false], ["3.42.0", false], ["3.43.0", true], ["4.0.0", true]] as const
+) {
+  Deno.test(`SqliteStore.from() ${isAccepted ? "takes" : "refuses"} a database of SQLite ${version}`, async () => {
+    const database = new DatabaseSync(":memory:");
+    const driver = {
+      exec: (sql: string) => database.exec(sql),
+      prepare: (sql: string) => database.prepare(sql.replace("sqlite_version()", `'${version}'`)),
+    } as SqliteDriver;
+
+    const opening = SqliteStore.from(driver);
+
+    if (isAccepted) await (await opening).close();
+    else await assert.rejects(opening, { name: "TypeError", message: new RegExp(`3\\.43 or later.*has ${version}`) });
+    database.close();
+  });
+}
+
 Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
   const database = new DatabaseSync(":memory:");
   database.exec("CREATE TABLE runs (id TEXT); PRAGMA user_version = 7");

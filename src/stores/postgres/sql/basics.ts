@@ -8,8 +8,12 @@ import { FACTS_PER_ROW } from "./names.ts";
 export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
   "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'";
 
-/** The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone. */
-export const JOINS_LISTS = "set enable_hashjoin = on";
+/**
+ * The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone: a row is joined with
+ * its element by "seq + 0 = ...", since "seq = ..." could be looked up for each element in an index of another order.
+ * Such a list looks short to the planner, which would compare each element with each row.
+ */
+export const JOINS_LISTS = "set enable_hashjoin = on set enable_nestloop = off";
 
 /** What all other functions use. */
 export const BASICS = `

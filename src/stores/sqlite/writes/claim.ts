@@ -202,6 +202,8 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
 
 /** Extends the expired leases that the claiming worker still holds. */
 function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
+  const hasExpiredLease = "SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ? LIMIT 1";
+  if (holding.length === 0 || db.get(hasExpiredLease, now) === undefined) return;
   for (const lease of holding) {
     db.run(
       `UPDATE holdfast_runs SET lease_expires_at = ? WHERE ${UNDER_LEASE} AND lease_expires_at <= ?`,
