@@ -1,8 +1,9 @@
-// deno task bench:against PATH [part of a name ...] [--times N]
+// deno task bench:against PATH [part of a name ...] [--times N] [--threshold SPEED]
 //
 // Compares this checkout with another one, its base: both do the same in one process, in small slices in turn, each on a
 // file of its own with `synchronous=FULL`. A copy of the base takes part as the control: what differs there is noise.
-// Ends with status 1 if a goal is missed by more than chance explains.
+// Ends with status 1 if a goal is missed by more than randomness and the control explain. `--threshold 0.9` is then the
+// goal of each: nine tenths of the speed of the base.
 
 import { parseArgs } from "node:util";
 import { cp } from "node:fs/promises";
@@ -12,13 +13,21 @@ import { pathToFileURL } from "node:url";
 import type { SqliteStore } from "@holdfast/jobs";
 import { type Holdfast, type Slice, type Sliced, sliced } from "./slices.ts";
 import { percentile } from "./statistics.ts";
+import { judge, type Speed, type Verdict } from "./verdict.ts";
+
+const NOTES: Record<Verdict, string> = { reached: "", perhaps: "  missed, perhaps", missed: "  missed" };
 
 const { values: options, positionals: [basePath, ...names] } = parseArgs({
   allowPositionals: true,
-  options: { times: { type: "string", default: "1" } },
+  options: { times: { type: "string", default: "1" }, threshold: { type: "string" } },
 });
 if (basePath === undefined) {
-  console.error("Usage: deno task bench:against PATH [part of a name ...] [--times N]");
+  console.error("Usage: deno task bench:against PATH [part of a name ...] [--times N] [--threshold SPEED]");
+  Deno.exit(2);
+}
+const threshold = options.threshold === undefined ? null : Number(options.threshold);
+if (threshold !== null && !(threshold > 0 && threshold <= 1)) {
+  console.error(`The threshold is a part of the speed of the base, such as 0.9, not "${options.threshold}"`);
   Deno.exit(2);
 }
 
@@ -45,12 +54,13 @@ try {
   for (const one of sliced.filter(({ name }) => names.length === 0 || names.some((part) => name.includes(part)))) {
     const [ofBase, ofCopy, ofOurs] = await measure(one, [base!, copy!, ours!]);
     const speed = ratio(ofBase!, ofOurs!, "time");
-    isMissed ||= speed.to < one.goal;
-    const verdict = speed.median >= one.goal ? "" : speed.to < one.goal ? "  missed" : "  missed, perhaps";
     const control = ratio(ofBase!, ofCopy!, "time");
+    const goal = threshold ?? one.goal;
+    const verdict = judge(speed, control, goal);
+    isMissed ||= verdict === "missed";
     const work = 1 / ratio(ofBase!, ofOurs!, "work").median;
     console.log(
-      `${one.name.padEnd(36)}  ${text(speed)}    ${text(control)}    ${one.goal}  ${work.toFixed(2)}${verdict}`,
+      `${one.name.padEnd(36)}  ${text(speed)}    ${text(control)}    ${goal}  ${work.toFixed(2)}${NOTES[verdict]}`,
     );
   }
 } finally {
@@ -97,13 +107,13 @@ async function costOf(work: () => Promise<unknown>): Promise<Cost> {
 }
 
 /** How much less the others cost: the median of the rounds' ratios, and between what it is with 95 % certainty. */
-function ratio(base: readonly Cost[], others: readonly Cost[], kind: keyof Cost) {
+function ratio(base: readonly Cost[], others: readonly Cost[], kind: keyof Cost): Speed {
   const ratios = base.map((cost, round) => cost[kind] / others[round]![kind]);
   const spread = Math.min(0.5, 0.98 / Math.sqrt(ratios.length)); // of the order statistics around the median
   const [from, median, to] = [0.5 - spread, 0.5, 0.5 + spread].map((part) => percentile(ratios, part));
   return { from: from!, median: median!, to: to! };
 }
 
-function text({ from, median, to }: ReturnType<typeof ratio>): string {
+function text({ from, median, to }: Speed): string {
   return `${median.toFixed(3)} (${from.toFixed(2)} to ${to.toFixed(2)})`;
 }
