@@ -53,7 +53,7 @@ function readImports(): Map<string, string[]> {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(cli|http|client|otel|replay|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(cli|http|client|create|otel|replay|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
 }
 
 const imports = readImports();
