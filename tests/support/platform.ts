@@ -11,13 +11,6 @@ const NEEDS = {
 
 /**
  * Options of a test that needs something: it is skipped where this is missing, and the reason is printed.
- *
- * @example
- * ```ts
- * import { needs } from "./platform.ts";
- *
- * Deno.test("a process ends at SIGTERM", needs("signals"), () => {});
- * ```
  */
 export function needs(what: keyof typeof NEEDS): { ignore: boolean } {
   const { has, without } = NEEDS[what];
