@@ -289,7 +289,7 @@ export class PostgresStore implements Store {
     return toStrandedJobs(await this.#database.read<StrandedRow[]>("get_stranded_jobs"));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
     return this.#database.read("get_leases", {}, "leases");
   }
