@@ -1,5 +1,5 @@
 import { causeOptions, describeFailedRun, type Failure, failureText, setRecordedStack, toError } from "./failure.ts";
-import { readRetryAfter, type RetryDelay } from "./retry_after_header.ts";
+import { readRetryAfter, type RetryDelay } from "./values/retry_after_header.ts";
 
 /**
  * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in

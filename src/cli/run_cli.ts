@@ -1,5 +1,5 @@
 import { HoldfastError, StoreError } from "../error.ts";
-import { toFailure } from "../to_failure.ts";
+import { toFailure } from "../failure/to_failure.ts";
 import type { Command, ExitCode } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { describeCommand, describeCommands } from "./help.ts";

@@ -1,4 +1,4 @@
-import type { StepTools } from "../job.ts";
+import type { StepContext, StepTools } from "../job.ts";
 import type { Claim } from "../store/claim.ts";
 
 /** A call of the function of a step. */
@@ -20,8 +20,8 @@ export interface Surroundings {
    * is due when it is due, and looks for more when it is woken.
    */
   readonly polls: boolean;
-  /** Calls the function of a job, with its input. */
-  callJob<T>(claim: Claim, input: unknown, body: () => T): T;
+  /** Calls the function of a job with its input and its `step`, or with another object that does what `step` does. */
+  callJob<T>(claim: Claim, input: unknown, step: StepContext, body: (step: StepContext) => T): T;
   /** Calls the function of a step, or does something else instead. */
   callStep(call: StepCall): unknown;
 }
@@ -29,6 +29,6 @@ export interface Surroundings {
 /** The surroundings of an engine in production. */
 export const PRODUCTION: Surroundings = {
   polls: true,
-  callJob: (_claim, _input, body) => body(),
+  callJob: (_claim, _input, step, body) => body(step),
   callStep: ({ work }) => work(),
 };

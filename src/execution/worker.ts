@@ -1,9 +1,9 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
-import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
+import type { CatalogJob, JobCatalog } from "../job/job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
 import { type Executed, executeRun } from "./execute_run.ts";
 import { executionInfo, toExecutionOutcome } from "./execution_info.ts";

@@ -3,10 +3,10 @@ import type { ExportHistoryOptions } from "../engine/export_history.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.ts";
 import type { EngineEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import type { Job } from "../job.ts";
-import type { Json } from "../json.ts";
-import { checkOptionNames } from "../option_names.ts";
+import type { Json } from "../values/json.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { SignalReceipt } from "../wait.ts";
@@ -264,9 +264,9 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   #warnOutsideStep(what: string): void {
     const place = this.#system.place.getStore();
     if (place === undefined || place.stepName !== null) return;
-    const text =
-      `Job "${place.jobName}" calls ${what} outside of steps: a replay gets another value. Call it in a step`;
-    if (!this.#system.warnings.includes(text)) this.#system.warnings.push(text);
+    this.#system.warn(
+      `Job "${place.jobName}" calls ${what} outside of steps: a replay gets another value. Call it in a step`,
+    );
   }
 }
 

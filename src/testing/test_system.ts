@@ -10,11 +10,14 @@ import { Fakes } from "./fakes.ts";
 import { TestClock } from "./test_clock.ts";
 import { type Fault, LostAnswerError, TestProcess } from "./test_process.ts";
 import { Trace } from "./trace.ts";
+import { UnawaitedCalls } from "./unawaited_calls.ts";
 
 // Taken when the kit is loaded: a test may replace the timers of its own code.
 const macrotask = setImmediate;
 const realTimer = setTimeout;
 const cancelRealTimer = clearTimeout;
+
+const UNAWAITED = "the job can return before it has ended, and nobody sees that it failed";
 
 // What a job awaits beside its steps can take a turn that no count shows.
 const QUIET_TURNS = 2;
@@ -42,7 +45,7 @@ export interface TestSystemOptions {
 
 type FaultAt = (checkpoint: Checkpoint, moment: Moment, process: TestProcess) => Fault | null;
 
-/** Processes with one store and one clock, which stands still unless it is moved. */
+/** Processes with one store and one clock, which does not move unless a test moves it. */
 export class TestSystem {
   readonly clock: TestClock;
   readonly store: MemoryStore;
@@ -93,7 +96,7 @@ export class TestSystem {
       faultAt: (checkpoint, moment, process) => this.faultAt(checkpoint, moment, process),
       onEvent: (event, process) => this.#note(event, process),
       onActivity: () => this.#onActivity(),
-      onWarning: (text) => void this.warnings.push(text),
+      onWarning: (text) => this.warn(text),
     });
     this.#processes.push(process);
     await process.engine.start();
@@ -138,6 +141,11 @@ export class TestSystem {
     await this.settle();
   }
 
+  /** Adds a warning, once. */
+  warn(text: string): void {
+    if (!this.warnings.includes(text)) this.warnings.push(text);
+  }
+
   /** How often the function of a step was called in a run. */
   timesExecuted(runId: string, stepName: string): number {
     return this.executed.get(keyOf(runId, stepName)) ?? 0;
@@ -153,9 +161,14 @@ export class TestSystem {
   #surroundingsOf(process: TestProcess): Surroundings {
     return {
       polls: false,
-      callJob: ({ run: { id: runId, jobName } }, input, body) => {
+      callJob: ({ run: { id: runId, jobName } }, input, step, body) => {
         this.#inputs.set(runId, input);
-        return this.place.run({ process, runId, jobName, stepName: null }, body);
+        const calls = new UnawaitedCalls(step);
+        const result = this.place.run({ process, runId, jobName, stepName: null }, () => body(calls.step));
+        Promise.resolve(result).then(() => {
+          for (const call of calls.names()) this.warn(`Job "${jobName}" does not await ${call}: ${UNAWAITED}`);
+        }, () => {}); // what failed may not have come to its `await`
+        return result;
       },
       callStep: (call) => {
         const { stepName, claim: { run: { id: runId, jobName } } } = call;

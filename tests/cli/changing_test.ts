@@ -80,7 +80,7 @@ Deno.test("holdfast delete and purge ask for a single run, too", async () => {
   assert.notEqual(await file.store.getRun(completed), null);
 });
 
-Deno.test("holdfast retry takes failed runs unless it is told otherwise", async () => {
+Deno.test("holdfast retry takes failed runs unless a filter says otherwise", async () => {
   await using file = await aFile();
   const { failed } = await fill(file.store);
 

@@ -3,7 +3,7 @@ import { followEvents } from "../../src/cli/service/follow_events.ts";
 import type { Service } from "../../src/cli/service/service.ts";
 import { NotFoundError, StoreError } from "../../src/error.ts";
 
-/** A service that answers each connection as it is told, and then ends the command. */
+/** A service that answers each connection in the given way, and then ends the command. */
 function aServiceOf(answers: readonly (() => Response)[]) {
   const end = new AbortController();
   const lastIds: (string | null)[] = [];

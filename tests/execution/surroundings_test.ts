@@ -54,7 +54,7 @@ Deno.test("surroundings call the functions of jobs and steps, and can do somethi
   const called: string[] = [];
   const { host, engine } = arrange({
     polls: false,
-    callJob: ({ run }, input, body) => (called.push(`${run.jobName}(${input})`), body()),
+    callJob: ({ run }, input, step, body) => (called.push(`${run.jobName}(${input})`), body(step)),
     callStep: ({ stepName, tools }) => (called.push(`${stepName} ${tools.attempt}`), "instead"),
   });
   await engine.start();

@@ -6,8 +6,8 @@ import { defineJob, type StepContext } from "../../src/job.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { unlimited } from "../support/fixtures.ts";
-import { withCalls } from "../support/with_calls.ts";
-import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
+import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";
 import { aGatedJob, aJob, anOutsideJob } from "../support/jobs.ts";
@@ -177,7 +177,7 @@ forEachStore("a worker takes over a run whose lease has expired, and not before"
   assert.deepEqual([after.status, after.output, after.leaseOwner], ["completed", 2, null]);
 });
 
-forEachStore("a blocked event loop is told by worker:error", async ({ store, host }) => {
+forEachStore("a blocked event loop is published as worker:error", async ({ store, host }) => {
   let blockedMs = 0;
   const blockable: Host = {
     now: () => host.now(),

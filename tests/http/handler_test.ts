@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import type { RouteFunctions } from "../../src/http/route.ts";
 import { routes } from "../../src/http/routes.ts";
-import { forEachStore, recordEvents } from "../support/for_each_store.ts";
-import { aRequest, aService, askFunction } from "../support/http.ts";
+import { forEachStore, recordEvents } from "../support/stores/for_each_store.ts";
+import { aRequest, aService, askFunction } from "../support/http/http.ts";
 
 const all = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 

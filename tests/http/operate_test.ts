@@ -6,11 +6,11 @@ import { PACKAGE_VERSION } from "../../src/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
-import { forEachStore } from "../support/for_each_store.ts";
-import { aRequest, aService } from "../support/http.ts";
+import { forEachStore } from "../support/stores/for_each_store.ts";
+import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
-import { withCalls } from "../support/with_calls.ts";
-import { aRefusal } from "../support/tenants.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
+import { aRefusal } from "../support/http/tenants.ts";
 
 const SHOWN = ["/stats", "/series?window=1h", "/jobs", "/workers", "/health", "/health/live", "/metrics"];
 const CHANGING = ["/jobs/pause?jobName=echo", "/jobs/resume?jobName=echo"];

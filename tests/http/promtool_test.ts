@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeHost } from "../support/fake_host.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { aRequest, aService } from "../support/http.ts";
+import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 
 const promtool = findPromtool();
@@ -80,19 +80,23 @@ async function aFolder(files: { readonly [name: string]: string }): Promise<{ pa
   return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
 }
 
-Deno.test("promtool accepts the alerts and the scrape of docs/guides/operate.md", { ignore: promtool === null }, async () => {
-  await using folder = await aFolder({
-    "rules.yml": await readYaml("groups:"),
-    "prometheus.yml": (await readYaml("scrape_configs:")).replace("/etc/prometheus/holdfast.token", "token"),
-    token: "secret",
-  });
+Deno.test(
+  "promtool accepts the alerts and the scrape of docs/guides/operate.md",
+  { ignore: promtool === null },
+  async () => {
+    await using folder = await aFolder({
+      "rules.yml": await readYaml("groups:"),
+      "prometheus.yml": (await readYaml("scrape_configs:")).replace("/etc/prometheus/holdfast.token", "token"),
+      token: "secret",
+    });
 
-  const rules = await check(["check", "rules", `${folder.path}/rules.yml`]);
-  const scrape = await check(["check", "config", `${folder.path}/prometheus.yml`]);
+    const rules = await check(["check", "rules", `${folder.path}/rules.yml`]);
+    const scrape = await check(["check", "config", `${folder.path}/prometheus.yml`]);
 
-  assert.deepEqual([rules.code, scrape.code], [0, 0], rules.output + scrape.output);
-  assert.match(rules.output, /SUCCESS: 5 rules found/);
-});
+    assert.deepEqual([rules.code, scrape.code], [0, 0], rules.output + scrape.output);
+    assert.match(rules.output, /SUCCESS: 5 rules found/);
+  },
+);
 
 /** The values of a series: so many each minute of two days, or rising by that number. */
 const constant = (value: number) => `${value}x2880`;

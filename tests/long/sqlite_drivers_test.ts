@@ -3,7 +3,7 @@ import Database from "better-sqlite3";
 import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { storeContract } from "../../src/testing/contract/store_contract.ts";
-import { afterClose } from "../support/sqlite.ts";
+import { afterClose } from "../support/stores/sqlite.ts";
 
 // `tests/stores/sqlite/sqlite_store_test.ts` tests the stores that `SqliteStore.open()` makes.
 

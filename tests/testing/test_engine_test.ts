@@ -236,6 +236,59 @@ Deno.test("fakeDate() and fakeChance() replace globals until their block ends, a
   assert.deepEqual(draw(), draw());
 });
 
+Deno.test("warnings name the calls that a job does not await, and no others", async () => {
+  const careless = defineJob({
+    name: "careless",
+    input: z.null(),
+    async run(step) {
+      void step.run("charge", () => 1);
+      await step.sleep("nap", 1_000);
+      await step.run("charge", () => 1);
+      void step.trigger("notify", careful, null);
+      await step.run("ship", () => 1);
+    },
+  });
+  const careful = defineJob({
+    name: "careful",
+    input: z.null(),
+    run: (step) => {
+      const late = step.run("late", () => 1);
+      const caught = step.run("caught", () => 2).catch(() => 3);
+      const both = Promise.all([step.run("a", () => 4), step.run("b", () => 5)]);
+      const first = Promise.race([step.run("c", () => 6), step.sleep("limit", DAY)]);
+      const returned = async () => {
+        await null;
+        return step.run("returned", () => 7);
+      };
+      step.progress(1);
+      return step.run("last", () => 8).then(async (
+        last,
+      ) => [await late, await caught, await both, await first, await returned(), last]);
+    },
+  });
+  const failing = defineJob({
+    name: "failing",
+    input: z.null(),
+    async run(step) {
+      const charge = step.run("charge", () => 1);
+      await step.run("ship", () => Promise.reject(new Error("no")));
+      return await charge;
+    },
+  });
+  await using t = createTestEngine({ jobs: { careless, careful, failing } });
+
+  const run = await t.trigger(careless, null);
+  await t.trigger(failing, null);
+  await t.drain();
+
+  await t.expectRun(run).completed();
+  const why = "the job can return before it has ended, and nobody sees that it failed";
+  assert.deepEqual(t.warnings, [
+    `Job "careless" does not await step.run("charge"): ${why}`,
+    `Job "careless" does not await step.trigger("notify"): ${why}`,
+  ]);
+});
+
 Deno.test("advance() goes from run to run of an hourly loop for a month", async () => {
   const hourly = defineJob({
     name: "hourly",

@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Service } from "./service.ts";
 
 /**

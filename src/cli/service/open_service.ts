@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Arguments } from "../arguments.ts";
 import type { Terminal } from "../terminal.ts";
 import { UsageError } from "../usage_error.ts";

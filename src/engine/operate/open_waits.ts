@@ -1,7 +1,7 @@
 import { ValidationError } from "../../error.ts";
 import { type Host, nextTurn } from "../../host.ts";
-import type { Json } from "../../json.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import type { Json } from "../../values/json.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { type Labels, type ListFilter, matches, type RunIdentity } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaitRecord } from "../../store/operator_reads.ts";

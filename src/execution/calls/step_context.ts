@@ -1,8 +1,8 @@
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Job, StepContext } from "../../job.ts";
-import { type JsonText, parseValue } from "../../json.ts";
+import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../log.ts";
-import { tidyText } from "../../text.ts";
+import { tidyText } from "../../values/text.ts";
 import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";

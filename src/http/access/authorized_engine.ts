@@ -5,10 +5,10 @@ import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
 import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";
-import type { Json } from "../../json.ts";
-import { isName, NAME_RULE } from "../../name.ts";
+import type { Json } from "../../values/json.ts";
+import { isName, NAME_RULE } from "../../values/name.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
@@ -92,7 +92,7 @@ export class AuthorizedEngine {
     return scope === null ? null : await this.#toQuery(filter, scope);
   }
 
-  /** A text as a key of the caller's tenant; `null` without the `tenant` hook. */
+  /** A string as a key of the caller's tenant; `null` without the `tenant` hook. */
   async ownKey(text: string): Promise<string | null> {
     const tenant = await this.#tenant();
     return tenant === null ? null : tenantPrefix(tenant) + text;

@@ -1,7 +1,7 @@
 import type { Engine } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
-import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explanation.ts";
-import type { Sight } from "../../engine/operate/sight.ts";
+import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
+import type { Sight } from "../../engine/operate/explain/sight.ts";
 import { failedRunsFilter, readFailedRuns } from "../../engine/operate/failed_runs.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "../../engine/operate/failure_groups.ts";
 import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
@@ -14,7 +14,7 @@ import {
 import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/operate/timeline.ts";
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import { type ClientRun, matches, toClientRun } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";

@@ -1,6 +1,6 @@
 import { MAX_FOUND } from "../../engine/operate/found_runs.ts";
 import { readRunTexts } from "../../engine/operate/failed_runs.ts";
-import { isLabelKey } from "../../name.ts";
+import { isLabelKey } from "../../values/name.ts";
 import { isTerminal, RUN_STATUSES, type RunFilter } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";

@@ -1,4 +1,4 @@
-import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explanation.ts";
+import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explain/explanation.ts";
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";

@@ -1,12 +1,12 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import { type Host, systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { kindOf } from "../../kind_of.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { kindOf } from "../../values/kind_of.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";

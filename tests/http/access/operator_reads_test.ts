@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { aRun } from "../../support/fixtures.ts";
-import { claimOne, forEachStore } from "../../support/for_each_store.ts";
-import { aService, type Asked } from "../../support/http.ts";
+import { claimOne, forEachStore } from "../../support/stores/for_each_store.ts";
+import { aService, type Asked } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
-import { CAREFUL, type Org } from "../../support/tenant_hooks.ts";
+import { CAREFUL, type Org } from "../../support/http/tenant_hooks.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { aRefusal, aTenantRun, aTenantService, order, UNKNOWN } from "../../support/tenants.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { aRefusal, aTenantRun, aTenantService, order, UNKNOWN } from "../../support/http/tenants.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 const OF_B: Asked = { headers: { "x-org": "b" } };
 

@@ -9,7 +9,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { storeContract } from "../../../src/testing/contract/store_contract.ts";
-import { afterClose, runProgram, withFile } from "../../support/sqlite.ts";
+import { afterClose, runProgram, withFile } from "../../support/stores/sqlite.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
 

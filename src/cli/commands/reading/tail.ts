@@ -1,4 +1,4 @@
-import { describeDuration } from "../../../engine/operate/describe_duration.ts";
+import { describeDuration } from "../../../engine/operate/explain/describe_duration.ts";
 import { isLastEvent, type RunEvent } from "../../../event.ts";
 import type { Command, CommandCall, ExitCode } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";

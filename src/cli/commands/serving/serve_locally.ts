@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { toFailure } from "../../../to_failure.ts";
+import { toFailure } from "../../../failure/to_failure.ts";
 import { UsageError } from "../../usage_error.ts";
 
 /** A server that only this machine can reach. */

@@ -140,7 +140,7 @@ async function loadDriver() {
   return (await import("pg")).default;
 }
 
-/** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */
+/** Uses a client that somebody else has opened. It is recognized by its shape, and never closed. */
 export function lendClient(client: PostgresClient): Connection {
   return { query: queryOf(client), close: () => Promise.resolve() };
 }

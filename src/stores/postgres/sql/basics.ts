@@ -22,7 +22,7 @@ create or replace function fn.clock(p_now bigint) returns bigint language sql vo
   select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$;
 
--- Whoever has waited for a lock must see what others have committed meanwhile, which a transaction of another isolation
+-- A transaction that has waited for a lock must see what others have committed meanwhile, which a transaction of another isolation
 -- level does not: it sees what was committed before its first statement.
 create or replace function fn.check_isolation() returns void language plpgsql as $$
 begin

@@ -1,5 +1,5 @@
 import { abandonedFailure } from "../../abandoned_failure.ts";
-import { deadlineFailure } from "../../../deadline_failure.ts";
+import { deadlineFailure } from "../../../failure/deadline_failure.ts";
 import { type Failure, failureText } from "../../../failure.ts";
 import { hadLease, underLease } from "./under_lease.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";

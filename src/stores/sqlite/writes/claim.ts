@@ -1,6 +1,6 @@
 import type { Fact } from "../../../fact.ts";
 import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { TraceText } from "../../../trace_context.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";

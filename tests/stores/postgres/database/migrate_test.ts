@@ -5,7 +5,7 @@ import { StoreError } from "../../../../src/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
-import { anything } from "../../../support/for_each_store.ts";
+import { anything } from "../../../support/stores/for_each_store.ts";
 import { startServer } from "../server.ts";
 
 const server = startServer();

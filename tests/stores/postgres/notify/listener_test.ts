@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type Listen, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
-import { pass } from "../../../support/for_each_store.ts";
+import { pass } from "../../../support/stores/for_each_store.ts";
 
 /** A listener, and what its server does. */
 class World {
