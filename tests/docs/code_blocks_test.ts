@@ -171,6 +171,28 @@ Deno.test("the commands that pages show exist", () => {
   assert.deepEqual(wrong, []);
 });
 
+Deno.test("the commands that sentences name exist", () => {
+  const spans = readPages().filter(({ path }) => !path.startsWith("docs/adr/") && path !== "CHANGELOG.md").flatMap((
+    page,
+  ) =>
+    page.prose.flatMap((line, at) =>
+      [...line.matchAll(/`((?:holdfast|deno) [^`]+)`/g)].map(([, command]) => ({
+        path: page.path,
+        line: at + 1,
+        command: command!,
+      }))
+    )
+  );
+
+  const wrong = spans.flatMap((span) => {
+    const reason = wrongCommand(span.command.replaceAll(/[<>…[\]]/g, ""));
+    return reason === null ? [] : [`${placeOf(span)} ${span.command}: ${reason}`];
+  });
+
+  assert.ok(spans.length > 30, `${spans.length}`);
+  assert.deepEqual(wrong, []);
+});
+
 Deno.test("a command that does not exist is found", () => {
   const wrong = [
     "deno task no-such-task",
