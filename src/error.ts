@@ -1,9 +1,9 @@
 import { causeOptions, describeFailedRun, type Failure, failureText, setRecordedStack, toError } from "./failure.ts";
-import { readRetryAfter, type RetryDelay } from "./retry_after_header.ts";
+import { readRetryAfter, type RetryDelay } from "./values/retry_after_header.ts";
 
 /**
- * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in the
- * README; the others never leave the process.
+ * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in
+ * `docs/reference/errors.md`; the others never leave the process.
  */
 export type ErrorCode =
   | "invalid_request"

@@ -1,6 +1,6 @@
 import type { Failure, FailureKind } from "./failure.ts";
 import type { Held } from "./hold.ts";
-import { type Json, parseValue, type Stored } from "./json.ts";
+import { type Json, parseValue, type Stored } from "./values/json.ts";
 
 /**
  * The status of a run. `leased` means that a worker holds the run and has not yet called its function; the stores of

@@ -11,10 +11,10 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { Database } from "@db/sqlite";
 import { createEngine, defineJob, SqliteStore, StoreError } from "@holdfast/jobs";
 import { z } from "zod";
-import { storeContract } from "../stores/store_contract.ts";
+import { storeContract } from "../../src/testing/contract/store_contract.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
-import { afterClose, withFile } from "../support/sqlite.ts";
+import { afterClose, withFile } from "../support/stores/sqlite.ts";
 
 storeContract("SqliteStore on @db/sqlite", async (host) => {
   const database = new Database(":memory:", { int64: true });

@@ -4,7 +4,7 @@ import type { RunStatus } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import { UsageError } from "./command_options.ts";
 
 /** Which runs to read. */

@@ -1,7 +1,7 @@
 import { StoreError } from "../../error.ts";
 import { systemHost } from "../../host.ts";
-import { isSameJson, type Json } from "../../json.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { isSameJson, type Json } from "../../values/json.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { RUN_STATUSES, type RunStatus } from "../../run.ts";
 import { openSession } from "../postgres/database/client.ts";
 import { PostgresDatabase } from "../postgres/database/postgres_database.ts";

@@ -1,5 +1,5 @@
 import { ConflictError, StoreError } from "../../error.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { migrateTables, readVersion } from "../sqlite/schema.ts";
 import { SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "../sqlite/sqlite_database.ts";
 import type { CopiedTable } from "./copied_tables.ts";

@@ -1,8 +1,8 @@
 import type { TraceText } from "../../trace_context.ts";
 import { firstResumed } from "../first_resumed.ts";
 import type { Held, HoldCode } from "../../hold.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 
@@ -187,7 +187,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
-    ...firstResumed(row),
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

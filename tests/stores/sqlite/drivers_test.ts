@@ -6,7 +6,7 @@ import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlit
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { afterClose, Closable, withFile } from "../../support/sqlite.ts";
+import { afterClose, Closable, withFile } from "../../support/stores/sqlite.ts";
 
 Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
   const database = {
