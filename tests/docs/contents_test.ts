@@ -30,3 +30,11 @@ Deno.test("each page ends with what to do when it goes wrong", () => {
 Deno.test("the README has less than 200 lines", () => {
   assert.ok(readFileSync(toUrl("README.md"), "utf8").split("\n").length < 200);
 });
+
+Deno.test("no code span goes over the end of a line, where the formatter would break it", () => {
+  const broken = readPages().filter(({ path }) => !path.startsWith("docs/adr/")).flatMap(({ path, prose }) =>
+    prose.flatMap((line, at) => (line.match(/`/g)?.length ?? 0) % 2 === 0 ? [] : [`${path}:${at + 1} ${line}`])
+  );
+
+  assert.deepEqual(broken, []);
+});

@@ -53,13 +53,13 @@ Deno.test("promtool finds nothing wrong with GET /metrics", { ignore: promtool =
   assert.deepEqual([code, output], [0, ""]);
 });
 
-/** The YAML of docs/operate.md that begins so. */
+/** The YAML of docs/guides/operate.md that begins so. */
 async function readYaml(start: string): Promise<string> {
-  const page = await Deno.readTextFile(new URL("../../docs/operate.md", import.meta.url));
+  const page = await Deno.readTextFile(new URL("../../docs/guides/operate.md", import.meta.url));
   const found = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, yaml]) => yaml!).find((yaml) =>
     yaml.startsWith(start)
   );
-  assert.ok(found !== undefined, `docs/operate.md has no YAML that begins with ${start}`);
+  assert.ok(found !== undefined, `docs/guides/operate.md has no YAML that begins with ${start}`);
   return found;
 }
 
@@ -70,19 +70,23 @@ async function aFolder(files: { readonly [name: string]: string }): Promise<{ pa
   return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
 }
 
-Deno.test("promtool accepts the alerts and the scrape of docs/operate.md", { ignore: promtool === null }, async () => {
-  await using folder = await aFolder({
-    "rules.yml": await readYaml("groups:"),
-    "prometheus.yml": (await readYaml("scrape_configs:")).replace("/etc/prometheus/holdfast.token", "token"),
-    token: "secret",
-  });
+Deno.test(
+  "promtool accepts the alerts and the scrape of docs/guides/operate.md",
+  { ignore: promtool === null },
+  async () => {
+    await using folder = await aFolder({
+      "rules.yml": await readYaml("groups:"),
+      "prometheus.yml": (await readYaml("scrape_configs:")).replace("/etc/prometheus/holdfast.token", "token"),
+      token: "secret",
+    });
 
-  const rules = await check(["check", "rules", `${folder.path}/rules.yml`]);
-  const scrape = await check(["check", "config", `${folder.path}/prometheus.yml`]);
+    const rules = await check(["check", "rules", `${folder.path}/rules.yml`]);
+    const scrape = await check(["check", "config", `${folder.path}/prometheus.yml`]);
 
-  assert.deepEqual([rules.code, scrape.code], [0, 0], rules.output + scrape.output);
-  assert.match(rules.output, /SUCCESS: 5 rules found/);
-});
+    assert.deepEqual([rules.code, scrape.code], [0, 0], rules.output + scrape.output);
+    assert.match(rules.output, /SUCCESS: 5 rules found/);
+  },
+);
 
 /** The values of a series: so many each minute of two days, or rising by that number. */
 const constant = (value: number) => `${value}x2880`;
@@ -118,7 +122,7 @@ const ALERTS: readonly [alertname: string, firesAt: string, notAt: string, alert
 ];
 
 Deno.test(
-  "each alert of docs/operate.md fires when it should, and for what it should",
+  "each alert of docs/guides/operate.md fires when it should, and for what it should",
   { ignore: promtool === null },
   async () => {
     const rules = await readYaml("groups:");

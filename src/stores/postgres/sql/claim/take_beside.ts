@@ -84,8 +84,11 @@ begin
         and (q.concurrency_key is null or q.concurrency_key = any(v_keys))
         order by q.position, q.seq offset 0 for no key update skip locked) o
       where o.queue_state = 'R' and (o.concurrency_key is null or fn.is_alone(o.concurrency_key, o.queue));
-    insert into {schema}.holders (concurrency_key, run_id, generation) select x.* from unnest(t.keys, t.ids, t.generations) x
-      on conflict (concurrency_key, run_id) do update set generation = excluded.generation;
+    if t.keys is not null then
+      insert into {schema}.holders (concurrency_key, run_id, generation)
+        select x.* from unnest(t.keys, t.ids, t.generations) x
+        on conflict (concurrency_key, run_id) do update set generation = excluded.generation;
+    end if;
     seqs := seqs || t.seqs;
     before := before || t.before;
     more := cardinality(p_page) > cardinality(t.seqs);
