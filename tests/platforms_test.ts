@@ -94,3 +94,9 @@ Deno.test("tests that send signals, or look at file modes, say so", () => {
 
   assert.deepEqual(careful.filter((name) => !/\bneeds\("/.test(texts.get(name)!)), []);
 });
+
+Deno.test("no module of src/ has a using declaration, which Node 22 does not know", () => {
+  const sources = files.filter((file) => file.startsWith("src/"));
+
+  assert.deepEqual(sources.filter((file) => /^\s*(?:await )?using \w+ = /m.test(texts.get(file)!)), []);
+});

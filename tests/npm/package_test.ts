@@ -126,7 +126,7 @@ test("the app for Node passes its test and its type check, and serves its dashbo
   const told = await run(node!.program, ["--test"], app);
   await run(node!.program, [join("node_modules", "typescript", "bin", "tsc")], app);
 
-  assert.match(told, /^# pass 2$/m);
+  assert.match(told, /^# pass 3$/m);
   const { DENO_COVERAGE_DIR: _left, ...env } = Deno.env.toObject();
   const server = new Deno.Command(node!.program, {
     args: ["main.ts"],
