@@ -47,7 +47,7 @@ Deno.test("the CI of GitHub runs every task of tests", async () => {
   );
 });
 
-const CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.2.0 (2030-01-31)\n\n- New\n\n## 0.1.0 (2029-01-01)\n";
+const CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n- New\n\n## 0.1.0\n";
 
 Deno.test("findObstacles() finds nothing if all versions are those of the tag", () => {
   assert.deepEqual(findObstacles("v0.2.0", CHANGELOG, { "deno.json": "0.2.0" }), []);
@@ -58,7 +58,7 @@ Deno.test("findObstacles() names what has another version, and changes that are 
 
   assert.deepEqual(findObstacles("v0.3.0", changelog, { "deno.json": "0.3.0", "src/version.ts": "0.2.0" }), [
     "The version in src/version.ts is 0.2.0, and that of the tag 0.3.0",
-    "The first version in CHANGELOG.md is not 0.3.0, with its date",
+    "The first version in CHANGELOG.md is not 0.3.0",
     'CHANGELOG.md has changes under "Unreleased": move them to 0.3.0',
   ]);
 });
