@@ -8,7 +8,14 @@ const { tasks } = JSON.parse(await read("deno.json"));
 const appTasks = JSON.parse(appFiles("my-app", "deno").get("deno.json")!).tasks;
 
 for (
-  const file of ["CONTRIBUTING.md", "README.md", ".ci/run", ".github/workflows/ci.yml", ".github/workflows/release.yml"]
+  const file of [
+    "CONTRIBUTING.md",
+    "README.md",
+    ".ci/run",
+    ".github/workflows/ci.yml",
+    ".github/workflows/docs.yml",
+    ".github/workflows/release.yml",
+  ]
 ) {
   Deno.test(`${file} names only tasks that exist, here or in an app that is made`, async () => {
     const named = [...(await read(file)).matchAll(/deno task ([a-z][a-z:-]*)/g)].map(([, name]) => name!);
