@@ -15,6 +15,7 @@ import { notice } from "./workloads/notice.ts";
 import { postgres } from "./workloads/postgres.ts";
 import { postgresFlat } from "./workloads/postgres_flat.ts";
 import { replay } from "./workloads/replay.ts";
+import { testKit } from "./workloads/test_kit.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
 
@@ -36,6 +37,7 @@ export const workloads: readonly Workload[] = [
   fanOut,
   blocking,
   bulk,
+  testKit,
   postgres,
   postgresFlat,
 ];
