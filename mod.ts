@@ -62,7 +62,7 @@ export type {
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
-export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explanation.ts";
+export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explain/explanation.ts";
 export type { FailureGroup, FailureGroups, FailuresQuery } from "./src/engine/operate/failure_groups.ts";
 export type { FoundRun } from "./src/engine/operate/found_runs.ts";
 export type { OpenWait, OpenWaitsPage, OpenWaitsQuery } from "./src/engine/operate/open_waits.ts";
@@ -70,8 +70,8 @@ export type { Timeline, TimelineOptions, TimelineRow, TimelineSpan } from "./src
 export type { Health, HealthCheck, HealthStatus } from "./src/engine/operate/health.ts";
 export type { JobInfo, JobLimitsInfo } from "./src/engine/operate/job_info.ts";
 export type { Stats } from "./src/engine/operate/operator.ts";
-export type { Rates, Windows } from "./src/engine/operate/rates.ts";
-export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/series.ts";
+export type { Rates, Windows } from "./src/engine/operate/statistics/rates.ts";
+export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/statistics/series.ts";
 export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
 export type { Latency } from "./src/statistics/latencies.ts";
 export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
@@ -149,9 +149,9 @@ export {
   type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
-export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job_changes.ts";
+export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job/job_changes.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/json.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/values/json.ts";
 export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";
 export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
 export {

@@ -1,7 +1,7 @@
 import type { Report } from "./execution_report.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
-import type { JsonText } from "./json.ts";
+import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
@@ -529,7 +529,7 @@ export interface Store extends AsyncDisposable {
   getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits>;
 
   /**
-   * Finds runs by a text: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
+   * Finds runs by a string: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
    * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
    * run once, by what finds it first in this order.
    */

@@ -7,6 +7,7 @@ const ENTRY_POINTS = [
   "mod.ts",
   "src/cli/mod.ts",
   "src/client/mod.ts",
+  "src/create/mod.ts",
   "src/otel/mod.ts",
   "src/replay/mod.ts",
   "src/stores/mod.ts",
@@ -18,7 +19,8 @@ const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "client": ["client", "noun"],
-  "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
+  "create": ["create", "noun"],
+  "cli": ["cli", "ui", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "otel": ["otel", "engine", "events", "noun"],
   "testing": ["testing", "stores", "engine", "execution", "events", "noun"],

@@ -1,4 +1,4 @@
-import { isInstant, readInstant } from "../instant.ts";
+import { isInstant, readInstant } from "../values/instant.ts";
 import { UsageError } from "./usage_error.ts";
 
 const UNITS: { readonly [unit: string]: number } = {

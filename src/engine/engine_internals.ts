@@ -6,7 +6,7 @@ import type { BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions } from "./engine.ts";
 import type { Health } from "./operate/health.ts";
-import type { MetricsSource } from "./operate/monitor.ts";
+import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */

@@ -1,4 +1,4 @@
-import { checkDuration } from "../check_duration.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
 import type { ChangeWatch } from "../events/change_watch.ts";
 import { JournalReader } from "../events/journal_reader.ts";
@@ -6,11 +6,11 @@ import type { ExecutionDeps } from "../execution/execution.ts";
 import { Worker } from "../execution/worker.ts";
 import type { WorkerSettings } from "../execution/worker_settings.ts";
 import { within } from "../host.ts";
-import type { JobCatalog } from "../job_catalog.ts";
-import { checkOptionNames } from "../option_names.ts";
+import type { JobCatalog } from "../job/job_catalog.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
-import type { EngineCondition, Monitor } from "./operate/monitor.ts";
+import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
@@ -121,7 +121,7 @@ export class Lifecycle {
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
-    const wake = () => worker.wake();
+    const noteChange = () => worker.noteChange();
     const upkeep = new AbortController();
     const { store, hub, surroundings: { polls } } = this.#deps;
     const keeping = Promise.all([
@@ -129,7 +129,7 @@ export class Lifecycle {
       this.#options.scheduler.run(upkeep.signal),
       polls ? this.#options.watchStranded(upkeep.signal) : undefined,
     ]);
-    const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
+    const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {
       for (const stop of stops) stop();
       await keeping;

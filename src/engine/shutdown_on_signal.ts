@@ -1,9 +1,9 @@
 import { constants } from "node:os";
 import process from "node:process";
-import { checkDuration } from "../check_duration.ts";
-import { kindOf } from "../kind_of.ts";
-import { propertyOf } from "../property_of.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkDuration } from "../values/check_duration.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { propertyOf } from "../values/property_of.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Engine } from "./engine.ts";
 
 /** A server that can shut down: that of `Deno.serve()`, or an `http.Server` of Node. */

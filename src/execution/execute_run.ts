@@ -1,11 +1,11 @@
 import { StepError, ValidationError } from "../error.ts";
-import { isInstance } from "../is_instance.ts";
+import { isInstance } from "../values/is_instance.ts";
 import { type Failure, failureText, toError } from "../failure.ts";
 import type { Job } from "../job.ts";
-import { decode, type JsonText } from "../json.ts";
+import { decode, type JsonText } from "../values/json.ts";
 import { parse } from "../schema.ts";
 import type { NewHold } from "../store/hold_record.ts";
-import { tidyText } from "../text.ts";
+import { tidyText } from "../values/text.ts";
 import { type CurrentInput, isInputCurrent, upgradeInput } from "./replay/current_input.ts";
 import { divergenceMessage } from "./replay/divergence_message.ts";
 import type { Execution } from "./execution.ts";

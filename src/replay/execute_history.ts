@@ -8,7 +8,7 @@ import { Execution, type ExecutionDeps } from "../execution/execution.ts";
 import { PRODUCTION } from "../execution/surroundings.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
-import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
+import { type CatalogJob, JobCatalog } from "../job/job_catalog.ts";
 import { newRun, type TriggerOptions } from "../engine/triggers/new_run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../job.ts";

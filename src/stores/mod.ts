@@ -44,7 +44,7 @@ export type { Flow, KnownJob, Rate } from "../flow.ts";
 export type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
 export type { Host } from "../host.ts";
 export type { Cursor, JournalPage, JournalRow } from "../journal.ts";
-export type { Json, JsonText, LargeText, Stored, StoredValue } from "../json.ts";
+export type { Json, JsonText, LargeText, Stored, StoredValue } from "../values/json.ts";
 export type { Lease, SeenLease } from "../lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "../log.ts";
 export type {
@@ -93,14 +93,14 @@ export type {
 export { ConflictError, HoldfastError, LeaseLostError, NotFoundError, StoreError, WaitExpiredError } from "../error.ts";
 
 // Rules of the nouns.
-export { deadlineFailure } from "../deadline_failure.ts";
+export { deadlineFailure } from "../failure/deadline_failure.ts";
 export { latestProgress } from "../execution_report.ts";
 export { coalescedFacts, failedFact, stepFacts, toFact, triggeredFact } from "../fact.ts";
 export { failureText } from "../failure.ts";
 export { positionOf } from "../flow.ts";
 export { systemHost } from "../host.ts";
-export { isoTime } from "../iso_time.ts";
-export { decode, isSameJson } from "../json.ts";
+export { isoTime } from "../values/iso_time.ts";
+export { decode, isSameJson } from "../values/json.ts";
 export { droppedLines, fitLine, MAX_LOG_LINES, parseLog } from "../log.ts";
 export { noRuns } from "../no_runs.ts";
 export { DEFAULT_RUN_LIMIT, isOneOf, isTerminal, matches, parseRun, RUN_VALUES } from "../run.ts";

@@ -1,4 +1,4 @@
-import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
+import { isLongerThan, type LargeText, type StoredValue } from "../values/json.ts";
 import type { Part } from "../store/run_query.ts";
 
 /** A value with more bytes of JSON is not read with its record. */

@@ -2,7 +2,7 @@ import { AssertionError } from "node:assert";
 import { isDeepStrictEqual } from "node:util";
 import type { EngineEvent, EventType, RunEvent } from "../event.ts";
 import type { HoldCode } from "../hold.ts";
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import { toInstant } from "./instants.ts";
 import type { Run, RunStatus } from "../run.ts";
 import type { TestSystem } from "./test_system.ts";

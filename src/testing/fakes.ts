@@ -1,4 +1,4 @@
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import { baseOf } from "../execution/replay/recorded_history.ts";
 import type { StepCall } from "../execution/surroundings.ts";
 

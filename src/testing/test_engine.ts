@@ -4,7 +4,7 @@ import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.t
 import type { EngineEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { Job } from "../job.ts";
-import type { Json } from "../json.ts";
+import type { Json } from "../values/json.ts";
 import type { Run } from "../run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { SignalReceipt } from "../wait.ts";

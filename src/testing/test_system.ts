@@ -45,7 +45,7 @@ export interface TestSystemOptions {
 
 type FaultAt = (checkpoint: Checkpoint, moment: Moment, process: TestProcess) => Fault | null;
 
-/** Processes with one store and one clock, which stands still unless it is moved. */
+/** Processes with one store and one clock, which does not move unless a test moves it. */
 export class TestSystem {
   readonly clock: TestClock;
   readonly store: MemoryStore;

@@ -48,8 +48,15 @@ async function shorten(path: string, text: string): Promise<string> {
     compress: { passes: 3, unsafe_arrows: true },
     ecma: 2020,
   });
-  // Only templates have line breaks, which mean nothing to htm, nor does the indentation after them.
-  return code!.replaceAll(/\s*\n\s*/g, "\n").replaceAll(/([>}])\n/g, "$1").replaceAll(/\n([<$>])/g, "$1"); // or it throws
+  return shortenTemplates(code!); // or it has thrown
+}
+
+// Only templates have line breaks, which mean nothing to htm, nor does the indentation after them. To htm any closing tag
+// closes the innermost element, and a value needs no quotes if it is a word.
+function shortenTemplates(code: string): string {
+  return code.replaceAll(/\s*\n\s*/g, "\n").replaceAll(/([>}])\n/g, "$1").replaceAll(/\n([<$>])/g, "$1")
+    .replaceAll(/<\/(?:[a-z][a-z0-9]*|\/)>/g, "</>")
+    .replaceAll(/<[a-z$][^<>]*/g, (tag) => tag.replaceAll(/="([\w-]+)"(?=\s|$)/g, "=$1"));
 }
 
 async function listFiles(folder: string): Promise<string[]> {

@@ -4,7 +4,7 @@ import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimResult } from "../../src/store/claim.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store.ts";
-import { dump, outcomeOf } from "../support/compare_stores.ts";
+import { dump, outcomeOf } from "../support/stores/compare_stores.ts";
 
 const OF_ONE = new Set([
   "getVersion",

@@ -6,7 +6,7 @@ import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { Chance } from "../support/chance.ts";
-import { outcomeOf } from "../support/compare_stores.ts";
+import { outcomeOf } from "../support/stores/compare_stores.ts";
 import { aClaimRequest, aKnownJob } from "../support/fixtures.ts";
 import { JOB_RATE, Script } from "./operations.ts";
 

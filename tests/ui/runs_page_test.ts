@@ -45,7 +45,7 @@ uiTest("the list of runs is walked and opened by keys", async ({ service, open }
 
   await page.keyboard.press("g");
   await page.keyboard.press("r");
-  await page.locator("tbody tr").nth(2).waitFor();
+  await page.getByRole("region", { name: "List of runs" }).locator("tbody tr").nth(2).waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   await page.keyboard.press("x");
@@ -56,6 +56,76 @@ uiTest("the list of runs is walked and opened by keys", async ({ service, open }
   await page.getByRole("heading", { name: "resize" }).waitFor();
 
   assert.equal(new URL(page.url()).hash, `#/runs/${ids[1]}`);
+});
+
+uiTest("keys that follow g and a page do not act on the page that is left", async ({ open }) => {
+  const page = await open();
+  await page.getByRole("region", { name: "Jobs" }).getByRole("link", { name: "resize" }).waitFor();
+
+  const focused = await page.evaluate(async () => {
+    for (const key of ["g", "r", "j"]) {
+      document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      await null; // what follows a key at once
+    }
+    return [document.querySelector("h1")?.textContent, document.activeElement?.closest("main, tr")?.localName];
+  });
+
+  assert.deepEqual(focused, ["Runs", "main"]);
+});
+
+uiTest("/ right after g and a page leads into the search", async ({ service, open }) => {
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  const page = await open();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+
+  for (const key of ["g", "r", "/"]) await page.keyboard.press(key);
+  await page.getByText("1 run", { exact: true }).waitFor(); // the page has settled
+  await page.keyboard.type("acme");
+
+  assert.equal(await page.getByRole("searchbox").inputValue(), "acme");
+});
+
+uiTest("a run that is triggered before the stream opens is shown", async ({ service, open, context }) => {
+  const opened = Promise.withResolvers<void>();
+  await context.route(/runs\/subscribe/, async (route) => {
+    await opened.promise;
+    await route.continue();
+  });
+  const page = await open("runs");
+  await page.getByText("0 runs", { exact: true }).waitFor();
+
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  opened.resolve();
+  await page.getByText("1 run", { exact: true }).waitFor({ timeout: 8_000 }); // it is read every 15 s otherwise
+});
+
+uiTest("new runs move no row while one has the focus or the pointer", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.quick.trigger({ n: 1 });
+  const page = await open("runs");
+  const row = page.locator("tbody tr");
+  const button = page.getByRole("button", { name: "1 new run" });
+  await row.waitFor();
+
+  await page.keyboard.press("j");
+  await engine.jobs.quick.trigger({ n: 2 });
+  await button.waitFor();
+  const whileFocused = await row.count();
+  const focused = await page.evaluate(() => document.activeElement?.getAttribute("href"));
+  await button.click();
+  await row.nth(1).waitFor();
+  await row.nth(1).hover();
+  await engine.cancel(id);
+  await row.nth(1).getByText("cancelled").waitFor();
+  await engine.jobs.quick.trigger({ n: 3 });
+  await button.waitFor();
+  const whileHovered = await row.count();
+  await page.mouse.move(0, 0);
+  await engine.jobs.quick.trigger({ n: 4 });
+  await row.nth(3).waitFor();
+
+  assert.equal(focused, `#/runs/${id}`);
+  assert.deepEqual([whileFocused, whileHovered, await button.count()], [1, 2, 0]);
 });
 
 uiTest("new runs wait behind a button while some are selected", async ({ service, open }) => {

@@ -1,7 +1,7 @@
 import { firstResumed } from "../first_resumed.ts";
 import type { HoldCode } from "../../hold.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import { parseRun, type Run, type RunStatus, type RunText } from "../../run.ts";
 import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
 import type { TraceText } from "../../trace_context.ts";

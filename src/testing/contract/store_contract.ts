@@ -117,7 +117,7 @@ async function testWithOwnClock({ body }: Case, open: (host: Host) => Promise<St
   }
 }
 
-// A case claims for a second, in which nothing happens on a clock that stands still. A slow store takes longer.
+// A case claims for a second, in which nothing happens on a clock that does not move. A slow store takes longer.
 const TIMES_LONGER = 600;
 
 /** The same store, which no test loses a lease of because time passes. */

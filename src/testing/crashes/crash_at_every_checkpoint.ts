@@ -1,5 +1,5 @@
 import type { Job } from "../../job.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { type CrashResult, executeWith } from "./crash_execution.ts";
 import { CRASH_MODES, type CrashKit, type CrashOptions, type CrashPlan, planCrashes } from "./crash_plan.ts";
 import { CrashFindings, type CrashReport } from "./crash_report.ts";

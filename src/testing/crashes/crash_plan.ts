@@ -1,6 +1,6 @@
 import type { Jobs } from "../../engine/engine.ts";
 import type { Job } from "../../job.ts";
-import type { Json } from "../../json.ts";
+import type { Json } from "../../values/json.ts";
 import type { TerminalStatus } from "../../run.ts";
 
 /** What goes wrong at a checkpoint. */

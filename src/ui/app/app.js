@@ -13,7 +13,7 @@ import { RunsPage } from "./pages/runs.js";
 import { SchedulesPage } from "./pages/schedules.js";
 import { WaitsPage } from "./pages/waits.js";
 import { WorkersPage } from "./pages/workers.js";
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useLayoutEffect, useState } from "./vendor/hooks.js";
 import { render } from "./vendor/preact.js";
 
 function App() {
@@ -24,7 +24,8 @@ function App() {
   const page = name === "" ? "overview" : name;
   const id = rest.join("/");
   useEffect(() => listenForMissingToken(setTokenMissing), []);
-  useEffect(() => {
+  // Before the next key is read, which may move the focus.
+  useLayoutEffect(() => {
     setLive(true);
     const words = PAGES.find(([each]) => each === page)?.[1] ?? "";
     document.title = `${id === "" ? words : id} · ${options.title}`;

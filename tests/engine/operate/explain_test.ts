@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../../src/error.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import type { Explanation } from "../../../src/engine/operate/explanation.ts";
+import type { Explanation } from "../../../src/engine/operate/explain/explanation.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
-import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/for_each_store.ts";
+import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

@@ -7,10 +7,10 @@ import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 /** The names of the checks that found something, with what they found. */
 function findingsOf({ checks }: Health): [name: string, status: string][] {

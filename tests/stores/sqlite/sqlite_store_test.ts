@@ -4,12 +4,12 @@ import Database from "better-sqlite3";
 import { StoreError } from "../../../src/error.ts";
 import type { RunFilter } from "../../../src/run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { storeContract } from "../../../src/testing/contract/store_contract.ts";
-import { afterClose, runProgram, withFile } from "../../support/sqlite.ts";
+import { afterClose, runProgram, withFile } from "../../support/stores/sqlite.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
 
@@ -19,32 +19,6 @@ storeContract("SqliteStore on a file", async (host) => {
     await SqliteStore.open(`${folder}/jobs.db`, { host }),
     () => Deno.remove(folder, { recursive: true }),
   );
-});
-
-storeContract("SqliteStore on an open node:sqlite database", async (host) => {
-  const database = new DatabaseSync(":memory:");
-  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
-});
-
-storeContract("SqliteStore on an open better-sqlite3 database", async (host) => {
-  const database = new Database(":memory:");
-  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
-});
-
-storeContract("SqliteStore on a driver that answers null for no row", async (host) => {
-  const database = new DatabaseSync(":memory:");
-  const driver: SqliteDriver = {
-    exec: (sql) => database.exec(sql),
-    prepare: (sql) => {
-      const statement = database.prepare(sql);
-      return {
-        run: statement.run.bind(statement),
-        get: (...parameters: SqliteValue[]) => statement.get(...parameters) ?? null,
-        all: statement.all.bind(statement),
-      };
-    },
-  };
-  return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
 });
 
 Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
 import { type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { findChromium } from "../../browser/find_chromium.ts";
 import { DemoService } from "./demo_service.ts";
@@ -7,6 +8,12 @@ const executablePath = findChromium();
 if (executablePath === null) {
   console.log("The tests of the dashboard are skipped: no Chromium was found (CHROMIUM_PATH says where one is)");
 }
+
+/** How many times slower than this machine the browser is to be: `HOLDFAST_SLOWDOWN=6` shows what happens on a slow one. */
+const SLOWDOWN = Number(Deno.env.get("HOLDFAST_SLOWDOWN") ?? 1);
+
+// A call of Playwright that fails leaves its next attempt waiting for at most half a second, also when the browser is gone.
+const LONGEST_RETRY_MS = 500;
 
 type ServiceOptions = Parameters<typeof DemoService.start>[0];
 
@@ -45,6 +52,10 @@ export function uiTest(
       });
       const open = async (path = "") => {
         const page = await context.newPage();
+        if (SLOWDOWN > 1) {
+          const session = await context.newCDPSession(page);
+          await session.send("Emulation.setCPUThrottlingRate", { rate: SLOWDOWN });
+        }
         page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
         page.on("console", (message) => {
           if (message.type() === "error") problems.push(`console: ${message.text()}`);
@@ -53,6 +64,9 @@ export function uiTest(
         return page;
       };
       await body({ service, open, context });
+    } catch (error) {
+      await setTimeout(LONGEST_RETRY_MS); // its timer would end in the next test, which would fail, too
+      throw error;
     } finally {
       await browser.close();
     }
@@ -64,7 +78,7 @@ export function uiTest(
 export async function untilStatus({ engine }: DemoService, runId: string, status: string): Promise<void> {
   for (let n = 0; n < 400; n++) {
     if ((await engine.getRun(runId))?.status === status) return;
-    await new Promise((resolve) => setTimeout(resolve, 25));
+    await setTimeout(25);
   }
   assert.fail(`The run was to be ${status}`);
 }

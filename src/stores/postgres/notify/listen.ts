@@ -47,13 +47,20 @@ export function listenAt(url: string): Listen {
   };
 }
 
-/** Listens with a function of the caller. */
+/** Listens with a function of the caller. If it fails for one of the channels, it ends the others. */
 export function listenWith(listen: PostgresListen): Listen {
   return async (channels, onNotify) => {
-    const ends = await Promise.all(channels.map((channel) => listen(channel, () => onNotify(channel))));
-    return () => {
+    const results = await Promise.allSettled(channels.map(async (channel) => {
+      return await listen(channel, () => onNotify(channel));
+    }));
+    const ends = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
+    const endAll = () => {
       // It may return a promise, and fail because the connection is gone.
       for (const end of ends) Promise.resolve().then(end).catch(() => {});
     };
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure === undefined) return endAll;
+    endAll();
+    throw failure.reason;
   };
 }

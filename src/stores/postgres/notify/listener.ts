@@ -114,6 +114,8 @@ export class NotifyListener {
         const arrival = new Promise<void>((resolve) => noteTest = resolve);
         const test = Promise.race([Promise.all([notify(testChannel), arrival]), ending.promise]);
         await inTime(host, TEST_LIMIT_MS, test, NOTHING_ARRIVES);
+        // It may have been stopped at the moment at which the test arrived.
+        abortSignal.throwIfAborted();
         this.#setLive(true);
         await within(host, TEST_EVERY_MS, ending.promise);
       }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../error.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, claimOne, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";

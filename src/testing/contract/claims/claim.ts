@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../host.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "../arrange.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../error.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Store } from "../../../store.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import type { HeldQuery, NewHold } from "../../../store/hold_record.ts";

@@ -59,7 +59,7 @@ test("claim() takes the runs of a key in the order in which they were triggered"
   assert.deepEqual(taken, added.map(({ run }) => run.id));
 });
 
-test("finish() lets go of the key", async ({ store }) => {
+test("finish() releases the key", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
 
   await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
@@ -67,7 +67,7 @@ test("finish() lets go of the key", async ({ store }) => {
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
-test("release() lets go of the key, which the same run may take again", async ({ store }) => {
+test("release() releases the key, which the same run may take again", async ({ store }) => {
   const { lease } = await queueBehindStarted(store);
 
   await store.release(lease, []);
@@ -84,7 +84,7 @@ test("release() lets another take the key if nobody knows the job of the run", a
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
-timed("claim() lets go of the key of an expired lease, whatever its job", async ({ store, host }) => {
+timed("claim() releases the key of an expired lease, whatever its job", async ({ store, host }) => {
   const { next } = await queueBehindStarted(store, { jobName: "export" });
   host.advance(1_000);
 
@@ -93,7 +93,7 @@ timed("claim() lets go of the key of an expired lease, whatever its job", async 
   assert.deepEqual(claims.map(({ run }) => run.id), [next.id]);
 });
 
-timed("claim() lets go of the key of a run that was abandoned too often", async ({ store, host }) => {
+timed("claim() releases the key of a run that was abandoned too often", async ({ store, host }) => {
   const { next } = await queueBehindStarted(store);
   host.advance(1_000);
 
@@ -102,7 +102,7 @@ timed("claim() lets go of the key of a run that was abandoned too often", async 
   assert.deepEqual(claims.map(({ run }) => run.id), [next.id]);
 });
 
-test("revoke() lets go of the key", async ({ store }) => {
+test("revoke() releases the key", async ({ store }) => {
   const { next } = await queueBehindStarted(store, { jobName: "export" });
   await store.forgetWorker("worker-x");
 
@@ -265,7 +265,7 @@ timed("cancel() keeps the key up to the last moment of the lease", async ({ stor
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
-timed("cancel() lets go of the key of a run without a lease", async ({ store, host }) => {
+timed("cancel() releases the key of a run without a lease", async ({ store, host }) => {
   const { lease, next } = await queueBehindStarted(store);
   await parkUntilRetry(store, lease, host.now() + 500);
 
@@ -282,7 +282,7 @@ test("cancel() of a run in line leaves the key to the others", async ({ store })
   assert.equal((await claimOne(store)).run.id, second!.run.id);
 });
 
-test("release() lets go of the key of a cancelled run", async ({ store }) => {
+test("release() releases the key of a cancelled run", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
   await store.cancel(lease.runId, "c1", null);
 
@@ -328,7 +328,7 @@ timed("delete() leaves the key to a worker that may still be inside a cancelled 
   assert.deepEqual(after.claims.map(({ run }) => run.id), [next.id]);
 });
 
-test("release() lets go of the key of a cancelled run that is deleted", async ({ store }) => {
+test("release() releases the key of a cancelled run that is deleted", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
   await store.cancel(lease.runId, "c1", null);
   await store.delete(lease.runId);
@@ -338,7 +338,7 @@ test("release() lets go of the key of a cancelled run that is deleted", async ({
   assert.equal((await claimOne(store)).run.id, next.id);
 });
 
-test("revoke() lets go of the key of a cancelled run", async ({ store }) => {
+test("revoke() releases the key of a cancelled run", async ({ store }) => {
   const { lease, next } = await queueBehindStarted(store);
   await store.cancel(lease.runId, "c1", null);
 

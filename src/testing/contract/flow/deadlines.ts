@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { deadlineFailure } from "../../../deadline_failure.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { deadlineFailure } from "../../../failure/deadline_failure.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { failureText } from "../../../failure.ts";
 import type { RunIdentity } from "../../../run.ts";
 import { FAKE_START } from "../../fake_host.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { FactReader } from "../fact_reader.ts";
 import { aClaimRequest, aFlow, aRun } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aPause } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "../arrange.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Store } from "../../../store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../../store/schedule_record.ts";

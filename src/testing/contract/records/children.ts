@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../error.ts";
 import { type Flow, PLAIN_FLOW } from "../../../flow.ts";
 import { uuidV7 } from "../../../host.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Lease } from "../../../lease.ts";
 import type { Store } from "../../../store.ts";
 import type { Claim, ClaimResult } from "../../../store/claim.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../error.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aPause, aProgress, aStep } from "../fixtures.ts";
 import { claimOne, complete, look, NO_PAUSE, park, parkUntilRetry, prepare, startRun } from "../arrange.ts";

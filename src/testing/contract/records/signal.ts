@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
-import type { Json } from "../../../json.ts";
+import type { Json } from "../../../values/json.ts";
 import type { Store } from "../../../store.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aPause } from "../fixtures.ts";
 import { claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";

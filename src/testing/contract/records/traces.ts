@@ -74,7 +74,7 @@ timed("signal() keeps the trace of the first signal for the executions after it"
   assert.deepEqual(later.resumed, resumed);
 });
 
-test("claim() tells of no resumption if the signal came before the run parked", async ({ store }) => {
+test("claim() notes no resumption if the signal came before the run parked", async ({ store }) => {
   const { lease } = await startRun(store);
   const review = aPause({ name: "review", prepared: true });
   await prepare(store, lease, review);

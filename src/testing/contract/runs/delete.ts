@@ -68,7 +68,7 @@ timed("purge() removes runs that ended so long ago, and not those that ended lat
   assert.deepEqual((await store.getRuns({})).runs, [late]);
 });
 
-timed("purge() looks at each status by itself, and keeps those that are left out", async ({ store, host }) => {
+timed("purge() looks at each status alone, and keeps those that are left out", async ({ store, host }) => {
   await addEnded(store, "completed");
   await addEnded(store, "failed");
   await addEnded(store, "cancelled");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { ConflictError } from "../../../error.ts";
 import type { Coalesce, Labels } from "../../../run.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../../stores/deleted_runs_ttl.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aPause, aRun } from "../fixtures.ts";
 import { add, addCompleted, claimOne, park, startRun } from "../arrange.ts";
@@ -96,7 +96,7 @@ test("enqueue() changes nothing when it is repeated", async ({ store }) => {
   assert.equal((await store.getRuns({})).total, 1);
 });
 
-test("enqueue() answers a repeated call with the run as it stands", async ({ store }) => {
+test("enqueue() answers a repeated call with the run in its present state", async ({ store }) => {
   const request = aRun({ idempotencyKey: "once" });
   await store.enqueue([request]);
   await claimOne(store);
@@ -276,7 +276,7 @@ for (const how of ["delete", "purge"] as const) {
   });
 }
 
-timed("enqueue() knows long enough which runs were deleted, and not for ever", async ({ store, host }) => {
+timed("enqueue() knows long enough which runs were deleted, and not permanently", async ({ store, host }) => {
   const request = aRun();
   await addCompleted(store, request);
   await store.delete(request.id);

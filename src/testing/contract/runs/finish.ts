@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { LeaseLostError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
 import type { Ending } from "../../../store/claim.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress } from "../fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";

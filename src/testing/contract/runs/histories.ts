@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LeaseLostError, NotFoundError } from "../../../error.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Lease } from "../../../lease.ts";
 import type { Store } from "../../../store.ts";
 import type { Claim } from "../../../store/claim.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { add } from "../arrange.ts";
 import { newCases } from "../case.ts";
 

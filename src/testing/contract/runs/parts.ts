@@ -123,7 +123,7 @@ test("readLogs() answers the parts of what getLogs() answers", async ({ store })
   assert.ok(parts.length >= 8 && parts.length <= 11, `it was read in ${parts.length} parts`);
 });
 
-test("a large value is read by itself, part by part", async ({ store }) => {
+test("a large value is read alone, part by part", async ({ store }) => {
   const { lease } = await startRun(store, { payload: LARGE });
   const { runId } = lease;
   await store.saveStep(lease, aStep({ result: { status: "completed", output: LARGE } }), []);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../host.ts";
 import type { Labels, RunFilter } from "../../../run.ts";
 import type { Store } from "../../../store.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "../arrange.ts";

@@ -7,7 +7,7 @@ import type { Store } from "../../../store.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { aFailure, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "../arrange.ts";

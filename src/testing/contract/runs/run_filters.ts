@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { FailureKind } from "../../../failure.ts";
 import type { RunFilter } from "../../../run.ts";
 import type { Store } from "../../../store.ts";

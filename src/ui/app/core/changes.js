@@ -5,12 +5,12 @@ import { follow } from "./stream.js";
 const DIGEST_MS = 1_000;
 
 /**
- * Follows the runs of a filter: calls `onChange` with each run whose status has changed. A server that knows `digestMs`
+ * Follows the runs of a filter: calls `onChange` when the stream opens, then with each run whose status has changed. A server that knows `digestMs`
  * sends one digest a second; one that does not sends each event.
  *
  * @param {Record<string, unknown>} query
- * @param {(change: { id: string | null, status: string | null, isNew: boolean }) => void} onChange `null`: some runs, too
- * many to name.
+ * @param {(change: { id: string | null, status: string | null }) => void} onChange `null`: any runs
+ * may have changed.
  * @returns {boolean} Whether the stream is open.
  */
 export function useChanges(query, onChange) {
@@ -21,14 +21,18 @@ export function useChanges(query, onChange) {
   useEffect(() => {
     const onEvent = (/** @type {any} */ event) => {
       if (event.type === "runs:digest") {
-        for (const { id, status } of event.runs ?? []) listener.current({ id, status, isNew: status === "pending" });
-        if ((event.runs ?? []).length < event.count) listener.current({ id: null, status: null, isNew: false });
+        for (const { id, status } of event.runs ?? []) listener.current({ id, status });
+        if ((event.runs ?? []).length < event.count) listener.current({ id: null, status: null });
         return;
       }
       const status = STATUS[event.type];
-      if (status !== undefined) listener.current({ id: event.runId, status, isNew: event.type === "run:trigger" });
+      if (status !== undefined) listener.current({ id: event.runId, status });
     };
-    return follow("runs/subscribe", { ...query, digestMs: DIGEST_MS }, { onEvent, onState: setOpen });
+    const onState = (/** @type {boolean} */ isNowOpen) => {
+      setOpen(isNowOpen);
+      if (isNowOpen) listener.current({ id: null, status: null }); // what happened before is in no event
+    };
+    return follow("runs/subscribe", { ...query, digestMs: DIGEST_MS }, { onEvent, onState });
   }, [key]);
   return isOpen;
 }

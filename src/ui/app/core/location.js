@@ -1,5 +1,5 @@
 // @ts-check
-import { useEffect, useState } from "../vendor/hooks.js";
+import { useLayoutEffect, useState } from "../vendor/hooks.js";
 
 /**
  * The address of a page inside of the dashboard: `#/runs/<id>?tab=x`.
@@ -16,15 +16,20 @@ export function pageAt(path, query = {}) {
   return `#/${path.split("/").map(encodeURIComponent).join("/")}${text === "" ? "" : `?${text}`}`;
 }
 
-/** @param {string} address */
+/**
+ * Goes to a page at once: the browser's own event comes later, and keys that are pressed before would act on the page that
+ * is left.
+ * @param {string} address
+ */
 export function goTo(address) {
   location.hash = address;
+  dispatchEvent(new Event("hashchange"));
 }
 
 /** The current page. */
 export function useLocation() {
   const [hash, setHash] = useState(location.hash);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onChange = () => setHash(location.hash);
     addEventListener("hashchange", onChange);
     return () => removeEventListener("hashchange", onChange);

@@ -8,7 +8,7 @@ import { useData, useNow } from "../core/use_data.js";
 import { Labels, Problem } from "../parts/basics.js";
 import { Bulk } from "../parts/bulk.js";
 import { Icon, Status } from "../parts/icons.js";
-import { useEffect, useMemo, useState } from "../vendor/hooks.js";
+import { useEffect, useLayoutEffect, useMemo, useState } from "../vendor/hooks.js";
 
 const LIMIT = 50;
 const STATUSES = ["pending", "running", "waiting", "completed", "failed", "cancelled"];
@@ -29,39 +29,31 @@ export function RunsPage({ query, onLive }) {
   const { data, error, reload } = useData("runs", { ...listed, before, limit: LIMIT, fields: "summary" }, 15_000);
   const [changed, setChanged] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [selected, select] = useState(/** @type {Set<string>} */ (new Set()));
-  const [held, hold] = useState(/** @type {any} */ (null)); // the list while it must not move
-  const [fresh, setFresh] = useState(0);
-  const isStill = () => selected.size > 0 || scrollY > 200 || before !== "";
-  const isLive = useChanges(ofRuns, ({ id, status, isNew }) => {
-    if (isNew && isStill()) setFresh((count) => count + 1);
+  const [held, hold] = useState(/** @type {any} */ (null)); // the list while its rows must not move
+  const isLive = useChanges(ofRuns, ({ id, status }) => {
     if (id !== null && status !== null) setChanged((last) => new Map(last).set(id, status));
-    if (!isStill()) reload();
+    reload();
   });
   useEffect(() => onLive(isLive), [isLive]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     select(new Set());
     hold(null);
-    setFresh(0);
     setChanged(new Map());
   }, [String(query)]);
-  useEffect(() => {
-    if (data !== null && (held === null || !isStill())) {
-      hold(data);
-      setFresh(0);
-      setChanged(new Map());
-    }
-  }, [data]);
   const shown = held ?? data;
-  const runs = (shown?.runs ?? []).map((/** @type {any} */ run) => ({
-    ...run,
-    status: changed.get(run.id) ?? run.status,
-  }));
+  const patched = (/** @type {any} */ run) => ({ ...run, status: changed.get(run.id) ?? run.status });
+  const runs = (shown?.runs ?? []).map(patched);
+  useLayoutEffect(() => {
+    if (data === null) return;
+    const newest = new Map(data.runs.map((/** @type {any} */ run) => [run.id, run]));
+    const isStill = held !== null && (selected.size > 0 || scrollY > 200 || isWalked());
+    hold(isStill ? { ...held, runs: runs.map((/** @type {any} */ run) => newest.get(run.id) ?? run) } : data);
+    setChanged(new Map());
+  }, [data]);
+  const fresh = freshIn(data?.runs ?? [], runs).length;
   const showNew = () => {
-    hold(null);
-    setFresh(0);
+    hold(data);
     scrollTo(0, 0);
-    if (before !== "") goTo(addressOf({ ...filter, before: "" }));
-    else reload();
   };
   const last = runs.at(-1);
   const done = () => {
@@ -71,7 +63,12 @@ export function RunsPage({ query, onLive }) {
   };
   return html`<div class="head"><h1>Runs</h1><span class="muted small">${describe(filter)}</span></div>
     <${Filters} filter=${filter} />
-    ${fresh > 0 && html`<button type="button" class="news" onClick=${showNew}>${plural(fresh, "new run")}</button>`}
+    ${
+    fresh > 0 &&
+    html`<button type="button" class="news" onClick=${showNew}>${
+      fresh === LIMIT ? `${LIMIT} or more new runs` : plural(fresh, "new run")
+    }</button>`
+  }
     <section class="panel" aria-label="List of runs"><${Problem} error=${error} />
       ${
     selected.size > 0 &&
@@ -90,6 +87,15 @@ export function RunsPage({ query, onLive }) {
       history.back()}>Newer</button>`
   }<button type="button" disabled=${!shown?.hasMore} onClick=${() =>
     goTo(addressOf({ ...filter, before: last.id }))}>Older</button></div></div></section>`;
+}
+
+/** Whether the pointer or the focus is in a row: then the rows must not move. */
+const isWalked = () => document.querySelector("tbody:is(:hover, :focus-within)") !== null;
+
+/** The runs that are newer than those that are shown. @param {any[]} runs @param {any[]} shown */
+function freshIn(runs, shown) {
+  const ids = new Set(shown.map((run) => run.id));
+  return runs.filter((run) => !ids.has(run.id) && run.createdAt >= (shown[0]?.createdAt ?? ""));
 }
 
 /** @param {{ runs: any[], selected: Set<string>, select: (ids: Set<string>) => void }} props */

@@ -1,7 +1,8 @@
 // @ts-check
 import { html } from "../core/html.js";
+import { goTo } from "../core/location.js";
 import { options, shortcuts, theme } from "../core/options.js";
-import { useEffect, useState } from "../vendor/hooks.js";
+import { useLayoutEffect, useState } from "../vendor/hooks.js";
 import { Segments } from "./basics.js";
 import { Icon } from "./icons.js";
 
@@ -99,7 +100,8 @@ const KEYS = [
 export function Shortcuts() {
   const [isOpen, setOpen] = useState(false);
   const [areOn, turn] = useState(shortcuts.areOn());
-  useEffect(() => {
+  // What is pressed as soon as the page is seen must not be lost.
+  useLayoutEffect(() => {
     let isGo = false;
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
@@ -109,7 +111,7 @@ export function Shortcuts() {
       if (!shortcuts.areOn()) return;
       const page = isGo ? { o: "", r: "runs", w: "waits", j: "jobs" }[event.key] : undefined;
       isGo = event.key === "g";
-      if (page !== undefined) location.hash = `#/${page}`;
+      if (page !== undefined) goTo(`#/${page}`);
       else if (event.key === "/") focusOn(document.querySelector("input[type=search]"), event);
       else if (event.key === "j") focusOn(rowFrom(1), event);
       else if (event.key === "k") focusOn(rowFrom(-1), event);

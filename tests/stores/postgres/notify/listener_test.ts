@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import type { Listen } from "../../../../src/stores/postgres/notify/listen.ts";
+import { type Listen, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
-import { pass } from "../../../support/for_each_store.ts";
+import { pass } from "../../../support/stores/for_each_store.ts";
 
 /** A listener, and what its server does. */
 class World {
@@ -19,6 +19,8 @@ class World {
   refusal: Error | null = null;
   /** Whether it never answers. */
   isHanging = false;
+  /** Called when it tests itself, and the notification has arrived. */
+  onTest: () => unknown = () => {};
   #onNotify: (channel: string) => void = () => {};
   #onLost: (error: Error) => void = () => {};
 
@@ -36,6 +38,7 @@ class World {
     notify: (channel) => {
       this.tests += 1;
       this.notify(channel);
+      this.onTest();
       return Promise.resolve();
     },
     changeChannel: "changes",
@@ -178,3 +181,37 @@ Deno.test("NotifyListener listens only while somebody watches, and ends though i
 
   assert.deepEqual([before, endsWithOne, ends, last.isLive, world.tries.length], [0, 0, 1, false, 2]);
 });
+
+Deno.test("NotifyListener that is stopped at any moment after the arrival of its test is not live", async () => {
+  const areLive: boolean[] = [];
+  for (let turns = 0; turns < 12; turns++) {
+    const world = new World();
+    const watch = world.watch();
+    world.onTest = async () => {
+      for (let n = 0; n < turns; n++) await Promise.resolve();
+      watch.stop();
+    };
+    await pass(world.host, 10, 1);
+    areLive.push(watch.isLive);
+    await world.listener.close();
+  }
+
+  assert.deepEqual(areLive, Array(12).fill(false));
+});
+
+for (const order of ["before", "after"] as const) {
+  Deno.test(`listenWith() ends one channel when another one fails ${order} it`, async () => {
+    const ended: string[] = [];
+    const listen = listenWith(async (channel) => {
+      if (channel === (order === "before" ? "second" : "first")) throw new Error("too many channels");
+      await Promise.resolve();
+      return () => ended.push(channel);
+    });
+
+    const listening = listen(["first", "second"], () => {}, () => {});
+
+    await assert.rejects(listening, /too many channels/);
+    await Promise.resolve();
+    assert.deepEqual(ended, [order === "before" ? "first" : "second"]);
+  });
+}
