@@ -1,8 +1,9 @@
-// deno task bench:against PATH [part of a name ...] [--times N]
+// deno task bench:against PATH [part of a name ...] [--times N] [--threshold SPEED]
 //
 // Compares this checkout with another one, its base: both do the same in one process, in small slices in turn, each on a
 // file of its own with `synchronous=FULL`. A copy of the base takes part as the control: what differs there is noise.
-// Ends with status 1 if a goal is missed by more than chance explains.
+// Ends with status 1 if a goal is missed by more than randomness and the control explain. `--threshold 0.9` is then the
+// goal of each: nine tenths of the speed of the base.
 
 import { parseArgs } from "node:util";
 import { cp } from "node:fs/promises";
@@ -10,13 +11,21 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Holdfast, type Sliced, sliced } from "./slices.ts";
 import { type Cost, type Ratio, ratioOf, takeTurns } from "./take_turns.ts";
+import { judge, type Verdict } from "./verdict.ts";
+
+const NOTES: Record<Verdict, string> = { reached: "", perhaps: "  missed, perhaps", missed: "  missed" };
 
 const { values: options, positionals: [basePath, ...names] } = parseArgs({
   allowPositionals: true,
-  options: { times: { type: "string", default: "1" } },
+  options: { times: { type: "string", default: "1" }, threshold: { type: "string" } },
 });
 if (basePath === undefined) {
-  console.error("Usage: deno task bench:against PATH [part of a name ...] [--times N]");
+  console.error("Usage: deno task bench:against PATH [part of a name ...] [--times N] [--threshold SPEED]");
+  Deno.exit(2);
+}
+const threshold = options.threshold === undefined ? null : Number(options.threshold);
+if (threshold !== null && !(threshold > 0 && threshold <= 1)) {
+  console.error(`The threshold is a part of the speed of the base, such as 0.9, not "${options.threshold}"`);
   Deno.exit(2);
 }
 
@@ -30,12 +39,13 @@ try {
   for (const one of sliced.filter(({ name }) => names.length === 0 || names.some((part) => name.includes(part)))) {
     const [ofBase, ofCopy, ofOurs] = await measure(one, [base!, copy!, ours!]);
     const speed = ratioOf(ofBase!, ofOurs!, "time");
-    isMissed ||= speed.to < one.goal;
-    const verdict = speed.median >= one.goal ? "" : speed.to < one.goal ? "  missed" : "  missed, perhaps";
     const control = ratioOf(ofBase!, ofCopy!, "time");
+    const goal = threshold ?? one.goal;
+    const verdict = judge(speed, control, goal);
+    isMissed ||= verdict === "missed";
     const work = 1 / ratioOf(ofBase!, ofOurs!, "work").median;
     console.log(
-      `${one.name.padEnd(36)}  ${text(speed)}    ${text(control)}    ${one.goal}  ${work.toFixed(2)}${verdict}`,
+      `${one.name.padEnd(36)}  ${text(speed)}    ${text(control)}    ${goal}  ${work.toFixed(2)}${NOTES[verdict]}`,
     );
   }
 } finally {

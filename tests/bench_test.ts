@@ -6,6 +6,7 @@ import { ratioOf, takeTurns } from "../bench/take_turns.ts";
 import { loadUnobserved } from "../bench/unobserved.ts";
 import { table } from "../bench/table.ts";
 import type { Workload } from "../bench/workload.ts";
+import { judge } from "../bench/verdict.ts";
 import { workloads } from "../bench/workloads.ts";
 
 Deno.test("summarize() and percentile() find the middle and the ends", () => {
@@ -31,6 +32,21 @@ Deno.test("toResult() says how far a goal is missed", () => {
   assert.deepEqual(missed.ratios, { raw: 0.4 });
   assert.deepEqual(missed.missed, [{ goal: { atLeast: 0.8, of: "raw" }, factor: 2 }]);
 });
+
+for (
+  const [name, speed, control, expected] of [
+    ["as fast as it has to be", [0.85, 0.91, 0.95], [0.98, 1, 1.02], "reached"],
+    ["slower with certainty", [0.7, 0.8, 0.89], [0.98, 1, 1.02], "missed"],
+    ["slower, perhaps by chance", [0.7, 0.89, 0.92], [0.98, 1, 1.02], "perhaps"],
+    ["slower on a machine that slows the base as much", [0.7, 0.8, 0.89], [0.8, 0.95, 1.1], "perhaps"],
+  ] as const
+) {
+  Deno.test(`judge() says of what is ${name}: ${expected}`, () => {
+    const [ours, copy] = [speed, control].map(([from, median, to]) => ({ from, median, to }));
+
+    assert.equal(judge(ours!, copy!, 0.9), expected);
+  });
+}
 
 Deno.test("table() shows the numbers, the ratio and the goal of a figure", () => {
   const figure = { name: "runs", unit: "per second", goals: [{ atLeast: 0.8, of: "raw" }] } as const;

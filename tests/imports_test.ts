@@ -61,7 +61,8 @@ function withoutComments(file: string): string {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(cli|http|client|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(cli|http|client|create|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)?.[1] ??
+    "noun";
 }
 
 const imports = readImports();

@@ -151,7 +151,7 @@ export class SqliteStore implements Store {
 
   /**
    * Opens a file, or creates it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file,
-   * and those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
+   * and those that SQLite keeps beside it, can be read and written by their owner only (mode 0600; not on Windows).
    *
    * @param path The path of the file, a `file:` URL, or `":memory:"`.
    * @throws {StoreError} The file cannot be opened or made, or is not a database.

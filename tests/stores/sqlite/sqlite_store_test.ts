@@ -8,6 +8,7 @@ import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { needs } from "../../support/platform.ts";
 import { storeContract } from "../../../src/testing/contract/store_contract.ts";
 import { afterClose, runProgram, withFile } from "../../support/stores/sqlite.ts";
 
@@ -107,7 +108,7 @@ async function modeOf(path: string): Promise<number> {
 
 Deno.test({
   name: "SqliteStore.open() and backup() make files that only their owner can read",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await using store = await SqliteStore.open(path);
@@ -122,7 +123,7 @@ Deno.test({
 
 Deno.test({
   name: "SqliteStore.open() makes the file that a link names so that only its owner can read it",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await Deno.symlink(`${path}.real`, path);
@@ -136,7 +137,7 @@ Deno.test({
 
 Deno.test({
   name: "SqliteStore.open() leaves the mode of a file that exists",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await Deno.writeFile(path, new Uint8Array());

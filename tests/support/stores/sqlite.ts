@@ -15,9 +15,12 @@ export function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S
   return store;
 }
 
-/** Calls a test with the path of a database file that does not exist yet, in a folder that is removed afterwards. */
+/**
+ * Calls a test with the path of a database file that does not exist yet, in a folder that is removed afterwards. The path
+ * has slashes on Windows, too: it goes into patterns and programs.
+ */
 export async function withFile(test: (path: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
+  const folder = (await Deno.makeTempDir()).replaceAll("\\", "/");
   try {
     await test(`${folder}/jobs.db`);
   } finally {
