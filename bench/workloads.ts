@@ -16,6 +16,7 @@ import { postgres } from "./workloads/postgres.ts";
 import { postgresFlat } from "./workloads/postgres_flat.ts";
 import { processes } from "./workloads/processes.ts";
 import { replay } from "./workloads/replay.ts";
+import { testKit } from "./workloads/test_kit.ts";
 import { requests } from "./workloads/requests.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
@@ -40,6 +41,7 @@ export const workloads: readonly Workload[] = [
   fanOut,
   blocking,
   bulk,
+  testKit,
   postgres,
   postgresFlat,
 ];

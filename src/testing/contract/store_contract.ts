@@ -5,7 +5,10 @@ import { FakeHost } from "../fake_host.ts";
 import type { Case } from "./case.ts";
 import { abandonmentCases } from "./claims/abandonment.ts";
 import { cancelCases } from "./runs/cancel.ts";
-import { childCases } from "./records/children.ts";
+import { addedChildCases } from "./records/children/added.ts";
+import { childResultCases } from "./records/children/results.ts";
+import { orphanedChildCases } from "./records/children/of_ended_runs.ts";
+import { retriedChildCases } from "./records/children/retried.ts";
 import { claimCases } from "./claims/claim.ts";
 import { concurrencyCases } from "./flow/concurrency.ts";
 import { deadlineCases } from "./flow/deadlines.ts";
@@ -18,7 +21,9 @@ import { fenceCases } from "./claims/fence.ts";
 import { finishCases } from "./runs/finish.ts";
 import { jobPauseCases } from "./flow/job_pauses.ts";
 import { historyCases } from "./runs/histories.ts";
-import { holdCases } from "./claims/holds.ts";
+import { holdCases } from "./claims/holds/hold.ts";
+import { heldRunCases } from "./claims/holds/held_runs.ts";
+import { offeredRunCases } from "./claims/holds/offered_runs.ts";
 import { journalCases } from "./records/journal.ts";
 import { leaseCases } from "./claims/lease.ts";
 import { limitCases } from "./flow/limits.ts";
@@ -155,13 +160,18 @@ export const CASES: readonly Case[] = [
   ...operateCases,
   ...stepCases,
   ...pauseCases,
-  ...childCases,
+  ...addedChildCases,
+  ...childResultCases,
+  ...orphanedChildCases,
+  ...retriedChildCases,
   ...signalCases,
   ...traceCases,
   ...scheduleCases,
   ...finishCases,
   ...cancelCases,
   ...holdCases,
+  ...heldRunCases,
+  ...offeredRunCases,
   ...historyCases,
   ...deleteCases,
   ...readingCases,

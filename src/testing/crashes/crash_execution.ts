@@ -5,6 +5,7 @@ import { describeOpenRuns } from "../open_runs.ts";
 import type { Fault, TestProcess } from "../test_process.ts";
 import { TestSystem } from "../test_system.ts";
 import type { CheckpointKey, CrashKit, CrashPlan, PlannedCrash } from "./crash_plan.ts";
+import { withStableIds } from "./stable_ids.ts";
 import { watchedWorld } from "./world.ts";
 
 /** What an execution with at most one crash led to. */
@@ -52,6 +53,8 @@ class CrashExecution {
   readonly #crash: PlannedCrash | null;
   readonly #checkpoints: CheckpointKey[] = [];
   readonly #counts = new Map<string, number>();
+  /** The numbers of the checkpoints, from 1 for each name. */
+  readonly #numbers = new WeakMap<Checkpoint, number>();
   #hasCrashed = false;
   #suspended: TestProcess | null = null;
   /** Whether another worker has claimed the run of the suspended one. */
@@ -65,7 +68,7 @@ class CrashExecution {
       world: (world) =>
         watchedWorld(world, {
           system: () => this.#system,
-          dies: (method, stepName, moment, process) => this.#diesAtCall(method, stepName, moment, process),
+          begin: (method, stepName, process) => this.#beginCall(method, stepName, process),
         }),
     });
     const { job, jobs = {} } = this.#plan;
@@ -86,12 +89,15 @@ class CrashExecution {
     const { id } = await engine.trigger(job as Job, input); // of its own input type
     const { run, problem } = await this.#untilEnd(id);
     const steps = await this.#system.store.getSteps(id);
-    return {
-      ended: problem?.kind ?? run.status,
-      reason: problem?.reason ?? null,
+    const seen = await withStableIds(this.#system.store, {
       outcome: run.status === "completed" ? run.output : run.error,
       effects: await this.#plan.observe?.(),
       steps: steps.map(({ name, status, output, error }) => ({ name, status, result: error ?? output })),
+    });
+    return {
+      ended: problem?.kind ?? run.status,
+      reason: problem?.reason ?? null,
+      ...seen,
       errors: this.#system.workerErrors.map(String),
       checkpoints: this.#checkpoints,
       hasCrashed: this.#hasCrashed,
@@ -141,13 +147,15 @@ class CrashExecution {
     return false;
   }
 
-  #faultAt({ name, runId }: Checkpoint, moment: Moment, process: TestProcess): Fault | null {
+  #faultAt(checkpoint: Checkpoint, moment: Moment, process: TestProcess): Fault | null {
+    const { name, runId } = checkpoint;
     const kind = name === "claim" ? "claim" : "record";
     if (kind === "claim" && this.#suspended !== null && process !== this.#suspended) this.#isOvertaken = true;
     if (moment === "before" || kind === "claim") {
-      this.#pass({ name, kind, stepName: /^record "(.*)"$/s.exec(name)?.[1] ?? null });
+      const no = this.#pass({ name, kind, stepName: /^record "(.*)"$/s.exec(name)?.[1] ?? null });
+      this.#numbers.set(checkpoint, no);
     }
-    const crash = this.#crashNow(name);
+    const crash = this.#crashAt(name, this.#numbers.get(checkpoint)!); // it has passed
     if (crash === null || runId === null) return null;
     if (crash === "answer lost") return moment === "after" ? this.#strike(crash) : null;
     if (!crash.endsWith(moment)) return null;
@@ -159,28 +167,31 @@ class CrashExecution {
     return this.#strike("dies");
   }
 
-  #diesAtCall(method: string, stepName: string | null, moment: Moment, process: TestProcess): boolean {
+  #beginCall(method: string, stepName: string | null, process: TestProcess): (moment: Moment) => boolean {
     const name = stepName === null ? `call of ${method}() outside of steps` : `call of ${method}() in "${stepName}"`;
-    if (moment === "before") this.#pass({ name, kind: "call", stepName });
-    if (this.#crashNow(name) !== `dies ${moment}`) return false;
-    this.#missing += 1;
-    this.#strike("dies");
-    this.#system.trace.add(process.name, `${name}: DIES ${moment} it`);
-    process.kill();
-    return true;
+    const no = this.#pass({ name, kind: "call", stepName });
+    return (moment) => {
+      if (this.#crashAt(name, no) !== `dies ${moment}`) return false;
+      this.#missing += 1;
+      this.#strike("dies");
+      this.#system.trace.add(process.name, `${name}: DIES ${moment} it`);
+      process.kill();
+      return true;
+    };
   }
 
-  /** Counts a checkpoint. */
-  #pass(checkpoint: Omit<CheckpointKey, "no">): void {
+  /** Counts a checkpoint, and returns its number. Others of its name can come before it is over. */
+  #pass(checkpoint: Omit<CheckpointKey, "no">): number {
     const no = (this.#counts.get(checkpoint.name) ?? 0) + 1;
     this.#counts.set(checkpoint.name, no);
     this.#checkpoints.push({ ...checkpoint, no });
+    return no;
   }
 
-  /** What goes wrong at the checkpoint that was counted last under a name; `null`: nothing. */
-  #crashNow(name: string): PlannedCrash["mode"] | null {
+  /** What goes wrong at a checkpoint; `null`: nothing. */
+  #crashAt(name: string, no: number): PlannedCrash["mode"] | null {
     const crash = this.#crash;
-    if (crash === null || this.#hasCrashed || crash.name !== name || crash.no !== this.#counts.get(name)) return null;
+    if (crash === null || this.#hasCrashed || crash.name !== name || crash.no !== no) return null;
     return crash.mode;
   }
 

@@ -1,3 +1,4 @@
+import type { Moment } from "../checkpoint.ts";
 import type { TestProcess } from "../test_process.ts";
 import type { TestSystem } from "../test_system.ts";
 
@@ -5,8 +6,8 @@ import type { TestSystem } from "../test_system.ts";
 export interface WorldCalls {
   /** Where the callers are. */
   system(): TestSystem;
-  /** Whether the process dies right before or after this call. */
-  dies(method: string, stepName: string | null, moment: "before" | "after", process: TestProcess): boolean;
+  /** Begins a call. The returned function says whether the process dies right before or after it. */
+  begin(method: string, stepName: string | null, process: TestProcess): (moment: Moment) => boolean;
 }
 
 /** The end of a process inside a call of its world. The job may catch it; nothing that it does then counts. */
@@ -34,13 +35,14 @@ function call(method: string, perform: () => unknown, calls: WorldCalls): unknow
   if (place === undefined) return perform(); // the test itself looks
   const { process, stepName } = place;
   if (!process.isAlive) throw new ProcessDiedError();
-  if (calls.dies(method, stepName, "before", process)) throw new ProcessDiedError();
+  const dies = calls.begin(method, stepName, process);
+  if (dies("before")) throw new ProcessDiedError();
   const result = perform();
   if (!isPromise(result)) return afterwards(result);
   return result.then(afterwards);
 
   function afterwards(value: unknown): unknown {
-    if (!process.isAlive || calls.dies(method, stepName, "after", process)) throw new ProcessDiedError();
+    if (!process.isAlive || dies("after")) throw new ProcessDiedError();
     return value;
   }
 }

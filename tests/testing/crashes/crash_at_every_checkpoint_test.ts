@@ -14,12 +14,17 @@ function aJob(body: Body, bank: Bank, retry = {}) {
   return defineJob({ name: "transfer", input: z.null(), retry, run: (step) => body(step, bank) });
 }
 
+const CHILD = defineJob({ name: "child", input: z.number(), run: (step, n) => step.run("double", () => 2 * n) });
+
+type Options = CrashOptions & { retry?: object; fakes?: Record<string, unknown> };
+
 /** Crashes a job that works with a bank. */
-function crash(body: Body, signals: Record<string, Json> = {}, options: CrashOptions & { retry?: object } = {}) {
-  const { retry, ...others } = options;
+function crash(body: Body, signals: Record<string, Json> = {}, options: Options = {}) {
+  const { retry, fakes = {}, ...others } = options;
   return crashAtEveryCheckpoint((kit) => {
     const bank = kit.world(new Bank());
-    return { job: aJob(body, bank, retry), input: null, signals, observe: () => bank.bookings };
+    const job = aJob(body, bank, retry);
+    return { job, jobs: { CHILD }, input: null, signals, fakes, observe: () => bank.bookings };
   }, others);
 }
 
@@ -149,7 +154,7 @@ for (const [title, { body, kind, place, signals }] of Object.entries(BROKEN)) {
   });
 }
 
-const CORRECT: Record<string, { body: Body; signals?: Record<string, Json>; options?: object }> = {
+const CORRECT: Record<string, { body: Body; signals?: Record<string, Json>; options?: Options }> = {
   "steps with keys": {
     body: async (step, bank) => {
       await step.run("debit", ({ idempotencyKey }) => bank.book("from", -10, idempotencyKey));
@@ -211,6 +216,26 @@ const CORRECT: Record<string, { body: Body; signals?: Record<string, Json>; opti
   "a loop of steps of one name": {
     body: async (step, bank) => {
       for (let i = 0; i < 4; i++) await step.run("insert", ({ idempotencyKey }) => bank.book("t", i, idempotencyKey));
+    },
+  },
+  "children": {
+    body: (step) => step.invokeAll("all", CHILD, [1, 2].map((input) => ({ input }))),
+  },
+  "the id of a wait that is handed out": {
+    body: async (step, bank) => {
+      const { id } = await step.prepareWait("answer", { timeout: DAY });
+      await step.run("ask", ({ idempotencyKey }) => bank.book(`mail with ${id}`, 1, idempotencyKey));
+      return { id };
+    },
+  },
+  "a fake, in place of a step that charges twice": {
+    body: (step, bank) => step.run("charge", () => bank.book("shop", 10)),
+    options: { fakes: { charge: "charged" } },
+  },
+  "a patch": {
+    body: async (step, bank) => {
+      if (await step.patch("new")) await step.run("fee", ({ idempotencyKey }) => bank.book("fee", 1, idempotencyKey));
+      return await step.run("work", () => 1);
     },
   },
   "a failure that is expected": {
