@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { defineJob } from "../../src/job.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
-import { anything } from "../support/for_each_store.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 import { aJob } from "../support/jobs.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, type StorePlace } from "./places.ts";
