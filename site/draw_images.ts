@@ -87,7 +87,7 @@ function drawResume(p: Palette): string {
   const lane = (y: number, name: string, note: string) => [
     text(24, y + 18, name, p.text, 'font-weight="600"'),
     text(24, y + 36, note, p.quiet, small),
-    `<line x1="150" x2="836" y1="${y + 46}" y2="${y + 46}" stroke="${p.line}" stroke-opacity="0.35"/>`,
+    `<line x1="150" x2="836" y1="${y + 60}" y2="${y + 60}" stroke="${p.line}" stroke-opacity="0.35"/>`,
   ];
   const recorded = (x: number) => arrow([[x, 82], [x, 218]], p, 'stroke-dasharray="3 3"');
   const row = (x: number, label: string) =>
@@ -178,13 +178,18 @@ function drawStates(p: Palette): string {
   );
 }
 
-const folder = new URL("../docs/images/", import.meta.url);
-for (
-  const [name, draw] of [["resume", drawResume], [
-    "states",
-    drawStates,
-  ]] as const
-) {
-  Deno.writeTextFileSync(new URL(`${name}-light.svg`, folder), draw(LIGHT));
-  Deno.writeTextFileSync(new URL(`${name}-dark.svg`, folder), draw(DARK));
+/** The pictures, by the names of their files in `docs/images`. */
+export function drawImages(): Record<string, string> {
+  return {
+    "resume-light.svg": drawResume(LIGHT),
+    "resume-dark.svg": drawResume(DARK),
+    "states-light.svg": drawStates(LIGHT),
+    "states-dark.svg": drawStates(DARK),
+  };
+}
+
+if (import.meta.main) {
+  for (const [name, image] of Object.entries(drawImages())) {
+    Deno.writeTextFileSync(new URL(`../docs/images/${name}`, import.meta.url), image);
+  }
 }

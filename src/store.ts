@@ -290,7 +290,7 @@ export interface Store extends AsyncDisposable {
   /** The jobs and versions of runs that have not ended and that no live worker knows, by name and version. */
   getStrandedJobs(): Promise<StrandedJob[]>;
 
-  /** All current leases, and those under which cancelled runs still hold a key, in any order. */
+  /** All current leases, and those under which a worker may still execute a cancelled run, in any order. */
   getLeases(): Promise<SeenLease[]>;
 
   /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */

@@ -1,29 +1,40 @@
 import assert from "node:assert/strict";
-import { createEngine, MemoryStore } from "@holdfast/jobs";
-import { jobs } from "./jobs.ts";
+import { createTestEngine } from "@holdfast/jobs/testing";
+import { jobs, order } from "./jobs.ts";
 
-Deno.test("a small order is sent", async () => {
-  await using engine = createEngine({ store: new MemoryStore(), jobs });
+Deno.test("a small order is charged once and sent, although the payment service fails twice", async () => {
+  await using t = createTestEngine({ jobs });
+  const charge = t.fake(order, "charge").throws(new Error("unavailable"), { times: 2 }).returns("payment-1");
+  t.fake(order, "pack").returns(undefined);
 
-  const { id } = await engine.jobs.order.trigger({ item: "book", amount: 20, parcels: 2 });
-  await engine.runUntilIdle();
+  const run = await t.trigger(order, { item: "book", amount: 20, parcels: 2 });
+  await t.advance("1m"); // the time of the test alone: it takes no minute
 
-  const run = await engine.jobs.order.getRun(id);
-  assert.deepEqual(run?.output, { status: "sent", parcels: 2 });
-  assert.deepEqual((await engine.getSteps(id)).map(({ name }) => name), ["charge", "pack", "pack#2"]);
+  await t.expectRun(run).completed({ status: "sent", parcels: 2 });
+  const keys = charge.calls.map(({ idempotencyKey }) => idempotencyKey);
+  assert.equal(keys.length, 3);
+  assert.equal(new Set(keys).size, 1); // so that the service takes the money once
 });
 
-Deno.test("a large order waits for an approval", async () => {
-  await using engine = createEngine({ store: new MemoryStore(), jobs });
+Deno.test("a large order is sent when somebody has approved it", async () => {
+  await using t = createTestEngine({ jobs });
+  t.fake(order, "pack").returns(undefined);
 
-  const { id } = await engine.jobs.order.trigger({ item: "piano", amount: 5_000 });
-  await engine.runUntilIdle();
-  const [approval] = await engine.getWaits(id);
-  assert.equal(approval?.name, "approval");
-  await engine.signal(approval.id, { signalId: "1", payload: { approved: false } });
-  await engine.runUntilIdle();
+  const run = await t.trigger(order, { item: "piano", amount: 5_000 });
+  await t.expectRun(run).waitsFor("approval");
+  await t.crash(); // the process dies, and another one goes on
+  await t.signal(run, "approval", { approved: true });
+  await t.advance("1m");
 
-  const run = await engine.jobs.order.getRun(id);
-  assert.deepEqual(run?.output, { status: "rejected" });
-  assert.deepEqual(await engine.getSteps(id), []); // no money was taken
+  await t.expectRun(run).completed({ status: "sent", parcels: 1 });
+});
+
+Deno.test("a large order fails when nobody approves it within three days", async () => {
+  await using t = createTestEngine({ jobs });
+
+  const run = await t.trigger(order, { item: "piano", amount: 5_000 });
+  await t.advance("3d");
+
+  await t.expectRun(run).failed(/Nobody has approved/);
+  await t.expectRun(run).executed("charge", 0);
 });

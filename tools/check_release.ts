@@ -13,9 +13,7 @@ export function findObstacles(tag: string, changelog: string, versions: Readonly
   const obstacles = Object.entries(versions).filter(([, version]) => version !== expected)
     .map(([file, version]) => `The version in ${file} is ${version}, and that of the tag ${expected}`);
   const [, section] = changelog.split(/^## (?=\d)/m);
-  if (!section?.startsWith(`${expected} `)) {
-    obstacles.push(`The first version in CHANGELOG.md is not ${expected}, with its date`);
-  }
+  if (section?.split("\n")[0] !== expected) obstacles.push(`The first version in CHANGELOG.md is not ${expected}`);
   const unreleased = /^## Unreleased\n([^]*?)(?=^## |$(?![^]))/m.exec(changelog)?.[1] ?? "";
   if (unreleased.trim() !== "") obstacles.push(`CHANGELOG.md has changes under "Unreleased": move them to ${expected}`);
   return obstacles;

@@ -125,12 +125,14 @@ Deno.test("holdfast pause and resume change a job", async () => {
 
   const paused = await callCli(["pause", "import-csv", "--note", "deploy", ...file.args, "--json"]);
   const why = await callCli(["why", first, ...file.args, "--json"]);
+  const listed = await callCli(["jobs", ...file.args]);
   const resumed = await callCli(["resume", "import-csv", ...file.args]);
   const unknown = await callCli(["pause", "nothing", ...file.args]);
 
   assert.equal(paused.json[0].paused.note, "deploy");
+  assert.match(listed.lines.join("\n"), /^import-csv +‖ paused: deploy +2 /m);
   assert.ok(why.json[0].reasons.some(({ kind }: { kind: string }) => kind === "job_paused"));
-  assert.deepEqual([resumed.code, resumed.lines, unknown.code], [0, ["import-csv goes on: 2 runs are pending"], 1]);
+  assert.deepEqual([resumed.code, resumed.lines, unknown.code], [0, ["import-csv is resumed: 2 runs are pending"], 1]);
 });
 
 Deno.test("holdfast trigger triggers by a service, and not on a database, which has no schema", async () => {

@@ -53,7 +53,7 @@ Deno.test("the app for Deno is formatted, has no lint and no type errors, and pa
   await assertPasses(deno(["check"], app));
   const told = await assertPasses(deno(["task", "test"], app));
 
-  assert.match(told, /2 passed \| 0 failed/);
+  assert.match(told, /3 passed \| 0 failed/);
 });
 
 Deno.test("the app for Deno serves its dashboard and executes a run, with the permissions of its task", async () => {

@@ -22,8 +22,8 @@ const CHECKED_BY: Record<string, string> = {
   "sh": "a test of this file: commands of this project exist, with these options, routes and files",
   "console": "as `sh`; what the commands print is excluded",
   "text": "nobody: a drawing, or what a program prints",
-  "yaml": "nobody: configuration of other programs, which are not there",
-  "ini": "nobody: units of systemd, which is not there",
+  "yaml": "promtool, where it is installed (`tests/http/promtool_test.ts`); the rest is for Kubernetes and CI",
+  "ini": "a test of this file, where systemd is installed",
   "dockerfile": "nobody: there is no container engine",
 };
 
@@ -171,6 +171,28 @@ Deno.test("the commands that pages show exist", () => {
   assert.deepEqual(wrong, []);
 });
 
+Deno.test("the commands that sentences name exist", () => {
+  const spans = readPages().filter(({ path }) => !path.startsWith("docs/adr/") && path !== "CHANGELOG.md").flatMap((
+    page,
+  ) =>
+    page.prose.flatMap((line, at) =>
+      [...line.matchAll(/`((?:holdfast|deno) [^`]+)`/g)].map(([, command]) => ({
+        path: page.path,
+        line: at + 1,
+        command: command!,
+      }))
+    )
+  );
+
+  const wrong = spans.flatMap((span) => {
+    const reason = wrongCommand(span.command.replaceAll(/[<>…[\]]/g, ""));
+    return reason === null ? [] : [`${placeOf(span)} ${span.command}: ${reason}`];
+  });
+
+  assert.ok(spans.length > 30, `${spans.length}`);
+  assert.deepEqual(wrong, []);
+});
+
 Deno.test("a command that does not exist is found", () => {
   const wrong = [
     "deno task no-such-task",
@@ -181,4 +203,31 @@ Deno.test("a command that does not exist is found", () => {
   ];
 
   assert.deepEqual(wrong.filter((line) => wrongCommand(line) === null), []);
+});
+
+const SYSTEMD = "/usr/bin/systemd-analyze";
+
+Deno.test("systemd finds nothing wrong with the units", { ignore: !existsSync(SYSTEMD) }, () => {
+  const folder = mkdtempSync(join(tmpdir(), "units-"));
+  using _cleanup = { [Symbol.dispose]: () => rmSync(folder, { recursive: true }) };
+  const units = blocks.filter(isOfLanguage("ini")).flatMap(({ code }) => {
+    const [, ...parts] = code.split(/^# \/etc\/systemd\/system\/(\S+)\n/m);
+    return Array.from({ length: parts.length / 2 }, (_, n) => ({ name: parts[2 * n]!, text: parts[2 * n + 1]! }));
+  });
+  for (const { name, text } of units) {
+    writeFileSync(join(folder, name), text.replace("/usr/local/bin/deno", Deno.execPath()));
+  }
+
+  const { success, stderr } = new Deno.Command(SYSTEMD, {
+    args: ["verify", ...units.map(({ name }) => join(folder, name))],
+    env: { SYSTEMD_LOG_TARGET: "console" },
+    stdout: "null",
+    stderr: "piped",
+  }).outputSync();
+
+  assert.ok(units.length >= 3);
+  const complaints = new TextDecoder().decode(stderr).split("\n").filter((line) =>
+    line.includes(folder) || line.startsWith("jobs")
+  );
+  assert.deepEqual([success, ...complaints], [true]);
 });

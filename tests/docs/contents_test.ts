@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { drawImages } from "../../site/draw_images.ts";
 import { readContents } from "../../site/contents.ts";
 import { headingsOf, readPages, toUrl } from "./pages.ts";
 
@@ -37,4 +38,10 @@ Deno.test("no code span goes over the end of a line, where the formatter would b
   );
 
   assert.deepEqual(broken, []);
+});
+
+Deno.test("the pictures are those that site/draw_images.ts draws", () => {
+  for (const [name, image] of Object.entries(drawImages())) {
+    assert.equal(readFileSync(toUrl(`docs/images/${name}`), "utf8"), image, name);
+  }
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { routes } from "../../src/http/routes.ts";
-import { toPath, toUrl } from "./pages.ts";
+import { readPages, toPath, toUrl } from "./pages.ts";
 
 const read = (page: string) => readFileSync(toUrl(`docs/reference/${page}.md`), "utf8");
 
@@ -29,10 +29,10 @@ interface DocNode {
   declarations?: { kind: string; def?: { properties?: { name: string }[]; methods?: { name: string }[] } }[];
 }
 
-/** The public names of `mod.ts`, with their members. */
-function readPublicNames(): DocNode[] {
+/** The public names of an entry point, with their members. */
+function readPublicNames(entryPoint = "mod.ts"): DocNode[] {
   const { stdout, success } = new Deno.Command(Deno.execPath(), {
-    args: ["doc", "--json", toPath("mod.ts")],
+    args: ["doc", "--json", toPath(entryPoint)],
     stdout: "piped",
     stderr: "null",
   }).outputSync();
@@ -101,4 +101,38 @@ Deno.test("reference/errors.md has each code, and each class", () => {
 
   assert.ok(codes.length > 15 && classes.length > 10);
   assert.deepEqual([...missing, ...classes.filter((name) => !page.includes(`\`${name}\``))], []);
+});
+
+/** Which interfaces a name in the pages stands for. */
+const OBJECTS: Record<string, readonly string[]> = {
+  engine: ["Engine"],
+  step: ["StepContext"],
+  handler: ["Handler", "RouteFunctions"],
+  client: ["Client"],
+  store: ["Store", "SqliteStore", "PostgresStore"],
+};
+
+Deno.test("the members of the engine, the step, the handler, the client and the stores that sentences name exist", () => {
+  const names = ["mod.ts", "src/client/mod.ts", "src/stores/postgres/mod.ts"].flatMap((path) => readPublicNames(path));
+  const membersOf = (types: readonly string[]) =>
+    names.filter(({ name }) => types.includes(name)).flatMap(({ declarations = [] }) =>
+      declarations.flatMap(({ def }) => [...(def?.properties ?? []), ...(def?.methods ?? [])].map(({ name }) => name))
+    );
+  const members = new Map(Object.entries(OBJECTS).map(([object, types]) => [object, new Set(membersOf(types))]));
+  const pages = readPages().filter(({ path }) => !path.startsWith("docs/adr/") && path !== "tests/README.md");
+
+  const spans = pages.flatMap(({ path, prose }) =>
+    prose.flatMap((line, at) =>
+      [...line.matchAll(/`(?:await )?(engine|step|handler|client|store)\.(\w+)/g)].map(([, object, member]) => ({
+        place: `${path}:${at + 1}`,
+        object: object!,
+        member: member!,
+      }))
+    )
+  );
+  const wrong = spans.filter(({ object, member }) => !members.get(object)!.has(member));
+
+  for (const [object, set] of members) assert.ok(set.size > 5, object);
+  assert.ok(spans.length > 150, `${spans.length}`);
+  assert.deepEqual(wrong, []);
 });

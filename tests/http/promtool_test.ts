@@ -3,6 +3,7 @@ import { FakeHost } from "../support/fake_host.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
+import { findProgram, isFile } from "../support/find_program.ts";
 
 const promtool = findPromtool();
 if (promtool === null) {
@@ -13,19 +14,8 @@ if (promtool === null) {
 
 /** The path of promtool: what `PROMTOOL_PATH` says, or one in `PATH`; `null` if there is none. */
 function findPromtool(): string | null {
-  const paths = [
-    Deno.env.get("PROMTOOL_PATH") ?? "",
-    ...(Deno.env.get("PATH")?.split(":") ?? []).map((folder) => `${folder}/promtool`),
-  ];
-  return paths.find(isFile) ?? null;
-}
-
-function isFile(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
+  const chosen = Deno.env.get("PROMTOOL_PATH") ?? "";
+  return isFile(chosen) ? chosen : findProgram("promtool");
 }
 
 /** Gives promtool a text to check, and returns what it says: nothing if it finds nothing. */

@@ -54,6 +54,7 @@ export async function install(): Promise<Installation> {
     "install",
     "--ignore-scripts",
     "--no-audit",
+    "--prefer-offline",
     "--no-fund",
     tarball,
     `node22@npm:${nodePackage}@22`,

@@ -305,9 +305,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => findStrandedJobs(this.#runs, findLiveQueues(this.#workers, now)));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#perform(() => {
+    return this.#perform((now) => {
       const leases: SeenLease[] = [];
       for (const { id, generation, claimId, lastRecordedNo, concurrencyKey, lease } of this.#runs.open) {
         if (lease === null || claimId === null) continue;
@@ -316,7 +316,7 @@ export class MemoryStore implements Store {
         leases.push({ ...seen, expiresAt: lease.expiresAt, leaseMs });
       }
       for (const { runId, generation, claimId, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
-        if (concurrencyKey === null) continue;
+        if (expiresAt <= now) continue;
         leases.push({ runId, generation, claimId, recorded: 0, concurrencyKey, expiresAt, leaseMs: null });
       }
       return leases;

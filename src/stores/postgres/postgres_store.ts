@@ -289,7 +289,7 @@ export class PostgresStore implements Store {
     return toStrandedJobs(await this.#database.read<StrandedRow[]>("get_stranded_jobs"));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
     return this.#database.read("get_leases", {}, "leases");
   }
@@ -603,7 +603,8 @@ export class PostgresStore implements Store {
     write: WriteParameter,
     { isUrgent = false, isSilent = false }: WriteOptions = {},
   ): Promise<T | Refusal> {
-    const answer = await this.#writes.submit(write, { isUrgent });
+    // Reports precede the steps that are written after them.
+    const answer = await this.#writes.submit(write, { isUrgent, isAwaited: !isSilent });
     if (!isSilent) this.#announcer.announce();
     return answer as T | Refusal; // the functions of each kind return it
   }

@@ -325,9 +325,9 @@ export class SqliteStore implements Store {
     return this.#read(() => this.#db.snapshot(() => findStrandedJobs(this.#db, this.#host.now())));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#read(() => readLeases(this.#db));
+    return this.#read(() => readLeases(this.#db, this.#host.now()));
   }
 
   /** Which of these leases are no longer the current ones of their runs. */

@@ -425,6 +425,20 @@ forEachStore("explain() says that a run has ended", async (context) => {
   assert.deepEqual(reason, { kind: "ended", status: "completed", endedAt: AT_START, message: "Completed 3 s ago" });
 });
 
+forEachStore("explain() says of a run that failed what it failed of", async (context) => {
+  await using engine = anEngine(context, () => {
+    throw new Error("HTTP 402 for order 17");
+  });
+  const { id } = await engine.trigger("import-csv", null);
+  await engine.runUntilIdle();
+  context.host.advance(3_000);
+
+  const reason = await firstOf(engine, id);
+
+  const message = "Failed 3 s ago: HTTP 402 for order 17";
+  assert.deepEqual(reason, { kind: "ended", status: "failed", endedAt: AT_START, message });
+});
+
 forEachStore("explain() says why a run is held", async (context) => {
   const { store } = context;
   await using engine = anEngine(context);

@@ -6,6 +6,8 @@ import { runCreate } from "@holdfast/jobs/create";
 import { otel } from "@holdfast/jobs/otel";
 import { PostgresStore } from "@holdfast/jobs/postgres";
 import { replay } from "@holdfast/jobs/replay";
+import { abandonedFailure } from "@holdfast/jobs/store";
+import { createTestEngine } from "@holdfast/jobs/testing";
 import { dashboard } from "@holdfast/jobs/ui";
 import { z } from "zod";
 
@@ -48,4 +50,4 @@ export async function useClient(): Promise<string> {
   return runId;
 }
 
-export const functions = [runCli, runCreate, replay];
+export const functions = [runCli, runCreate, replay, abandonedFailure, createTestEngine];

@@ -6,11 +6,13 @@ import { toFailure } from "../../../failure/to_failure.ts";
 import { UsageError } from "../../usage_error.ts";
 
 /** A server that only this machine can reach. */
-export interface LocalServer extends AsyncDisposable {
+export interface LocalServer {
   /** Its port on 127.0.0.1. */
   readonly port: number;
   /** Answers all further requests by a function. */
   answer(fetch: (request: Request) => Promise<Response>): void;
+  /** Refuses new connections, and ends all others. */
+  close(): Promise<void>;
 }
 
 const HOST = "127.0.0.1";
@@ -37,7 +39,7 @@ export async function serveLocally(port: number): Promise<LocalServer> {
     answer: (given) => {
       fetch = given;
     },
-    [Symbol.asyncDispose]: () =>
+    close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();

@@ -22,19 +22,23 @@ export const ui: Command = {
     }
     const port = args.integer("port", 0) ?? 0;
     if (port > MAX_PORT) throw new UsageError(`--port must be a number from 0 to ${MAX_PORT}`);
-    await using server = await serveLocally(port);
-    const { fetch, address, closeStreams } = localDashboard(engine, {
-      port: server.port,
-      onError: (error) => output.note(`The dashboard has met an error: ${error}`),
-    });
-    server.answer(fetch);
-    output.object({ url: address }, () => output.line(address));
-    output.note("Only this address opens the dashboard: it has a token. Ctrl-C ends it");
-    const { abortSignal } = terminal;
-    if (!abortSignal.aborted) {
-      await new Promise<void>((resolve) => abortSignal.addEventListener("abort", () => resolve(), { once: true }));
+    const server = await serveLocally(port);
+    try {
+      const { fetch, address, closeStreams } = localDashboard(engine, {
+        port: server.port,
+        onError: (error) => output.note(`The dashboard has met an error: ${error}`),
+      });
+      server.answer(fetch);
+      output.object({ url: address }, () => output.line(address));
+      output.note("Only this address opens the dashboard: it has a token. Ctrl-C ends it");
+      const { abortSignal } = terminal;
+      if (!abortSignal.aborted) {
+        await new Promise<void>((resolve) => abortSignal.addEventListener("abort", () => resolve(), { once: true }));
+      }
+      closeStreams();
+    } finally {
+      await server.close();
     }
-    closeStreams();
     return 0;
   },
 };

@@ -21,7 +21,7 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
   const worker = (named: BlockingWorker) => sight.workers ? `worker ${named.name ?? named.id}` : "a worker";
   switch (blocker.kind) {
     case "ended":
-      return `${capitalized(run.status)} ${since(blocker.endedAt)} ago`;
+      return `${capitalized(run.status)} ${since(blocker.endedAt)} ago${run.error === null ? "" : `: ${run.error}`}`;
     case "executing":
       return `Running for ${since(blocker.since)}${sight.workers ? ` on ${nameOf(blocker.worker)}` : ""}`;
     case "worker_lost":

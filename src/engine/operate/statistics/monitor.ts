@@ -47,7 +47,7 @@ export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
   inBackground: (work: Promise<unknown>) => void;
 }
 
-/** Watches one process: writes what it has counted, and tells its health and its metrics. */
+/** Watches one process: writes what it has counted, and reports its health and its metrics. */
 export class Monitor {
   readonly #deps: MonitorDeps;
   readonly #reporter: StatisticsReporter;

@@ -27,6 +27,8 @@ export class WriteBatch {
   readonly #database: PostgresDatabase;
   #queue: Write[] = [];
   readonly #sent = new Set<readonly Write[]>();
+  /** Urgent writes that later ones to their runs wait for. */
+  readonly #awaited = new Set<Write>();
   #isStarting = false;
   #pending = new Set<Promise<unknown>>();
 
@@ -38,11 +40,12 @@ export class WriteBatch {
    * Performs a write, and returns its answer, which can be a refusal.
    *
    * @param options.isUrgent It waits for no other write: it is sent alone, on the connections for leases.
+   * @param options.isAwaited Later writes to its runs wait for it, if it is urgent. Others are in order anyway.
    */
-  submit(write: WriteParameter, { isUrgent = false } = {}): Promise<unknown> {
+  submit(write: WriteParameter, { isUrgent = false, isAwaited = false } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { ...toGroupedWrite(write), resolve, reject };
-      if (isUrgent) return void this.#send([waiting], "leases");
+      if (isUrgent) return void this.#sendUrgent(waiting, isAwaited);
       this.#queue.push(waiting);
       this.#startSoon();
     });
@@ -55,6 +58,12 @@ export class WriteBatch {
   /** Completes the writes that are pending. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#pending);
+  }
+
+  async #sendUrgent(write: Write, isAwaited: boolean): Promise<void> {
+    if (isAwaited) this.#awaited.add(write);
+    await this.#send([write], "leases");
+    if (this.#awaited.delete(write)) this.#start();
   }
 
   /** Sends a group of what is written at the same moment. */
@@ -84,19 +93,16 @@ export class WriteBatch {
     const others = [...this.#sent].flat();
     const isAlone = others.length === 0;
     if (!isAlone && this.#queue.length < MIN_BESIDE) return [];
-    const busy = new Set(others.flatMap(({ runIds }) => runIds));
+    const busy = new Set([...others, ...this.#awaited].flatMap(({ runIds }) => runIds));
     const group: Write[] = [];
     let length = 0;
     for (const write of this.#queue) {
       length += write.text.length;
       if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
-      if (!isAlone) {
-        // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
-        if (!write.isOwn) break;
-        const isBusy = write.runIds.some((id) => busy.has(id));
-        if (isBusy) continue;
-      }
-      group.push(write);
+      // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
+      if (!isAlone && !write.isOwn) break;
+      const isBusy = write.runIds.some((id) => busy.has(id));
+      if (!isBusy) group.push(write);
     }
     if (!isAlone && group.length < MIN_BESIDE) return [];
     const taken = new Set(group);

@@ -204,6 +204,20 @@ test("getLeases() shows each cancelled run that still holds a key", async ({ sto
   assert.deepEqual(await store.getLeases(), []);
 });
 
+test("getLeases() shows each cancelled run that still takes a place of its job", async ({ store }) => {
+  await addIds(store, {}, {});
+  const { claims } = await store.claim(limitedTo(1));
+  await store.cancel(claims[0]!.run.id, "c1", null);
+
+  const leases = await store.getLeases();
+  const during = await claimLimited(store, 1);
+  await store.revoke(leases);
+
+  assert.deepEqual(leases.map(({ runId }) => runId), [claims[0]!.run.id]);
+  assert.deepEqual(during, []);
+  assert.equal((await claimLimited(store, 1)).length, 1);
+});
+
 timed("claim() takes as many runs of a job as its limit allows", async ({ store }) => {
   const [one, two, three] = await addIds(store, {}, {}, {});
   const { claims, hasMore, nextTimerAt } = await store.claim(limitedTo(2));

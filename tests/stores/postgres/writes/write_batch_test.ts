@@ -11,13 +11,16 @@ interface Statement {
 }
 
 /** A batch, and a server that answers each statement when `refuse` does not say why not. */
-function aBatch(refuse: (statement: Statement) => Error | null = () => null, hold?: Promise<void>) {
+function aBatch(
+  refuse: (statement: Statement) => Error | null = () => null,
+  held: Partial<Record<Lane, Promise<void>>> = {},
+) {
   const statements: Statement[] = [];
   const query = async (_sql: string, parameters?: readonly (string | null)[], lane: Lane = "writes") => {
     const { runIds, ...lists }: Record<string, unknown[]> = JSON.parse(parameters![0]!);
     const statement = { lane, runIds: runIds as string[] };
     statements.push(statement);
-    if (lane === "writes") await hold;
+    await held[lane];
     const error = refuse(statement);
     if (error !== null) throw error;
     const answers = Object.entries(lists).map(([list, writes]) => [list, writes.map(() => "done")]);
@@ -79,7 +82,7 @@ Deno.test("WriteBatch gives up when the server goes away while it tries writes a
 
 Deno.test("WriteBatch sends an urgent write at once, alone, and on the connections for leases", async () => {
   const gate = Promise.withResolvers<void>();
-  const { batch, statements } = aBatch(() => null, gate.promise);
+  const { batch, statements } = aBatch(() => null, { writes: gate.promise });
 
   const others = ["a", "b"].map((id) => batch.submit(aStep(id)));
   const renewal = batch.submit({ kind: "renew", renewals: [{ runId: "c" }] }, { isUrgent: true });
@@ -89,6 +92,21 @@ Deno.test("WriteBatch sends an urgent write at once, alone, and on the connectio
 
   assert.equal(answer, "done");
   assert.deepEqual(statements, [{ lane: "leases", runIds: ["c"] }, { lane: "writes", runIds: ["a", "b"] }]);
+});
+
+Deno.test("WriteBatch sends writes to a run after an urgent one that they wait for, and others at once", async () => {
+  const gate = Promise.withResolvers<void>();
+  const { batch, statements } = aBatch(() => null, { leases: gate.promise });
+  const renew = (runId: string) => ({ kind: "renew", renewals: [{ runId }] }) as const;
+
+  const first = batch.submit(renew("a"), { isUrgent: true, isAwaited: true });
+  const silent = batch.submit(renew("c"), { isUrgent: true });
+  const step = batch.submit(aStep("a"));
+  await Promise.all(["b", "c"].map((id) => batch.submit(aStep(id))));
+  gate.resolve();
+  await Promise.all([first, silent, step]);
+
+  assert.deepEqual(statements.map(({ runIds }) => runIds.join("")), ["a", "c", "bc", "a"]);
 });
 
 Deno.test("WriteBatch leaves a write that was not sent without an unknown outcome", async () => {
