@@ -107,7 +107,7 @@ export class NotifyListener {
     abortSignal.addEventListener("abort", stop);
     let noteTest = () => {};
     const onNotify = (channel: string) => channel === testChannel ? noteTest() : this.#reportChange();
-    const listening = listen([changeChannel, testChannel], onNotify, ending.reject);
+    const listening = listen([changeChannel, testChannel], onNotify, ending.reject, abortSignal);
     try {
       await inTime(host, LISTEN_LIMIT_MS, Promise.race([listening, ending.promise]), "the server does not answer");
       while (true) {

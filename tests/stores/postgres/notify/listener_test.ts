@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { type Listen, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
+import { systemHost } from "../../../../src/host.ts";
+import { type Listen, listenAt, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { pass } from "../../../support/stores/for_each_store.ts";
@@ -208,10 +209,31 @@ for (const order of ["before", "after"] as const) {
       return () => ended.push(channel);
     });
 
-    const listening = listen(["first", "second"], () => {}, () => {});
+    const listening = listen(["first", "second"], () => {}, () => {}, new AbortController().signal);
 
     await assert.rejects(listening, /too many channels/);
     await Promise.resolve();
     assert.deepEqual(ended, [order === "before" ? "first" : "second"]);
   });
 }
+
+Deno.test("close() ends a connection that is still being made, at once", async () => {
+  // A server that accepts connections and says nothing.
+  using server = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = server.addr as Deno.NetAddr;
+  const listener = new NotifyListener({
+    listen: listenAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
+    notify: () => Promise.resolve(),
+    changeChannel: "changes",
+    testChannel: "test",
+    host: systemHost,
+  });
+  listener.watch({ onChange: () => {}, onError: () => {} });
+  using connection = await server.accept();
+
+  const since = performance.now();
+  await listener.close();
+  while (await connection.read(new Uint8Array(1_024)) !== null); // its first message, and then the end
+
+  assert.ok(performance.now() - since < 3_000); // it would wait for five seconds
+});
