@@ -19,6 +19,11 @@ uiTest("the run page follows a run over its signal to its end", async ({ service
   await page.locator(".title").getByText("Completed").waitFor();
 
   const [wait] = await engine.getWaits(id);
+  await page.getByRole("group", { name: "Log lines of validate" }).getByText("The exchange rates are late").nth(1)
+    .waitFor();
+  await page.getByRole("button", { name: /^download/ }).click();
+  const result = await page.getByRole("region", { name: "Result of download" }).textContent();
+  assert.deepEqual(JSON.parse(result!), { saved: "prices.csv" });
   assert.deepEqual(names, ["Queued", "download", "validate", "review"]);
   assert.deepEqual(attempts, ["attempt 1", "delay before the next attempt", "attempt 2"]);
   assert.deepEqual(wait?.payload, { note: "looks fine", approved: true });
@@ -101,6 +106,8 @@ uiTest("the run page shows markup in any value as text", async ({ service, open 
   await page.getByRole("button", { name: "approved: no" }).click();
   await page.locator(".banner .msg").getByText(`Error: ${markup} was rejected`).waitFor();
   await page.getByText(`Importing ${markup}`).waitFor();
+  await page.getByRole("button", { name: /^download/ }).click();
+  await page.getByRole("region", { name: "Result of download" }).getByText("onerror").first().waitFor();
 
   assert.equal(await page.locator("img, main script").count(), 0);
   assert.notEqual(await page.title(), "hacked");

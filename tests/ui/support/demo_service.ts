@@ -8,7 +8,7 @@ const importCsv = defineJob({
   input: z.object({ file: z.string(), rows: z.number() }),
   async run(step, { file, rows }) {
     step.log.info(`Importing ${file}`, { rows });
-    await step.run("download", () => setTimeout(30));
+    await step.run("download", () => setTimeout(30, { saved: file }));
     await step.run("validate", ({ attempt }) => {
       step.log.warn("The exchange rates are late");
       if (attempt === 1) throw new Error("The exchange rates did not arrive in time");

@@ -11,7 +11,7 @@ import { ActButton, Copy, Dialog, Labels, Problem } from "../parts/basics.js";
 import { Status } from "../parts/icons.js";
 import { JsonPanel } from "../parts/json_view.js";
 import { FailureBanner, WhyBanner } from "../run/banner.js";
-import { Logs } from "../run/logs.js";
+import { Logs, useLines } from "../run/logs.js";
 import { Timeline } from "../run/timeline.js";
 import { useTimeline } from "../run/use_timeline.js";
 import { useEffect, useState } from "../vendor/hooks.js";
@@ -26,6 +26,7 @@ export function RunPage({ runId, onLive }) {
   const { timeline, error: timelineError, reload: reloadTimeline, readMore } = useTimeline(runId);
   const [running, setRunning] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [lines, setLines] = useState(/** @type {any[]} */ ([]));
+  const allLines = useLines(runId, lines);
   const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(/** @type {any} */ (null));
   const reload = () => [reloadRun, reloadWhy, reloadWaits, reloadTimeline].forEach((each) => each());
@@ -75,9 +76,11 @@ export function RunPage({ runId, onLive }) {
         <${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ?? run.progress ??
           null} />
         <${Timeline} key=${run
-          .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} isEnded=${run
+          .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} lines=${allLines ??
+          []} isEnded=${run
           .isTerminal} />
-        <div class="cols"><${Logs} runId=${runId} live=${lines} /><div class="stack"><${JsonPanel} title="Input" value=${run
+        <div class="cols">${allLines !== null &&
+          html`<${Logs} lines=${allLines} />`}<div class="stack"><${JsonPanel} title="Input" value=${run
           .input} /><${JsonPanel} title="Output" value=${run.output} none=${run.status === "completed"
           ? undefined
           : "None until the run has completed."} /></div></div>

@@ -10,18 +10,24 @@ const LEVELS = /** @type {const} */ ([["all", "All"], ["warn", "Warnings"], ["er
 const RANK = /** @type {Record<string, number>} */ ({ all: 0, info: 0, warn: 1, error: 2 });
 
 /**
- * The log lines of a run: those that were kept, then those that arrive.
- * @param {{ runId: string, live: any[] }} props
+ * The log lines of a run: those that were kept, then those that arrive. `null`: they may not be read.
+ * @param {string} runId @param {any[]} live
+ * @returns {any[] | null}
  */
-export function Logs({ runId, live }) {
+export function useLines(runId, live) {
   const { data, error } = useData("logs", { runId }, 1e9);
+  const kept = data ?? [];
+  const known = new Set(kept.map(keyOf));
+  const lines = [...kept, ...live.filter((line) => !known.has(keyOf(line)))];
+  return error !== null && lines.length === 0 ? null : lines;
+}
+
+/** The panel of the log lines of a run. @param {{ lines: any[] }} props */
+export function Logs({ lines }) {
   const [level, setLevel] = useState("all");
   const [text, setText] = useState("");
   const [isFollowing, setFollowing] = useState(true);
   const list = useRef(/** @type {any} */ (null));
-  const kept = data ?? [];
-  const known = new Set(kept.map(keyOf));
-  const lines = [...kept, ...live.filter((line) => !known.has(keyOf(line)))];
   const shown = lines.filter((line) =>
     (RANK[line.level] ?? 0) >= (RANK[level] ?? 0) &&
     (text === "" || `${line.message} ${line.stepName ?? ""}`.toLowerCase().includes(text.toLowerCase()))
@@ -29,7 +35,6 @@ export function Logs({ runId, live }) {
   useEffect(() => {
     if (isFollowing && list.current) list.current.scrollTop = list.current.scrollHeight;
   }, [shown.length, isFollowing]);
-  if (error !== null && lines.length === 0) return null; // may not be read: left out
   const onScroll = () => {
     const { scrollTop, scrollHeight, clientHeight } = list.current;
     setFollowing(scrollHeight - scrollTop - clientHeight < 24);
@@ -49,21 +54,27 @@ export function Logs({ runId, live }) {
       : html`
         <div class="logs" role="log" aria-label="Log lines" tabindex="0" ref=${list}
           onScroll=${onScroll}>${shown.length > DRAWN &&
-            html`<p class="muted pad">The newest ${DRAWN} of ${plural(shown.length, "line")}</p>`}<ol>${shown.slice(
-              -DRAWN,
-            ).map((line) =>
-              html`
-                <li data-l=${line.level}
-                  key=${line.id ?? keyOf(line)}><time dateTime=${line.timestamp}>${clock(
-                    line.timestamp,
-                  )}</time><span class="lv">${line.level}</span><span>${line.message} <span class="at">${dataOf(
-                    line.data,
-                  )} ${line.stepName ?? ""}</span></span></li>
-              `
-            )}</ol></div>
+            html`<p class="muted pad">The newest ${DRAWN} of ${
+              plural(shown.length, "line")
+            }</p>`}<${Lines} lines=${shown.slice(-DRAWN)} /></div>
       `
   }<//>`;
 }
+
+/** @param {{ lines: any[] }} props */
+export const Lines = ({ lines }) =>
+  html`<ol>${
+    lines.map((line) =>
+      html`
+        <li data-l=${line.level}
+          key=${line.id ?? keyOf(line)}><time dateTime=${line.timestamp}>${clock(
+            line.timestamp,
+          )}</time><span class="lv">${line.level}</span><span>${line.message} <span class="at">${dataOf(
+            line.data,
+          )} ${line.stepName ?? ""}</span></span></li>
+      `
+    )
+  }</ol>`;
 
 /** @param {any} line */
 const keyOf = (line) => `${line.timestamp} ${line.level} ${line.stepName} ${line.message}`;

@@ -2,20 +2,22 @@
 import { pageAt } from "../core/location.js";
 import { capital, clock, dayAndTime, duration, plural, until } from "../core/format.js";
 import { html } from "../core/html.js";
-import { useNow } from "../core/use_data.js";
+import { useData, useNow } from "../core/use_data.js";
 import { Panel, Problem, Segments } from "../parts/basics.js";
 import { Icon, Shape } from "../parts/icons.js";
+import { Json } from "../parts/json_view.js";
 import { useEffect, useMemo, useRef, useState } from "../vendor/hooks.js";
 import { makeAxis } from "./axis.js";
+import { Lines } from "./logs.js";
 
 const DRAWN = 200;
 const CHOICES = /** @type {const} */ ([["all", "All"], ["open", "Not completed"]]);
 
 /**
  * What a run has done, as bars over time.
- * @param {{ timeline: any, error: any, running: Map<string, string>, readMore: (isLarge: boolean) => Promise<void>, isEnded: boolean }} props
+ * @param {{ timeline: any, error: any, running: Map<string, string>, readMore: (isLarge: boolean) => Promise<void>, lines: any[], isEnded: boolean }} props
  */
-export function Timeline({ timeline, error, running, readMore, isEnded }) {
+export function Timeline({ timeline, error, running, readMore, lines, isEnded }) {
   const [which, setWhich] = useState("all");
   const [isFolding, setFolding] = useState(true);
   const [open, setOpen] = useState(/** @type {string | null} */ (null));
@@ -81,6 +83,7 @@ export function Timeline({ timeline, error, running, readMore, isEnded }) {
           const key = `${row.kind} ${row.name} ${row.startedAt}`;
           return html`
             <${Row} key=${key} row=${row} axis=${axis} to=${to} now=${now} id=${`row-${n}`}
+              runId=${timeline.runId} lines=${lines}
               isOpen=${open === key} toggle=${() => setOpen(open === key ? null : key)} />
           `;
         })}</ol>${isMore && html`
@@ -93,8 +96,8 @@ export function Timeline({ timeline, error, running, readMore, isEnded }) {
   `;
 }
 
-/** @param {{ row: any, axis: import("./axis.js").Axis, to: number, now: number, id: string, isOpen: boolean, toggle: () => void }} props */
-function Row({ row, axis, to, now, id, isOpen, toggle }) {
+/** @param {{ row: any, axis: import("./axis.js").Axis, to: number, now: number, id: string, runId: string, lines: any[], isOpen: boolean, toggle: () => void }} props */
+function Row({ row, axis, to, now, id, runId, lines, isOpen, toggle }) {
   if (row.kind === "recovery") {
     return html`
       <li>
@@ -131,14 +134,17 @@ function Row({ row, axis, to, now, id, isOpen, toggle }) {
           } style=${style} />`;
         })}</span><span class="took">${took}</span></button>${isOpen && html`
           <div class="more" id=${id}>
-            <${Details} row=${row} to=${to} now=${now} />
+            <${Details} row=${row} to=${to} now=${now} runId=${runId} lines=${lines} />
           </div>
         `}</li>
   `;
 }
 
-/** @param {{ row: any, to: number, now: number }} props */
-function Details({ row, to, now }) {
+/** @param {{ row: any, to: number, now: number, runId: string, lines: any[] }} props */
+function Details({ row, to, now, runId, lines }) {
+  const { data: steps } = useData(row.kind === "step" && row.status === "completed" ? "steps" : null, { runId }, 1e9);
+  const step = steps?.find((/** @type {any} */ each) => each.name === row.name);
+  const own = lines.filter((line) => line.stepName === row.name);
   const spans = row.spans.map((/** @type {any} */ span) => {
     const took = duration((span.to === null ? to : Date.parse(span.to)) - Date.parse(span.from));
     const words = {
@@ -162,7 +168,14 @@ function Details({ row, to, now }) {
       : ""}${row.childRunId !== undefined && html`
       · <a href=${pageAt(`runs/${row.childRunId}`)}>Open the child run</a>
     `}</p>
-    <ol class="attempts">${spans}</ol>
+    <ol class="attempts">${spans}</ol>${step &&
+      html`<${Json} text=${
+        JSON.stringify(step.output, null, 2)
+      } label=${`Result of ${row.name}`} />`}${own.length > 0 && html`
+      <div class="logs" role="group" tabindex="0" aria-label=${`Log lines of ${row.name}`}>
+        <${Lines} lines=${own} />
+      </div>
+    `}
   `;
 }
 
