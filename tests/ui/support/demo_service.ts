@@ -35,6 +35,13 @@ const fail = defineJob({
   },
 });
 const quick = defineJob({ name: "resize", input: z.object({ n: z.number() }), run: (_step, { n }) => n });
+const manySteps = defineJob({
+  name: "many-steps",
+  input: z.object({ steps: z.number() }),
+  async run(step, { steps }) {
+    for (let n = 0; n < steps; n++) await step.run("row", () => n);
+  },
+});
 
 /** What the jobs depend on. */
 export const services = { areUp: false };
@@ -139,7 +146,7 @@ class RestartableServer {
 function engineOn(store: SqliteStore) {
   const engine = createEngine({
     store,
-    jobs: { importCsv, fail, quick },
+    jobs: { importCsv, fail, quick, manySteps },
     schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
     worker: { name: "web-1", deployment: "2026.11.22" },
     logger: null,
