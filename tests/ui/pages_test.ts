@@ -81,6 +81,25 @@ uiTest("the page of workers shows the host, the version and the slots", async ({
   await page.getByText("0 of 10").waitFor();
 });
 
+uiTest("pages find a server again that was killed, and show what has changed", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.quick.trigger({ n: 1 });
+  const [list, run] = [await open("runs"), await open(`runs/${id}`)];
+  await list.getByText("1 run", { exact: true }).waitFor();
+  await run.locator(".title").getByText("Pending").waitFor();
+
+  await service.whileDown(async () => {
+    for (const page of [list, run]) await page.getByText("Reconnecting").waitFor();
+    await engine.jobs.quick.trigger({ n: 2 });
+    await engine.runUntilIdle();
+  });
+  await list.getByText("2 runs", { exact: true }).waitFor();
+  await run.locator(".title").getByText("Completed").waitFor();
+
+  for (const page of [list, run]) await page.locator(".live:not(.off)").waitFor();
+  assert.equal(await list.getByRole("alert").count(), 0);
+}, { expectedErrors: /ERR_|Failed to load/ });
+
 uiTest("? lists the shortcuts, and turns single keys off", async ({ open }) => {
   const page = await open("runs");
   await page.getByRole("heading", { name: "Runs" }).waitFor();

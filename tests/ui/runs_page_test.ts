@@ -144,6 +144,35 @@ uiTest("new runs wait behind a button while some are selected", async ({ service
   assert.equal(rows, 1);
 });
 
+uiTest("the selected runs are retried from their failure, then deleted", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.jobs.fail.trigger({ order: 1 });
+  await engine.jobs.fail.trigger({ order: 2 });
+  await engine.runUntilIdle();
+  await engine.jobs.quick.trigger({ n: 1 });
+  const page = await open("runs");
+  const selection = page.getByRole("region", { name: "Selection" });
+  await page.getByText("3 runs", { exact: true }).waitFor();
+
+  await page.getByRole("checkbox", { name: "Select all of this page" }).check();
+  await selection.getByRole("button", { name: "Retry from the failure" }).click();
+  await page.getByText("1 selected run cannot: their state does not allow it.").waitFor();
+  await page.getByRole("button", { name: "Retry from the failure: 2" }).click();
+  await page.getByText("5 runs", { exact: true }).waitFor();
+  const retries = (await engine.getRuns({ status: "pending" })).runs;
+  await page.getByRole("group", { name: "Status" }).getByRole("button", { name: /Failed/ }).click();
+  await page.getByText("2 runs", { exact: true }).waitFor();
+  await page.getByRole("checkbox", { name: "Select all of this page" }).check();
+  await selection.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("This cannot be undone.").waitFor();
+  await page.getByRole("button", { name: "Delete: 2" }).click();
+  await page.getByText("0 runs", { exact: true }).waitFor();
+
+  const { runs } = await engine.getRuns();
+  assert.equal(retries.filter(({ retriggerOf }) => retriggerOf !== null).length, 2);
+  assert.deepEqual(runs.map(({ status }) => status), ["pending", "pending", "pending"]);
+});
+
 uiTest("1,200 runs are cancelled by a filter, after a dry run that counts them", async ({ service, open }) => {
   const { engine } = service;
   await engine.jobs.quick.batchTrigger(Array.from({ length: 600 }, (_, n) => ({ input: { n } })));

@@ -35,6 +35,13 @@ const fail = defineJob({
   },
 });
 const quick = defineJob({ name: "resize", input: z.object({ n: z.number() }), run: (_step, { n }) => n });
+const manySteps = defineJob({
+  name: "many-steps",
+  input: z.object({ steps: z.number() }),
+  async run(step, { steps }) {
+    for (let n = 0; n < steps; n++) await step.run("row", () => n);
+  },
+});
 
 /** What the jobs depend on. */
 export const services = { areUp: false };
@@ -47,10 +54,25 @@ export class DemoService implements AsyncDisposable {
   /** Where the dashboard is. */
   readonly url: string;
 
-  private constructor(cleanup: AsyncDisposableStack, engine: ReturnType<typeof engineOn>, url: string) {
+  readonly #server: RestartableServer;
+
+  private constructor(
+    cleanup: AsyncDisposableStack,
+    engine: ReturnType<typeof engineOn>,
+    server: RestartableServer,
+    path: string,
+  ) {
     this.#cleanup = cleanup;
+    this.#server = server;
     this.engine = engine;
-    this.url = url;
+    this.url = `http://127.0.0.1:${server.port}${path}`;
+  }
+
+  /** Breaks all connections and accepts no new ones while `during` is under way. */
+  async whileDown(during: () => Promise<void>): Promise<void> {
+    await this.#server.kill();
+    await during();
+    this.#server.start();
   }
 
   /**
@@ -73,7 +95,7 @@ export class DemoService implements AsyncDisposable {
     const store = cleanup.use(await SqliteStore.open(`${folder}/jobs.db`));
     const engine = cleanup.use(engineOn(store));
     const { fetch } = createHandler(engine, { basePath, ui: dashboard(ui), showFailures: true, ...handler });
-    const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
+    const server = new RestartableServer((request) => {
       const url = new URL(request.url);
       if (!url.pathname.startsWith(strippedPrefix)) return new Response(null, { status: 404 });
       url.pathname = url.pathname.slice(strippedPrefix.length);
@@ -81,9 +103,9 @@ export class DemoService implements AsyncDisposable {
     });
     cleanup.defer(async () => {
       await engine.stop();
-      await server.shutdown();
+      await server.kill();
     });
-    return new DemoService(cleanup, engine, `http://127.0.0.1:${server.addr.port}${strippedPrefix}${basePath}/ui/`);
+    return new DemoService(cleanup, engine, server, `${strippedPrefix}${basePath}/ui/`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -91,10 +113,40 @@ export class DemoService implements AsyncDisposable {
   }
 }
 
+/** A server that can be killed, and started again on the same port. */
+class RestartableServer {
+  readonly #handler: (request: Request) => Response | Promise<Response>;
+  #connections = new AbortController();
+  #server: Deno.HttpServer<Deno.NetAddr>;
+  /** Where it listens. */
+  readonly port: number;
+
+  constructor(handler: (request: Request) => Response | Promise<Response>) {
+    this.#handler = handler;
+    this.#server = this.#listen(0);
+    this.port = this.#server.addr.port;
+  }
+
+  start(): void {
+    this.#server = this.#listen(this.port);
+  }
+
+  async kill(): Promise<void> {
+    this.#connections.abort();
+    await this.#server.finished;
+  }
+
+  #listen(port: number): Deno.HttpServer<Deno.NetAddr> {
+    this.#connections = new AbortController();
+    const { signal } = this.#connections;
+    return Deno.serve({ hostname: "127.0.0.1", port, signal, onListen: () => {} }, this.#handler);
+  }
+}
+
 function engineOn(store: SqliteStore) {
   const engine = createEngine({
     store,
-    jobs: { importCsv, fail, quick },
+    jobs: { importCsv, fail, quick, manySteps },
     schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
     worker: { name: "web-1", deployment: "2026.11.22" },
     logger: null,
