@@ -62,7 +62,7 @@ export type {
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
-export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explanation.ts";
+export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explain/explanation.ts";
 export type { FailureGroup, FailureGroups, FailuresQuery } from "./src/engine/operate/failure_groups.ts";
 export type { FoundRun } from "./src/engine/operate/found_runs.ts";
 export type { OpenWait, OpenWaitsPage, OpenWaitsQuery } from "./src/engine/operate/open_waits.ts";
@@ -70,8 +70,8 @@ export type { Timeline, TimelineOptions, TimelineRow, TimelineSpan } from "./src
 export type { Health, HealthCheck, HealthStatus } from "./src/engine/operate/health.ts";
 export type { JobInfo, JobLimitsInfo } from "./src/engine/operate/job_info.ts";
 export type { Stats } from "./src/engine/operate/operator.ts";
-export type { Rates, Windows } from "./src/engine/operate/rates.ts";
-export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/series.ts";
+export type { Rates, Windows } from "./src/engine/operate/statistics/rates.ts";
+export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/statistics/series.ts";
 export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
 export type { Latency } from "./src/statistics/latencies.ts";
 export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
@@ -117,9 +117,8 @@ export type {
   PauseHistory,
   StepHistory,
 } from "./src/exported_history.ts";
-export type { Fact, FactValue, FactValueRef } from "./src/fact.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
-export type { Flow, FlowDefinition, JobFlow, JobLimits, KeyLimits, KnownJob, Rate } from "./src/flow.ts";
+export type { FlowDefinition, JobFlow, JobLimits, KeyLimits, Rate } from "./src/flow.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type {
   HandlerAuth,
@@ -150,14 +149,11 @@ export {
   type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/job.ts";
-export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job_changes.ts";
-export type { Cursor, JournalPage, JournalRow } from "./src/journal.ts";
-export type { Report } from "./src/execution_report.ts";
+export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job/job_changes.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, LargeText, Stored, StoredValue, Unwritable } from "./src/json.ts";
-export type { Held, HoldCode, HoldDetails, OnDivergence, RecordName } from "./src/hold.ts";
-export type { Lease, SeenLease } from "./src/lease.ts";
-export type { LogEntry, LogLevel, LogText, NewLogEntry } from "./src/log.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/values/json.ts";
+export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";
+export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
 export {
   type BulkOperation,
   type ClientRun,
@@ -170,58 +166,22 @@ export {
   type RetriggerFrom,
   type Run,
   type RunFilter,
-  type RunIdentity,
   type RunPage,
   type RunStatus,
-  type RunText,
   type TerminalStatus,
   toClientRun,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export {
-  type ClientStep,
-  type ExecutingStep,
-  type RetryTime,
-  type SavedStep,
-  type Step,
-  type StepRecord,
-  type StepStatus,
-  type StepText,
-  type StepWrite,
-  toClientStep,
-} from "./src/step.ts";
-export type * from "./src/store.ts";
-export type * from "./src/store/blockers.ts";
-export type * from "./src/store/claim.ts";
-export type * from "./src/store/hold_record.ts";
-export type * from "./src/store/job_numbers.ts";
-export type * from "./src/store/job_pause.ts";
-export type * from "./src/store/new_run.ts";
-export type * from "./src/store/operator_reads.ts";
-export type * from "./src/store/pause_request.ts";
-export type * from "./src/store/run_query.ts";
-export type * from "./src/store/run_state.ts";
-export type * from "./src/store/schedule_record.ts";
-export type * from "./src/store/statistics.ts";
-export type * from "./src/store/store_info.ts";
-export type * from "./src/store/store_watch.ts";
-export type * from "./src/store/timeline_records.ts";
-export type * from "./src/store/worker_record.ts";
+export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/step.ts";
+export type { Store } from "./src/store.ts";
+export type { StrandedJob } from "./src/store/hold_record.ts";
+export type { Counts } from "./src/store/job_numbers.ts";
+export type { JobPause } from "./src/store/job_pause.ts";
+export type { FoundBy } from "./src/store/operator_reads.ts";
+export type { StoreInfo } from "./src/store/store_info.ts";
+export type { WorkerDetails } from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
-export type { TraceContext, TraceText } from "./src/trace_context.ts";
-export type {
-  ChildResult,
-  Deadline,
-  PauseKind,
-  PauseRecord,
-  ResumedPause,
-  Signal,
-  SignalOutcome,
-  SignalReceipt,
-  Wait,
-  WaitResult,
-  WaitStatus,
-  WaitText,
-} from "./src/wait.ts";
+export type { TraceContext } from "./src/trace_context.ts";
+export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/wait.ts";

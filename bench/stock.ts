@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { type KnownJob, SqliteStore } from "@holdfast/jobs";
+import { SqliteStore } from "@holdfast/jobs";
+import type { KnownJob } from "@holdfast/jobs/store";
 import { RawDatabase } from "./raw_database.ts";
 import type { Setting } from "./setting.ts";
 

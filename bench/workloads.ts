@@ -14,14 +14,19 @@ import { memory } from "./workloads/memory.ts";
 import { notice } from "./workloads/notice.ts";
 import { postgres } from "./workloads/postgres.ts";
 import { postgresFlat } from "./workloads/postgres_flat.ts";
+import { processes } from "./workloads/processes.ts";
 import { replay } from "./workloads/replay.ts";
+import { testKit } from "./workloads/test_kit.ts";
+import { requests } from "./workloads/requests.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
 
 /** All workloads, in the order in which they are measured. */
 export const workloads: readonly Workload[] = [
   trigger,
+  requests,
   drain,
+  processes,
   longRun,
   replay,
   idle,
@@ -36,6 +41,7 @@ export const workloads: readonly Workload[] = [
   fanOut,
   blocking,
   bulk,
+  testKit,
   postgres,
   postgresFlat,
 ];

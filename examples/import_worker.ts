@@ -1,7 +1,7 @@
 // deno run -A examples/import_worker.ts jobs.db
 // deno run -A examples/import_worker.ts postgres://user:password@host/database
 //
-// Executes imports until SIGTERM or until its standard input ends, so it never outlives whoever started it.
+// Executes imports until SIGTERM or until its standard input ends, so it never outlives its parent process.
 // Every line that it prints is an event, as JSON.
 
 import { createEngine, shutdownOnSignal } from "@holdfast/jobs";

@@ -1,6 +1,6 @@
 import type { Failure } from "./failure.ts";
-import { kindOf } from "./kind_of.ts";
-import { checkOptionNames } from "./option_names.ts";
+import { kindOf } from "./values/kind_of.ts";
+import { checkOptionNames } from "./values/option_names.ts";
 import type { Disposition, Labels, RetriggerFrom } from "./run.ts";
 import type { TraceContext } from "./trace_context.ts";
 

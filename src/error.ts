@@ -1,9 +1,9 @@
 import { causeOptions, describeFailedRun, type Failure, failureText, setRecordedStack, toError } from "./failure.ts";
-import { readRetryAfter, type RetryDelay } from "./retry_after_header.ts";
+import { readRetryAfter, type RetryDelay } from "./values/retry_after_header.ts";
 
 /**
- * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in the
- * README; the others never leave the process.
+ * The reason for a refusal, for programs. The codes that a client of the HTTP handler can receive are listed in
+ * `docs/reference/errors.md`; the others never leave the process.
  */
 export type ErrorCode =
   | "invalid_request"
@@ -202,7 +202,22 @@ export class SerializationError extends HoldfastError {
   }
 }
 
-/** A step's function throws this when a retry cannot help: the step fails without further attempts. */
+/**
+ * A step's function throws this when a retry cannot help: the step fails without further attempts.
+ *
+ * @example
+ * ```ts
+ * import { NonRetryableError, type StepContext } from "@holdfast/jobs";
+ *
+ * async function fetchRows(step: StepContext, url: string) {
+ *   return await step.run("fetch", async ({ abortSignal }) => {
+ *     const response = await fetch(url, { signal: abortSignal });
+ *     if (response.status === 404) throw new NonRetryableError(`There is nothing at ${url}`);
+ *     return await response.text();
+ *   }, { retry: { maxAttempts: 5 } });
+ * }
+ * ```
+ */
 export class NonRetryableError extends HoldfastError {
   /** Creates an error that ends the attempts at a step. */
   constructor(message: string, options?: ErrorOptions) {

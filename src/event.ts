@@ -1,6 +1,6 @@
 import type { FailureKind } from "./failure.ts";
 import type { HoldCode, RecordName } from "./hold.ts";
-import type { Json } from "./json.ts";
+import type { Json } from "./values/json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Labels, Progress, RunStatus } from "./run.ts";
 import type { StrandedJob } from "./store/hold_record.ts";

@@ -1,4 +1,4 @@
-import type { Json } from "./json.ts";
+import type { Json } from "./values/json.ts";
 import type { LogLevel } from "./log.ts";
 import type { Progress } from "./run.ts";
 

@@ -1,9 +1,9 @@
 import { ValidationError } from "./error.ts";
 import type { Failure } from "./failure.ts";
 import type { RecordName } from "./hold.ts";
-import type { Json } from "./json.ts";
-import { kindOf } from "./kind_of.ts";
-import { propertyOf } from "./property_of.ts";
+import type { Json } from "./values/json.ts";
+import { kindOf } from "./values/kind_of.ts";
+import { propertyOf } from "./values/property_of.ts";
 import type { RunStatus, TerminalStatus } from "./run.ts";
 
 /**

@@ -1,13 +1,13 @@
 import type { RunEvent, RunHappening } from "./event.ts";
-import type { Json, JsonText } from "./json.ts";
-import { parseValue } from "./json.ts";
+import type { Json, JsonText } from "./values/json.ts";
+import { parseValue } from "./values/json.ts";
 import type { FailureKind } from "./failure.ts";
 import type { HoldCode } from "./hold.ts";
 import type { LogLevel } from "./log.ts";
 import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
 import type { StepWrite } from "./step.ts";
-import { isoTime } from "./iso_time.ts";
+import { isoTime } from "./values/iso_time.ts";
 
 /**
  * What one commit made true of one run, as the journal of a store keeps it: the run by its row number, then the kind.

@@ -1,5 +1,5 @@
-import { kindOf } from "./kind_of.ts";
-import { checkOptionNames } from "./option_names.ts";
+import { kindOf } from "./values/kind_of.ts";
+import { checkOptionNames } from "./values/option_names.ts";
 import type { Deadline } from "./wait.ts";
 
 /** At most `limit` runs start in any `period`. A start is the first claim of a run. */

@@ -1,11 +1,11 @@
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
-import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job_changes.ts";
-import type { Json, Jsonify } from "./json.ts";
-import { isInstance } from "./is_instance.ts";
-import { kindOf } from "./kind_of.ts";
-import { checkName } from "./name.ts";
+import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job/job_changes.ts";
+import type { Json, Jsonify } from "./values/json.ts";
+import { isInstance } from "./values/is_instance.ts";
+import { kindOf } from "./values/kind_of.ts";
+import { checkName } from "./values/name.ts";
 import type { Coalesce, Disposition, Labels } from "./run.ts";
-import { checkOptionNames } from "./option_names.ts";
+import { checkOptionNames } from "./values/option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { Wait, WaitResult } from "./wait.ts";

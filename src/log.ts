@@ -1,5 +1,5 @@
-import { type Json, type JsonText, parseValue } from "./json.ts";
-import { tidyText } from "./text.ts";
+import { type Json, type JsonText, parseValue } from "./values/json.ts";
+import { tidyText } from "./values/text.ts";
 
 /** The level of a log line. */
 export type LogLevel = "info" | "warn" | "error";

@@ -1,8 +1,8 @@
 import { RetryAfterError } from "./error.ts";
-import { isInstance } from "./is_instance.ts";
+import { isInstance } from "./values/is_instance.ts";
 import type { Host } from "./host.ts";
-import { propertyOf } from "./property_of.ts";
-import { checkOptionNames } from "./option_names.ts";
+import { propertyOf } from "./values/property_of.ts";
+import { checkOptionNames } from "./values/option_names.ts";
 
 /**
  * A retry policy: how often and when a failed step is retried.

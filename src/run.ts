@@ -1,6 +1,6 @@
 import type { Failure, FailureKind } from "./failure.ts";
 import type { Held } from "./hold.ts";
-import { type Json, parseValue, type Stored } from "./json.ts";
+import { type Json, parseValue, type Stored } from "./values/json.ts";
 
 /**
  * The status of a run. `leased` means that a worker holds the run and has not yet called its function; the stores of
@@ -274,7 +274,19 @@ export interface ClientRun {
   isWaiting: boolean;
 }
 
-/** Converts a run for clients: leaves out its keys, its lease and stacks, and adds flags derived from its status. */
+/**
+ * Converts a run for clients: leaves out its keys, its lease and stacks, and adds flags derived from its status.
+ *
+ * @example
+ * ```ts
+ * import { type Engine, notFound, toClientRun } from "@holdfast/jobs";
+ *
+ * export async function showRun(engine: Engine, runId: string): Promise<Response> {
+ *   const run = await engine.getRun(runId);
+ *   return run === null ? notFound() : Response.json(toClientRun(run));
+ * }
+ * ```
+ */
 export function toClientRun(run: Run): ClientRun {
   return {
     id: run.id,

@@ -1,9 +1,9 @@
-import { toFailure } from "./to_failure.ts";
+import { toFailure } from "./failure/to_failure.ts";
 import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
-import { kindOf } from "./kind_of.ts";
-import { propertyOf } from "./property_of.ts";
-import { tidyText } from "./text.ts";
+import { kindOf } from "./values/kind_of.ts";
+import { propertyOf } from "./values/property_of.ts";
+import { tidyText } from "./values/text.ts";
 
 /**
  * A validator of any library that follows Standard Schema, version 1 (https://standardschema.dev): zod, valibot,

@@ -1,5 +1,5 @@
 import type { Failure } from "./failure.ts";
-import { type Json, type JsonText, parseValue, type Stored } from "./json.ts";
+import { type Json, type JsonText, parseValue, type Stored } from "./values/json.ts";
 
 /** How a recorded step ended. A step between two attempts is `failed` without a `completedAt`. */
 export type StepStatus = "completed" | "failed" | "cancelled";

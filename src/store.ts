@@ -1,7 +1,7 @@
 import type { Report } from "./execution_report.ts";
 import type { FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
-import type { JsonText } from "./json.ts";
+import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
@@ -28,7 +28,7 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
 /**
  * Stores all state of runs.
  *
- * These comments and the contract suite (`tests/stores/store_contract.ts`) say all that a new store has to do.
+ * These comments and the contract suite (`storeContract()` of `@holdfast/jobs/testing`) say all that a new store has to do.
  *
  * **Atomic.** A write happens completely or not at all, and is durable when its promise resolves. A call that takes
  * several runs or leases is one write. Calls can come in any number at once, from several processes. A write may share
@@ -290,7 +290,7 @@ export interface Store extends AsyncDisposable {
   /** The jobs and versions of runs that have not ended and that no live worker knows, by name and version. */
   getStrandedJobs(): Promise<StrandedJob[]>;
 
-  /** All current leases, and those under which cancelled runs still hold a key, in any order. */
+  /** All current leases, and those under which a worker may still execute a cancelled run, in any order. */
   getLeases(): Promise<SeenLease[]>;
 
   /** Which of these leases are no longer the current ones of their runs, in the order in which they were given. */
@@ -529,7 +529,7 @@ export interface Store extends AsyncDisposable {
   getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits>;
 
   /**
-   * Finds runs by a text: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
+   * Finds runs by a string: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
    * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
    * run once, by what finds it first in this order.
    */

@@ -1,6 +1,6 @@
 import { ValidationError } from "./error.ts";
-import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "./json.ts";
-import { checkName } from "./name.ts";
+import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "./values/json.ts";
+import { checkName } from "./values/name.ts";
 import type { Failure } from "./failure.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
 import type { TraceText } from "./trace_context.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Around, ExecutionInfo, StepInfo, TriggerInfo } from "../src/around.ts";
 import { NonRetryableError } from "../src/error.ts";
 import type { Plugin } from "../src/engine/plugin.ts";
-import { forEachStore } from "./support/for_each_store.ts";
+import { forEachStore } from "./support/stores/for_each_store.ts";
 import { aJob, echo } from "./support/jobs.ts";
 import { createEngine } from "./support/quiet_engine.ts";
 

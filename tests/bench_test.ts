@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import { measure, toResult } from "../bench/measure.ts";
 import { percentile, speedRatio, summarize } from "../bench/statistics.ts";
+import { benchInput } from "../bench/engines/holdfast.ts";
+import { ratioOf, takeTurns } from "../bench/take_turns.ts";
+import { loadUnobserved } from "../bench/unobserved.ts";
 import { table } from "../bench/table.ts";
 import type { Workload } from "../bench/workload.ts";
+import { judge } from "../bench/verdict.ts";
 import { workloads } from "../bench/workloads.ts";
 
 Deno.test("summarize() and percentile() find the middle and the ends", () => {
@@ -29,6 +33,21 @@ Deno.test("toResult() says how far a goal is missed", () => {
   assert.deepEqual(missed.missed, [{ goal: { atLeast: 0.8, of: "raw" }, factor: 2 }]);
 });
 
+for (
+  const [name, speed, control, expected] of [
+    ["as fast as it has to be", [0.85, 0.91, 0.95], [0.98, 1, 1.02], "reached"],
+    ["slower with certainty", [0.7, 0.8, 0.89], [0.98, 1, 1.02], "missed"],
+    ["slower, perhaps by chance", [0.7, 0.89, 0.92], [0.98, 1, 1.02], "perhaps"],
+    ["slower on a machine that slows the base as much", [0.7, 0.8, 0.89], [0.8, 0.95, 1.1], "perhaps"],
+  ] as const
+) {
+  Deno.test(`judge() says of what is ${name}: ${expected}`, () => {
+    const [ours, copy] = [speed, control].map(([from, median, to]) => ({ from, median, to }));
+
+    assert.equal(judge(ours!, copy!, 0.9), expected);
+  });
+}
+
 Deno.test("table() shows the numbers, the ratio and the goal of a figure", () => {
   const figure = { name: "runs", unit: "per second", goals: [{ atLeast: 0.8, of: "raw" }] } as const;
   const workload: Workload = { name: "one", title: "A title", about: "What it is.", trials: [] };
@@ -48,6 +67,36 @@ Deno.test("table() shows the numbers, the ratio and the goal of a figure", () =>
     "--------------  ----------  ----------------------  --------------------  ------------  ----------  ------------------",
     "in a row, runs  per second  2,000 (1,000 to 3,000)  1,000 (500 to 1,500)          0.50  0.8 of raw  missed: 1.60 times",
   ]);
+});
+
+Deno.test("loadUnobserved() finds what it leaves out, and what is left executes runs and counts nothing", async () => {
+  const folder = await Deno.makeTempDir();
+  const { createEngine, defineJob, MemoryStore } = await loadUnobserved(`${folder}/copy`);
+  const job = defineJob({ name: "steps", input: benchInput, run: (step) => step.run("one", () => 1) });
+  const engine = createEngine({ store: new MemoryStore(), jobs: { job } });
+  await engine.trigger(job, { n: 1 });
+
+  const { executed } = await engine.runUntilIdle();
+  await engine.stop();
+
+  const { windows } = await engine.getStats();
+  assert.deepEqual([executed, windows["5m"].triggered, windows["5m"].completed], [1, 0, 0]);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("takeTurns() measures each slice as often, and ratioOf() says how much less another costs", async () => {
+  const calls: string[] = [];
+  const slice = (name: string) => ({
+    work: () => Promise.resolve(calls.push(name)),
+    end: () => Promise.resolve(calls.push(`end ${name}`)),
+  });
+
+  const costs = await takeTurns([slice("a"), slice("b")], 10);
+
+  assert.deepEqual(costs.map(({ length }) => length), [10, 10]);
+  assert.deepEqual([calls.filter((name) => name === "a").length, calls.slice(-2)], [11, ["end a", "end b"]]);
+  const [base, others] = [[2, 4, 6], [1, 2, 3]].map((times) => times.map((time) => ({ time, work: 1 })));
+  assert.deepEqual(ratioOf(base!, others!, "time"), { median: 2, from: 2, to: 2 });
 });
 
 Deno.test("every file of bench/workloads is a workload that is measured, under its name", () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { toFailure } from "../src/to_failure.ts";
+import { toFailure } from "../src/failure/to_failure.ts";
 import {
   ConflictError,
   HoldfastError,

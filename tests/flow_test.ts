@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type FlowDefinition, positionOf } from "../src/flow.ts";
 import { defineJob } from "../src/job.ts";
-import { anything } from "./support/for_each_store.ts";
+import { anything } from "./support/stores/for_each_store.ts";
 
 function define(flow: FlowDefinition) {
   return defineJob({ name: "resize", input: anything, run: () => null, ...flow });

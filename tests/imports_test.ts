@@ -7,18 +7,23 @@ const ENTRY_POINTS = [
   "mod.ts",
   "src/cli/mod.ts",
   "src/client/mod.ts",
+  "src/create/mod.ts",
   "src/otel/mod.ts",
   "src/replay/mod.ts",
+  "src/stores/mod.ts",
   "src/stores/postgres/mod.ts",
+  "src/testing/mod.ts",
   "src/ui/mod.ts",
 ];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 const DIRECTIONS: Record<string, readonly string[]> = {
   "mod": ["http", "engine", "execution", "events", "stores", "noun"],
   "client": ["client", "noun"],
-  "cli": ["cli", "http", "stores", "engine", "execution", "events", "noun"],
+  "create": ["create", "noun"],
+  "cli": ["cli", "ui", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
   "otel": ["otel", "engine", "events", "noun"],
+  "testing": ["testing", "stores", "engine", "execution", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
   "engine": ["engine", "execution", "events", "noun"],
   "execution": ["execution", "events", "noun"],
@@ -39,9 +44,9 @@ function readImports(): Map<string, string[]> {
   };
   visit("src");
   return new Map(files.map((file) => {
-    // Without comments: docstrings show imports, too.
-    const code = Deno.readTextFileSync(join(ROOT, file)).replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
-    const targets = [...code.matchAll(IMPORT)].map(([, from, bare, dynamic]) => (from ?? bare ?? dynamic)!);
+    const targets = [...withoutComments(file).matchAll(IMPORT)].map(([, from, bare, dynamic]) =>
+      (from ?? bare ?? dynamic)!
+    );
     const paths = targets.map((target) =>
       target.startsWith(".") ? relative(ROOT, join(ROOT, dirname(file), target)).replaceAll("\\", "/") : target
     );
@@ -49,9 +54,15 @@ function readImports(): Map<string, string[]> {
   }));
 }
 
+/** The source of a file without comments: docstrings show imports, too. */
+function withoutComments(file: string): string {
+  return Deno.readTextFileSync(join(ROOT, file)).replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
+}
+
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(cli|http|client|otel|replay|ui|engine|execution|events|stores)\//.exec(file)?.[1] ?? "noun";
+  return /^src\/(cli|http|client|create|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)?.[1] ??
+    "noun";
 }
 
 const imports = readImports();
@@ -133,10 +144,34 @@ Deno.test("imports of the routes lead to no engine: a route gets one from the ca
   assert.deepEqual(engines, []);
 });
 
-Deno.test("imports of src/store.ts and src/store/ bring no values: mod.ts passes on all their names, as types", async () => {
+Deno.test("imports of src/store.ts and src/store/ bring no values: src/stores/mod.ts passes on all their names, as types", async () => {
   for (const file of imports.keys()) {
     if (!file.startsWith("src/store/") && file !== "src/store.ts") continue;
     assert.deepEqual(Object.keys(await import(`../${file}`)), [], file);
-    assert.ok(imports.get("mod.ts")!.includes(file), file);
+    assert.ok(imports.get("src/stores/mod.ts")!.includes(file), file);
   }
 });
+
+Deno.test("imports of MemoryStore are names that a store outside of this package can import", () => {
+  const entry = withoutComments("src/stores/mod.ts");
+  const passesOnAll = [...entry.matchAll(/^export type \* from "([^"]+)"/gm)].map(([, from]) => from!);
+  const names = new Set([...entry.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) => namesIn(list!)));
+  const missing: string[] = [];
+
+  for (const file of imports.keys()) {
+    if (!file.startsWith("src/stores/memory/")) continue;
+    for (const [, list, from] of withoutComments(file).matchAll(/^import (?:type )?\{([^}]*)\} from "([^"]+)"/gm)) {
+      const target = relative(join(ROOT, "src/stores"), join(ROOT, dirname(file), from!)).replaceAll("\\", "/");
+      if (target.startsWith("memory/") || passesOnAll.some((all) => all.endsWith(target))) continue;
+      missing.push(...namesIn(list!).filter((name) => !names.has(name)));
+    }
+  }
+
+  assert.ok(names.size > 50, `${names.size} names`);
+  assert.deepEqual([...new Set(missing)], ["checkOptionNames"]); // how to check one's own options is one's own matter
+});
+
+/** The names in a list of an import or an export. */
+function namesIn(list: string): string[] {
+  return list.split(",").map((name) => name.trim().replace(/^type /, "")).filter((name) => name !== "");
+}

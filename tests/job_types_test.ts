@@ -5,7 +5,7 @@ import { createEngine } from "../src/engine/create_engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
 import { createHandler } from "../src/http/handler.ts";
 import { type ChildOutcome, defineJob, type StepContext, type StepTriggerResult } from "../src/job.ts";
-import type { Json, Jsonify } from "../src/json.ts";
+import type { Json, Jsonify } from "../src/values/json.ts";
 import type { Run } from "../src/run.ts";
 import type { SchemaInput, SchemaOutput } from "../src/schema.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";

@@ -4,7 +4,7 @@ import type { Logger } from "../src/logger.ts";
 import { StoreError } from "../src/error.ts";
 import type { Store } from "../src/store.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
-import { claimOne, forEachStore, LEASE_MS } from "./support/for_each_store.ts";
+import { claimOne, forEachStore, LEASE_MS } from "./support/stores/for_each_store.ts";
 import { aJob } from "./support/jobs.ts";
 
 /** A logger that keeps what it gets. */

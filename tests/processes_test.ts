@@ -14,6 +14,7 @@ import { anything } from "./processes/anything.ts";
 import { Child } from "./processes/child.ts";
 import { inTime, until } from "./processes/deadline.ts";
 import { Ledger } from "./processes/ledger.ts";
+import { needs } from "./support/platform.ts";
 import { aRun } from "./support/fixtures.ts";
 
 Deno.test("a run survives 15 kills", async () => {
@@ -156,7 +157,7 @@ Deno.test("several processes open and migrate a new file at the same moment", as
   }
 });
 
-Deno.test("a large file can be copied while another process commits all the time", async () => {
+Deno.test("a large file can be copied while another process commits all the time", needs("signals"), async () => {
   await using place = await aPlace();
   await using store = await SqliteStore.open(place.database);
   await store.migrate();
@@ -275,7 +276,7 @@ Deno.test("a run in another process can be awaited and followed", async () => {
 });
 
 for (const replacement of ["nothing", "another database"]) {
-  Deno.test(`a replaced file is noticed: ${replacement} is in its place`, async () => {
+  Deno.test(`a replaced file is noticed: ${replacement} is in its place`, needs("moved files"), async () => {
     await using place = await aPlace();
     const { host, advance } = movableHost();
     await using store = await SqliteStore.open(place.database, { host });
@@ -309,7 +310,7 @@ for (const replacement of ["nothing", "another database"]) {
   });
 }
 
-Deno.test("a deleted file is noticed", async () => {
+Deno.test("a deleted file is noticed", needs("moved files"), async () => {
   await using place = await aPlace();
   const { host, advance } = movableHost();
   await using store = await SqliteStore.open(place.database, { host });
@@ -324,25 +325,29 @@ Deno.test("a deleted file is noticed", async () => {
 });
 
 for (const heedsAbort of [true, false]) {
-  Deno.test(`stop() hands leases back when a step ${heedsAbort ? "heeds" : "ignores"} its abortSignal`, async () => {
-    await using place = await aPlace();
-    await using store = await SqliteStore.open(place.database);
-    const engine = anEngine(store, "hold");
-    await using first = new Child("holding_worker.ts", place.database, place.ledgerPath);
-    const { id } = await engine.trigger("hold", { holds: true, heedsAbort });
-    await first.hear("executing");
-    await using second = new Child("holding_worker.ts", place.database, place.ledgerPath);
-    await second.hear("ready");
-    await second.tell("go");
+  Deno.test(
+    `stop() hands leases back when a step ${heedsAbort ? "heeds" : "ignores"} its abortSignal`,
+    needs("signals"),
+    async () => {
+      await using place = await aPlace();
+      await using store = await SqliteStore.open(place.database);
+      const engine = anEngine(store, "hold");
+      await using first = new Child("holding_worker.ts", place.database, place.ledgerPath);
+      const { id } = await engine.trigger("hold", { holds: true, heedsAbort });
+      await first.hear("executing");
+      await using second = new Child("holding_worker.ts", place.database, place.ledgerPath);
+      await second.hear("ready");
+      await second.tell("go");
 
-    const { code } = await first.end("SIGTERM");
-    // The lease of the first would have lasted ten minutes more.
-    const run = await inTime(engine.waitForRun(id), "the second worker was to take the run over");
+      const { code } = await first.end("SIGTERM");
+      // The lease of the first would have lasted ten minutes more.
+      const run = await inTime(engine.waitForRun(id), "the second worker was to take the run over");
 
-    assert.equal(code, 0);
-    assert.deepEqual(run.output, { pid: second.pid, execution: 2 });
-    assert.equal((await engine.getSteps(id)).length, 2);
-  });
+      assert.equal(code, 0);
+      assert.deepEqual(run.output, { pid: second.pid, execution: 2 });
+      assert.equal((await engine.getSteps(id)).length, 2);
+    },
+  );
 }
 
 /** An empty folder with names for a database and a ledger; it is removed in the end. */

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { TimeoutError } from "../src/error.ts";
 import { parse, type Schema, type SchemaIssue } from "../src/schema.ts";
 import { FakeHost } from "./support/fake_host.ts";
-import { forever } from "./support/for_each_store.ts";
+import { forever } from "./support/stores/for_each_store.ts";
 
 function limits(host = new FakeHost()) {
   return { host, subject: "The schema" };

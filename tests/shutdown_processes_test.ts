@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { shutdownOnSignal, type ShutdownOptions } from "../mod.ts";
+import { defaultSignals } from "../src/engine/shutdown_on_signal.ts";
 import { Child } from "./processes/child.ts";
 import { inTime } from "./processes/deadline.ts";
+import { needs } from "./support/platform.ts";
 
 /** Begins to read all events, and resolves when the server has answered. */
 async function watch(url: string): Promise<ReadableStreamDefaultReader<Uint8Array>> {
@@ -25,24 +27,28 @@ async function trigger(url: string): Promise<void> {
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  Deno.test(`Deno.serve() with open streams ends after ${signal}, and the process with code 0`, async () => {
-    await using child = new Child("stopping_server.ts");
-    const { url } = await child.hear("listens") as unknown as { url: string };
-    const reader = await watch(url);
-    await trigger(url);
-    await child.hear("working");
+  Deno.test(
+    `Deno.serve() with open streams ends after ${signal}, and the process with code 0`,
+    needs("signals"),
+    async () => {
+      await using child = new Child("stopping_server.ts");
+      const { url } = await child.hear("listens") as unknown as { url: string };
+      const reader = await watch(url);
+      await trigger(url);
+      await child.hear("working");
 
-    const status = await child.end(signal);
+      const status = await child.end(signal);
 
-    assert.deepEqual([status.code, status.signal], [0, null]);
-    await child.hear("completed"); // what was being executed came to its end
-    await child.hear("stopped");
-    const events = await inTime(drain(reader), "the stream was to end");
-    assert.match(events, /run:complete|run:start/);
-  });
+      assert.deepEqual([status.code, status.signal], [0, null]);
+      await child.hear("completed"); // what was being executed came to its end
+      await child.hear("stopped");
+      const events = await inTime(drain(reader), "the stream was to end");
+      assert.match(events, /run:complete|run:start/);
+    },
+  );
 }
 
-Deno.test("Deno.serve() refuses new connections as soon as there is a signal", async () => {
+Deno.test("Deno.serve() refuses new connections as soon as there is a signal", needs("signals"), async () => {
   await using child = new Child("stopping_server.ts", "hangs");
   const { url } = await child.hear("listens") as unknown as { url: string };
   await trigger(url);
@@ -62,7 +68,7 @@ async function untilRefused(url: string): Promise<never> {
   }
 }
 
-Deno.test("shutdownOnSignal() does not wait for a client that does not read its answer", async () => {
+Deno.test("shutdownOnSignal() does not wait for a client that does not read its answer", needs("signals"), async () => {
   await using child = new Child("stopping_server.ts", "large");
   const { url } = await child.hear("listens") as unknown as { url: string };
   using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(new URL(url).port) });
@@ -74,36 +80,44 @@ Deno.test("shutdownOnSignal() does not wait for a client that does not read its 
   await child.hear("stopped");
 });
 
-Deno.test("a second signal ends a process whose shutdown takes long, with the exit code of a shell", async () => {
-  await using child = new Child("stopping_server.ts", "hangs");
-  const { url } = await child.hear("listens") as unknown as { url: string };
-  await trigger(url);
-  await child.hear("working");
+Deno.test(
+  "a second signal ends a process whose shutdown takes long, with the exit code of a shell",
+  needs("signals"),
+  async () => {
+    await using child = new Child("stopping_server.ts", "hangs");
+    const { url } = await child.hear("listens") as unknown as { url: string };
+    await trigger(url);
+    await child.hear("working");
 
-  child.signal("SIGTERM");
-  await child.hear("signalled");
-  const signalling = setInterval(() => child.signal("SIGTERM"), 200);
-  const status = await child.hasEnded();
-  clearInterval(signalling);
+    child.signal("SIGTERM");
+    await child.hear("signalled");
+    const signalling = setInterval(() => child.signal("SIGTERM"), 200);
+    const status = await child.hasEnded();
+    clearInterval(signalling);
 
-  assert.equal(status.code, 143);
-});
+    assert.equal(status.code, 143);
+  },
+);
 
-Deno.test("a signal that a process gets twice, as from `deno task`, stops it in good order", async () => {
-  await using child = new Child("stopping_server.ts");
-  const { url } = await child.hear("listens") as unknown as { url: string };
-  await trigger(url);
-  await child.hear("working");
+Deno.test(
+  "a signal that a process gets twice, as from `deno task`, stops it in good order",
+  needs("signals"),
+  async () => {
+    await using child = new Child("stopping_server.ts");
+    const { url } = await child.hear("listens") as unknown as { url: string };
+    await trigger(url);
+    await child.hear("working");
 
-  child.signal("SIGINT");
-  await child.hear("signalled");
-  const status = await child.end("SIGINT");
+    child.signal("SIGINT");
+    await child.hear("signalled");
+    const status = await child.end("SIGINT");
 
-  assert.deepEqual([status.code, status.signal], [0, null]);
-  await child.hear("completed");
-});
+    assert.deepEqual([status.code, status.signal], [0, null]);
+    await child.hear("completed");
+  },
+);
 
-Deno.test("shutdownOnSignal() no longer listens when all has stopped", async () => {
+Deno.test("shutdownOnSignal() no longer listens when all has stopped", needs("signals"), async () => {
   await using child = new Child("stopping_server.ts", "stays");
   await child.hear("listens");
   child.signal("SIGTERM");
@@ -112,6 +126,14 @@ Deno.test("shutdownOnSignal() no longer listens when all has stopped", async () 
   const status = await child.end("SIGTERM");
 
   assert.equal(status.signal, "SIGTERM");
+});
+
+Deno.test("shutdownOnSignal() listens to the signals that the system has", () => {
+  assert.deepEqual(["linux", "darwin", "win32"].map(defaultSignals), [
+    ["SIGINT", "SIGTERM"],
+    ["SIGINT", "SIGTERM"],
+    ["SIGINT", "SIGBREAK"],
+  ]);
 });
 
 const WRONG: [options: Record<string, unknown>, message: RegExp][] = [

@@ -12,7 +12,7 @@ const SHORT_LEASE = { leaseMs: 1_000, leaseRenewIntervalMs: 200 };
 /**
  * Opens durably on `node:sqlite`, with WAL and `synchronous=FULL` as ours.
  *
- * It cannot let go of a run. For a replay its worker dies, as far as others can see, and another engine takes the run
+ * It cannot park a run. For a replay its worker dies, as far as others can see, and another engine takes the run
  * over when the lease has ended.
  */
 export async function openDurably(options: OpenOptions): Promise<BenchEngine> {

@@ -30,7 +30,7 @@ function toTools(step: StepContext) {
   return {
     step: <T>(name: string, work: () => T) => step.run(name, work),
     sleep: (name: string, ms: number) => step.sleep(name, ms),
-    // A run that sleeps is let go of, and taken up again with its history.
+    // A run that sleeps is parked, and claimed again with its history.
     replay: () => step.sleep("replay", 1),
   };
 }

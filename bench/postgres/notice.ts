@@ -52,7 +52,7 @@ export async function measureIdle(url: string, ms: number): Promise<number[]> {
     const sql = "select xact_commit + xact_rollback as count from pg_stat_database where datname = $1";
     return Number((await client.query(sql, [name])).rows[0].count);
   };
-  await pause(Math.min(ms, 3_000)); // counts arrive late
+  await pause(Math.min(ms, 12_000)); // a session that is idle reports its counts after ten seconds
   const before = await read();
   await pause(ms);
   const after = await read();

@@ -1,4 +1,4 @@
-// A process of a measurement: `add COUNT` fills the database and ends; `work` executes when it is told to, and ends
+// A process of a measurement: `add COUNT` fills the database and ends; `work` executes from its first line of input on, and ends
 // with its standard input. Arguments: the contender, the address, the concurrency, what to do.
 
 import { POSTGRES_CONTENDERS, type PostgresName } from "./contender.ts";

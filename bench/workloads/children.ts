@@ -1,4 +1,5 @@
-import { createEngine, defineJob, type NewRun, SqliteStore, systemHost } from "@holdfast/jobs";
+import { createEngine, defineJob, SqliteStore, systemHost } from "@holdfast/jobs";
+import type { NewRun } from "@holdfast/jobs/store";
 import { PLAIN_FLOW } from "../../src/flow.ts";
 import { BENCH_WORKER, benchInput } from "../engines/holdfast.ts";
 import { longestGap } from "../longest_gap.ts";

@@ -219,7 +219,7 @@ function measureUnread({ folder, size }: Setting): Promise<number[]> {
   });
 }
 
-/** Begins a run that reports what it is told to. */
+/** Begins a run that reports what its input says. */
 async function play(engine: Engine<typeof jobs>): Promise<{ id: string; step: Step; idle: Promise<unknown> }> {
   const beginning = new Promise<Step>((resolve) => begun = resolve);
   const { id } = await engine.jobs.script.trigger({}, { concurrencyKey: KEY });

@@ -198,7 +198,7 @@ async function act([path, stepMs]: readonly string[]): Promise<void> {
   await using store = await SqliteStore.open(path!);
   await using engine = createEngine({ store, jobs, worker: { concurrency: 10 } });
   await engine.start();
-  await new Promise<void>((resolve) => Deno.addSignalListener("SIGTERM", resolve));
+  await new Promise<void>((resolve) => void process.on("SIGTERM", () => resolve()));
 }
 
 if (import.meta.main) {

@@ -29,6 +29,8 @@ export interface Command {
   about: string;
   /** How many arguments it takes, at least and at most. */
   arity: readonly [least: number, most: number];
+  /** Whether its argument is the store, as `--store` is. Default: `false`. */
+  takesStore?: boolean;
   /** Its options, besides those of all commands. */
   options: OptionSpecs;
   /** Does it. */

@@ -13,11 +13,12 @@ import { signal } from "./commands/changing/signal.ts";
 import { stats } from "./commands/reading/stats.ts";
 import { tail } from "./commands/reading/tail.ts";
 import { trigger } from "./commands/changing/trigger.ts";
+import { ui } from "./commands/serving/ui.ts";
 import { waits } from "./commands/reading/waits.ts";
 import { why } from "./commands/reading/why.ts";
 import { workers } from "./commands/reading/workers.ts";
 
-const READING = [runs, show, why, jobs, workers, waits, stats, tail, doctor];
+const READING = [runs, show, why, jobs, workers, waits, stats, tail, doctor, ui];
 const CHANGING = [trigger, signal, cancel, retry, deleteRuns, pause, resume, purge, backup];
 
 /** Every command, in the order of the help. */

@@ -1,6 +1,7 @@
 /**
  * The command line of Holdfast: what is stuck, why, and what to do about it.
  *
+ * @example
  * ```sh
  * deno run -A jsr:@holdfast/jobs/cli runs --store jobs.db --status failed
  * deno install -gA -n holdfast jsr:@holdfast/jobs/cli

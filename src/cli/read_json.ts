@@ -1,4 +1,4 @@
-import type { Json } from "../json.ts";
+import type { Json } from "../values/json.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage_error.ts";
 

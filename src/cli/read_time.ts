@@ -1,4 +1,4 @@
-import { isInstant, readInstant } from "../instant.ts";
+import { isInstant, readInstant } from "../values/instant.ts";
 import { UsageError } from "./usage_error.ts";
 
 const UNITS: { readonly [unit: string]: number } = {
@@ -16,10 +16,14 @@ const UNITS: { readonly [unit: string]: number } = {
  * @throws {UsageError} It is none.
  */
 export function readDuration(text: string, option: string): number {
+  const ms = toDuration(text);
+  if (ms !== null) return ms;
+  throw new UsageError(`--${option} must be a duration such as 90s, 15m, 1h, 30d or 2w, not "${text}"`);
+}
+
+function toDuration(text: string): number | null {
   const parts = [...text.matchAll(/(\d{1,9})(s|min|m|h|d|w)/g)];
-  if (parts.length === 0 || parts.map(([part]) => part).join("") !== text) {
-    throw new UsageError(`--${option} must be a duration such as 90s, 15m, 1h, 30d or 2w, not "${text}"`);
-  }
+  if (parts.length === 0 || parts.map(([part]) => part).join("") !== text) return null;
   return parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0);
 }
 
@@ -30,9 +34,10 @@ export function readDuration(text: string, option: string): number {
  * @throws {UsageError} It is neither.
  */
 export function readSince(text: string, option: string, now: number): string {
-  if (/^\d{4}-/.test(text)) {
-    if (!isInstant(text)) throw new UsageError(`--${option} is no instant: ${text}`);
-    return new Date(readInstant(text, option)).toISOString();
-  }
-  return new Date(now - readDuration(text, option)).toISOString();
+  if (isInstant(text)) return new Date(readInstant(text, option)).toISOString();
+  const ms = toDuration(text);
+  if (ms !== null) return new Date(now - ms).toISOString();
+  throw new UsageError(
+    `--${option} must be a duration before now such as 90s, 1h or 2d, or an instant such as 2026-11-22T18:00:00Z, not "${text}"`,
+  );
 }

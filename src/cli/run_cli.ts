@@ -1,5 +1,5 @@
 import { HoldfastError, StoreError } from "../error.ts";
-import { toFailure } from "../to_failure.ts";
+import { toFailure } from "../failure/to_failure.ts";
 import type { Command, ExitCode } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { describeCommand, describeCommands } from "./help.ts";
@@ -35,7 +35,7 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
     terminal.print(describeCommand(command));
     return 0;
   }
-  const service = await openService(args, terminal);
+  const service = await openService(args, terminal, command.takesStore === true ? args.positionals[0] : undefined);
   try {
     return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal });
   } finally {

@@ -133,14 +133,18 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     trigger: (jobName, input, { abortSignal, ...options } = {}) =>
       ask("POST /trigger", { body: { jobName, input, ...options }, abortSignal }),
     run: askOfRun("GET /run"),
-    page: (filter, { abortSignal, ...page } = {}) => ask("GET /runs", { query: toQuery(filter, page), abortSignal }),
+    page: (filter, options) => ask("GET /runs", { query: toQuery({ ...filter, ...options }), ...options }),
     async *runs(filter, options) {
-      let before: string | undefined;
+      const shown: string[] = [];
       while (true) {
-        const { runs, hasMore } = await client.page(filter, { limit: 1_000, before, ...options });
-        yield* runs;
-        if (!hasMore) return;
-        before = runs.at(-1)!.id; // a page with more after it has runs
+        const page = await client.page(filter, { limit: 1_000, before: shown.at(-1), ...options }).catch((error) => {
+          // The last run was deleted meanwhile: what follows it also follows the run before it.
+          if (error.code !== "not_found" || !shown.pop()) throw error;
+        });
+        if (!page) continue;
+        yield* page.runs;
+        if (!page.hasMore) return;
+        shown.push(...page.runs.map(({ id }) => id));
       }
     },
     steps: askOfRun("GET /steps"),
@@ -149,7 +153,7 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     wait: (runId, waitId, options) => ask("GET /wait", { query: { runId, waitId }, ...options }),
     signal: (runId, waitId, body, options) => ask("POST /signal", { query: { runId, waitId }, body, ...options }),
     cancel: askOfRun("POST /cancel"),
-    retrigger: (runId, { from, ...options } = {}) => ask("POST /retrigger", { query: { runId, from }, ...options }),
+    retrigger: (runId, options) => ask("POST /retrigger", { query: { runId, from: options?.from }, ...options }),
     delete: askOfRun("DELETE /run"),
     async *watch(runId, options) {
       const readSnapshot = async () => ({
@@ -160,20 +164,19 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
           throw error;
         }),
       });
-      for await (
-        const event of follow(service, { route: "GET /subscribe", query: { runId }, readSnapshot, ...options })
-      ) {
+      for await (const event of follow(service, "GET /subscribe", { runId }, readSnapshot, options)) {
         yield event;
         if (/^run:(comp|fail|canc|del)/.test(event.type)) return;
       }
     },
     watchRuns: (filter, options) =>
-      follow(service, {
-        route: "GET /runs/subscribe",
-        query: toQuery(filter),
-        readSnapshot: async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
-        ...options,
-      }),
+      follow(
+        service,
+        "GET /runs/subscribe",
+        toQuery(filter),
+        async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
+        options,
+      ),
     async waitForRun(runId, { timeout, abortSignal } = {}) {
       const timing = new AbortController();
       const fail = () =>
@@ -186,8 +189,8 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
           if (event.type === "snapshot" && event.run.isTerminal) break;
         }
         const run = await client.run(runId, options);
-        if (run.status === "completed") return run as never; // it has its output
         const { status, error } = run;
+        if (status === "completed") return run as never; // it has its output
         throw new ClientError(`Run "${runId}" ended as ${status}${error ? `: ${error}` : ""}`, `run_${status}`);
       } finally {
         clearTimeout(timer);
@@ -197,9 +200,10 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
   return client;
 }
 
-/** The filter of a list as parameters. */
-function toQuery({ labels, ...filter }: ClientFilter = {}, page?: object): Query {
-  const query: Record<string, unknown> = { ...filter, ...page };
+/** A filter, and which page, as parameters. */
+function toQuery(
+  { labels, abortSignal: _, ...query }: ClientFilter & PageOptions & Record<string, unknown> = {},
+): Query {
   for (const key in labels) query[`label.${key}`] = labels[key];
   return query;
 }

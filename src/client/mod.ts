@@ -1,6 +1,19 @@
 /**
  * A client of the HTTP service of `@holdfast/jobs`, for browsers, Deno, Node and Bun. It has no dependency.
  *
+ * @example
+ * ```ts
+ * import { createClient } from "@holdfast/jobs/client";
+ *
+ * const client = createClient({ url: "https://example.com/api/jobs", headers: { authorization: "Bearer token" } });
+ *
+ * export async function greet(name: string) {
+ *   const { runId } = await client.trigger("greet", { name });
+ *   const { output } = await client.waitForRun(runId, { timeout: 60_000 });
+ *   return output;
+ * }
+ * ```
+ *
  * @module
  */
 

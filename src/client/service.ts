@@ -54,7 +54,9 @@ export function openService({ url, headers, fetch = globalThis.fetch }: ServiceO
       all.set("accept", "text/event-stream, */*");
       if (body) all.set("content-type", "application/json");
       const init = { method, headers: all, body: JSON.stringify(body), signal: abortSignal };
-      const response = await fetch(target, init).catch(throwLost(route, abortSignal));
+      const answer = await fetch(target, init).catch(throwLost(route, abortSignal));
+      // The signal ends the body, too, whatever `fetch` was given.
+      const response = new Response(answer.body?.pipeThrough(new TransformStream(), init), answer);
       const { ok, status } = response;
       if (ok) return response;
       const { error, code = `http_${status}`, issues = [] } =

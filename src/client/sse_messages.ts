@@ -3,19 +3,17 @@ export type SseMessage = { [field: string]: string | undefined };
 
 /**
  * Splits an event stream into its messages (WHATWG HTML, section 9.2.6). A service sends the data of a message as one
- * line. It ends with the stream, or when nothing has arrived for too long.
+ * line. It ends with the stream, or when nothing has arrived for 45 seconds.
  *
- * @param idleMs For how long nothing may arrive, keep-alives included, in milliseconds.
  * @throws The stream broke.
  */
 export async function* sseMessages(
   reader: ReadableStreamDefaultReader<Uint8Array>,
-  idleMs: number,
 ): AsyncGenerator<SseMessage> {
   const decoder = new TextDecoder();
   let rest = "";
   while (true) {
-    const timer = setTimeout(() => reader.cancel(), idleMs);
+    const timer = setTimeout(() => reader.cancel(), 45_000); // three keep-alives of the service
     const { done, value } = await reader.read().finally(() => clearTimeout(timer));
     if (done) return;
     const blocks = (rest + decoder.decode(value, { stream: true })).split(/\r?\n\r?\n/);

@@ -1,11 +1,11 @@
-import { checkDuration } from "../check_duration.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import type { Job } from "../job.ts";
-import type { JobCatalog } from "../job_catalog.ts";
-import { kindOf } from "../kind_of.ts";
-import { checkName, isLabelKey } from "../name.ts";
-import { checkOnDivergence } from "../job_changes.ts";
-import { propertyOf } from "../property_of.ts";
-import { checkOptionNames } from "../option_names.ts";
+import type { JobCatalog } from "../job/job_catalog.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { checkName, isLabelKey } from "../values/name.ts";
+import { checkOnDivergence } from "../job/job_changes.ts";
+import { propertyOf } from "../values/property_of.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import { checkSchema } from "../schema.ts";
 import type { Retention } from "../run.ts";
 import type { EngineOptions, Jobs } from "./engine.ts";

@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { AroundHooks, runAround, type SignalInfo, type SignalResult } from "../around.ts";
-import { checkDuration } from "../check_duration.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import { ConflictError, NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import { systemHost } from "../host.ts";
 import type { Job } from "../job.ts";
-import { JobCatalog } from "../job_catalog.ts";
+import { JobCatalog } from "../job/job_catalog.ts";
 import type { LogEntry } from "../log.ts";
 import type { BulkOperation, Labels, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
 import type { Schema } from "../schema.ts";
@@ -17,7 +17,7 @@ import type { StrandedJob } from "../store/hold_record.ts";
 import type { StoreInfo } from "../store/store_info.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import { encodeTrace, type TraceText } from "../trace_context.ts";
 import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../wait.ts";
 import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
@@ -46,8 +46,8 @@ import { HeldRuns } from "./held_runs.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
-import { type Explanation, toExplanation } from "./operate/explanation.ts";
-import { ALL } from "./operate/sight.ts";
+import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
+import { ALL } from "./operate/explain/sight.ts";
 import { failedRunsFilter, readFailedRuns } from "./operate/failed_runs.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
 import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
@@ -57,9 +57,9 @@ import type { Plugin } from "./plugin.ts";
 import { JobPauses, type PauseJobOptions } from "./job_pauses.ts";
 import type { Health } from "./operate/health.ts";
 import type { JobInfo } from "./operate/job_info.ts";
-import { Monitor } from "./operate/monitor.ts";
+import { Monitor } from "./operate/statistics/monitor.ts";
 import { Operator, type Stats } from "./operate/operator.ts";
-import type { Series, SeriesQuery } from "./operate/series.ts";
+import type { Series, SeriesQuery } from "./operate/statistics/series.ts";
 import type { WorkerInfo } from "./operate/worker_info.ts";
 import { checkRunFilter, FILTER_FIELDS } from "./run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
@@ -71,19 +71,46 @@ import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "./triggers/until_known.ts";
 import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
+import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
 
 /**
- * Creates an engine.
+ * Creates an engine: it triggers runs, and executes them once it is started.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (step, { name }) => step.run("compose", () => `Hello, ${name}!`),
+ * });
+ *
+ * await using store = new MemoryStore();
+ * await using engine = createEngine({ store, jobs: { greet } });
+ * await engine.start();
+ * const run = await engine.jobs.greet.triggerAndWait({ name: "Ada" });
+ * console.log(run.output); // Hello, Ada!
+ * ```
  *
  * @throws {TypeError} An option is unknown, the store is not a store, a job is not a job, two jobs have the same
  * name, or the logger lacks a function.
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
-  return new JobEngine(options);
+  return new JobEngine(options, PRODUCTION);
+}
+
+/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
+export function createEngineIn<const J extends Jobs, L = Labels>(
+  surroundings: Surroundings,
+  options: EngineOptions<J, L>,
+): Engine<J, L> {
+  return new JobEngine(options, surroundings);
 }
 
 const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
@@ -107,14 +134,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   #bulkCalls = 0;
   readonly [INTERNALS]: EngineInternals;
 
-  constructor(options: EngineOptions<J, L>) {
+  constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
     checkEngineOptions(options);
     const host = options.host ?? systemHost;
     const logger = toLogger(options.logger);
     const hub = new Hub(host, logger);
     logFailures(hub, logger);
     const around = new AroundHooks((error) => hub.publishError(error));
-    const recorder: Recorder = new Recorder(() => monitor.noteRecord());
+    const recorder: Recorder = new Recorder(() => {
+      if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
+    });
     hub.observe((jobName, happening) => recorder.observe(jobName, happening));
     const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
     this.#store = store;
@@ -150,6 +179,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       recorder,
       warn: warnOnce(logger),
       around,
+      surroundings,
     };
     const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
     const watch = new ChangeWatch(options.store, this.#deps);
@@ -207,6 +237,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       jobs: () => jobs.newest.values(),
       isStopped: () => lifecycle.isStopped,
       onStop: (listener) => lifecycle.onStop(listener),
+      wake: () => {
+        lifecycle.worker.wake();
+        scheduler.wake();
+      },
+      runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
+      discard: () => lifecycle.discard(),
       trigger: (jobName, input, options, guard) => this.#triggers.trigger(jobName, input, options, guard),
       performBulk: (operation, selection, options, guard) => this.#performBulk(operation, selection, options, guard),
       liveness: () => monitor.liveness(),
@@ -507,20 +543,20 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
     await this.migrate();
-    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, mayShow: null });
+    return await listOpenWaits(query, { store: this.#store, host: this.#deps.host, access: null });
   }
 
   async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
     const filter = failedRunsFilter(query);
     await this.migrate();
-    const { ids } = await this.#store.findRuns({ ...filter, uncounted: true });
-    return groupFailures(await readFailedRuns(this.#store, ids));
+    const { host } = this.#deps;
+    return groupFailures(await readFailedRuns(filter, { store: this.#store, host, mayShow: null }));
   }
 
   async findRuns(query: string): Promise<FoundRun[]> {
     const text = checkSearch(query);
     await this.migrate();
-    return await findRuns(this.#store, [text], { limit: MAX_FOUND, mayShow: () => true });
+    return await findRuns(this.#store, await this.#store.searchRuns(text, MAX_FOUND), null);
   }
 
   async stranded(): Promise<StrandedJob[]> {

@@ -6,7 +6,7 @@ import type { BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { BulkRetriggerOptions } from "./engine.ts";
 import type { Health } from "./operate/health.ts";
-import type { MetricsSource } from "./operate/monitor.ts";
+import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
@@ -19,6 +19,12 @@ export interface EngineInternals {
   jobs(): Iterable<Job>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */
   isStopped(): boolean;
+  /** Looks for due runs and slots at once. */
+  wake(): void;
+  /** The runs whose jobs do something outside of their steps. */
+  runsInOwnCode(): string[];
+  /** Gives the engine up as the death of its process does. Its host and its store must not answer it any more. */
+  discard(): void;
   /** Calls back each time the engine has stopped. */
   onStop(listener: () => void): void;
   /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. */

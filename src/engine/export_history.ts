@@ -9,10 +9,10 @@ import type {
   StepHistory,
 } from "../exported_history.ts";
 import type { Failure } from "../failure.ts";
-import { isoTime } from "../iso_time.ts";
-import { decode, encode, type Json, type JsonText } from "../json.ts";
-import { kindOf } from "../kind_of.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { isoTime } from "../values/iso_time.ts";
+import { decode, encode, type Json, type JsonText } from "../values/json.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { StepRecord } from "../step.ts";
 import type { Store } from "../store.ts";
 import type { RunHistory } from "../store/hold_record.ts";

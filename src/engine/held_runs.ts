@@ -1,8 +1,8 @@
 import { ConflictError, ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
 import { HOLD_CODES } from "../hold.ts";
-import { checkName } from "../name.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkName } from "../values/name.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../run.ts";
 import type { Store } from "../store.ts";
 import type { ResumeAllOptions, ResumeOptions } from "./engine.ts";

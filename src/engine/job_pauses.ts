@@ -1,8 +1,8 @@
 import { ValidationError } from "../error.ts";
 import type { Hub } from "../events/hub.ts";
-import type { JobCatalog } from "../job_catalog.ts";
-import { checkName } from "../name.ts";
-import { checkOptionNames } from "../option_names.ts";
+import type { JobCatalog } from "../job/job_catalog.ts";
+import { checkName } from "../values/name.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Store } from "../store.ts";
 import type { JobPause } from "../store/job_pause.ts";
 import type { JobInfo } from "./operate/job_info.ts";

@@ -1,4 +1,4 @@
-import { checkDuration } from "../check_duration.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
 import type { ChangeWatch } from "../events/change_watch.ts";
 import { JournalReader } from "../events/journal_reader.ts";
@@ -6,11 +6,11 @@ import type { ExecutionDeps } from "../execution/execution.ts";
 import { Worker } from "../execution/worker.ts";
 import type { WorkerSettings } from "../execution/worker_settings.ts";
 import { within } from "../host.ts";
-import type { JobCatalog } from "../job_catalog.ts";
-import { checkOptionNames } from "../option_names.ts";
+import type { JobCatalog } from "../job/job_catalog.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../run.ts";
 import type { IdleOptions } from "./engine.ts";
-import type { EngineCondition, Monitor } from "./operate/monitor.ts";
+import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
 import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
@@ -71,7 +71,8 @@ export class Lifecycle {
     this.#options = options;
     this.#deps = deps;
     const { settings, watch } = options;
-    this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch });
+    const { polls } = deps.surroundings;
+    this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch, polls });
     this.#worker = this.#newWorker();
     this.reader = new JournalReader({ ...deps, watch, migrate: () => this.migrate() });
   }
@@ -120,21 +121,21 @@ export class Lifecycle {
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
-    const wake = () => worker.wake();
+    const noteChange = () => worker.noteChange();
     const upkeep = new AbortController();
-    const { store, hub } = this.#deps;
+    const { store, hub, surroundings: { polls } } = this.#deps;
     const keeping = Promise.all([
       runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
       this.#options.scheduler.run(upkeep.signal),
-      this.#options.watchStranded(upkeep.signal),
+      polls ? this.#options.watchStranded(upkeep.signal) : undefined,
     ]);
-    const stops = [hub.on("run:trigger", wake), this.changes.on(wake), () => upkeep.abort()];
+    const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {
       for (const stop of stops) stop();
       await keeping;
     };
     worker.start();
-    this.#options.monitor.start();
+    if (polls) this.#options.monitor.start();
   }
 
   /** Does `Engine.stop()`. */
@@ -168,6 +169,13 @@ export class Lifecycle {
     // Node 22 never frees an AsyncLocalStorage that was used, and each one slows down all promises. After disable() it
     // can be used again.
     this.#deps.currentStep.disable();
+  }
+
+  /** Gives the engine up as the death of its process does: nothing of it goes on, and it cannot be used any more. */
+  discard(): void {
+    this.#stopCount += 1;
+    this.#worker.discard();
+    this.#deps.currentStep.disable(); // as in a stop
   }
 
   /** Does `Engine.runUntilIdle()`. */

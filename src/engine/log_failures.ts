@@ -1,4 +1,4 @@
-import { toFailure } from "../to_failure.ts";
+import { toFailure } from "../failure/to_failure.ts";
 import { describeFailedRun, failureReport } from "../failure.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Logger } from "../logger.ts";

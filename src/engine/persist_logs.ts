@@ -7,6 +7,24 @@ import type { Plugin } from "./plugin.ts";
  *
  * A line is stored no later than the end of its run. Logs never affect a run: a line that could not be stored is
  * lost, and `worker:error` is published.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore, persistLogs } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const count = defineJob({
+ *   name: "count",
+ *   input: z.object({ rows: z.number() }),
+ *   run: (step, { rows }) => step.log.info("counted", { rows }),
+ * });
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { count } });
+ * engine.use(persistLogs());
+ * const { id } = await engine.jobs.count.trigger({ rows: 3 });
+ * await engine.runUntilIdle();
+ * console.log((await engine.getLogs(id)).map(({ message }) => message)); // ["counted"]
+ * ```
  */
 export function persistLogs(): Plugin {
   return {

@@ -1,6 +1,6 @@
-import { checkDuration } from "../check_duration.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import { pause } from "../host.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention, TerminalStatus } from "../run.ts";
 import type { Store } from "../store.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";

@@ -1,8 +1,8 @@
 import { ValidationError } from "../error.ts";
 import { FAILURE_KINDS } from "../failure.ts";
-import { readInstant } from "../instant.ts";
-import { isoTime } from "../iso_time.ts";
-import { checkLabels, checkName } from "../name.ts";
+import { readInstant } from "../values/instant.ts";
+import { isoTime } from "../values/iso_time.ts";
+import { checkLabels, checkName } from "../values/name.ts";
 import { isRunStatus, RUN_STATUSES, type RunFilter } from "../run.ts";
 
 /** The maximum limit of a list. */

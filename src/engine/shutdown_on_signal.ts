@@ -1,9 +1,9 @@
 import { constants } from "node:os";
 import process from "node:process";
-import { checkDuration } from "../check_duration.ts";
-import { kindOf } from "../kind_of.ts";
-import { propertyOf } from "../property_of.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkDuration } from "../values/check_duration.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { propertyOf } from "../values/property_of.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import type { Engine } from "./engine.ts";
 
 /** A server that can shut down: that of `Deno.serve()`, or an `http.Server` of Node. */
@@ -25,7 +25,7 @@ export type StoppableServer =
 export interface ShutdownOptions {
   /** A server that serves the engine. Default: none. */
   server?: StoppableServer;
-  /** The names of the signals. Default: `SIGINT` and `SIGTERM`. */
+  /** The names of the signals. Default: `SIGINT` and `SIGTERM`; on Windows `SIGINT` and `SIGBREAK`. */
   signals?: readonly string[];
   /** The `timeout` of `engine.stop()`, in milliseconds. Default 8,000. */
   timeout?: number;
@@ -48,6 +48,8 @@ const LAST_ANSWERS_MS = 2_000;
  * process then ends; call `Deno.exit()` if code of your own, or a connection of such a client, may keep it busy.
  * Another signal more than a second later ends it at once, with the exit code that a shell gives it (128 and the
  * number of the signal).
+ *
+ * On Windows a process can end another one only at once: there, Ctrl-C and Ctrl-Break stop the engine.
  *
  * With `deno serve --parallel` each thread has an engine of its own, and each has to call this.
  *
@@ -72,7 +74,7 @@ export async function shutdownOnSignal(
   options: ShutdownOptions = {},
 ): Promise<void> {
   checkOptions(options);
-  const { server, signals = ["SIGINT", "SIGTERM"], timeout } = options;
+  const { server, signals = defaultSignals(process.platform), timeout } = options;
   const first = Promise.withResolvers<void>();
   let firstAt = -Infinity;
   const listeners: { signal: string; listener: () => void }[] = [];
@@ -80,7 +82,7 @@ export async function shutdownOnSignal(
     for (const signal of signals) {
       const listener = () => {
         const isSecond = performance.now() - firstAt > ONE_SIGNAL_MS;
-        if (isSecond && firstAt !== -Infinity) process.exit(128 + numberOf(signal)!); // the names have been checked
+        if (isSecond && firstAt !== -Infinity) process.exit(128 + (numberOf(signal) ?? 0));
         if (firstAt === -Infinity) firstAt = performance.now();
         first.resolve();
       };
@@ -95,6 +97,11 @@ export async function shutdownOnSignal(
   } finally {
     for (const { signal, listener } of listeners) process.off(signal, listener);
   }
+}
+
+/** Windows has no SIGTERM: Ctrl-C is SIGINT there, and Ctrl-Break, which services are stopped with, SIGBREAK. */
+export function defaultSignals(platform: string): readonly string[] {
+  return platform === "win32" ? ["SIGINT", "SIGBREAK"] : ["SIGINT", "SIGTERM"];
 }
 
 /** Waits for the last responses of a server, but not for clients that do not read them. */

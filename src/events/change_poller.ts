@@ -8,10 +8,12 @@ const LOOK_EVERY_MS = 20;
 const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
 
-/** The dependencies of {@linkcode ChangePoller}. */
+/** The dependencies of a {@linkcode ChangePoller}. */
 export interface ChangePollerDeps extends RetryDeps {
   /** Reports changes, if the store does. */
   watch: ChangeWatch;
+  /** Whether there are changes to poll for. If not, it only passes on what the store reports. Default: yes. */
+  polls?: boolean;
 }
 
 /**
@@ -75,6 +77,7 @@ export class ChangePoller {
   }
 
   #schedule(ms = this.#deps.watch.isLive ? this.#pollingInterval : LOOK_EVERY_MS): void {
+    if (this.#deps.polls === false) return;
     if (this.#cancelTimer !== null || this.#isLooking || this.#listeners.size === 0) return;
     this.#cancelTimer = this.#deps.host.schedule(ms, () => {
       this.#cancelTimer = null;

@@ -1,6 +1,6 @@
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import type { EngineEvent, EventOf, EventType, JobHappening, RunEvent, RunHappening, ScheduleSkip } from "../event.ts";
-import { toFailure } from "../to_failure.ts";
+import { toFailure } from "../failure/to_failure.ts";
 import { failureReport } from "../failure.ts";
 import type { Host } from "../host.ts";
 import type { RunIdentity } from "../run.ts";

@@ -1,11 +1,11 @@
 import { StepError, ValidationError } from "../error.ts";
-import { isInstance } from "../is_instance.ts";
+import { isInstance } from "../values/is_instance.ts";
 import { type Failure, failureText, toError } from "../failure.ts";
 import type { Job } from "../job.ts";
-import { decode, type JsonText } from "../json.ts";
+import { decode, type JsonText } from "../values/json.ts";
 import { parse } from "../schema.ts";
 import type { NewHold } from "../store/hold_record.ts";
-import { tidyText } from "../text.ts";
+import { tidyText } from "../values/text.ts";
 import { type CurrentInput, isInputCurrent, upgradeInput } from "./replay/current_input.ts";
 import { divergenceMessage } from "./replay/divergence_message.ts";
 import type { Execution } from "./execution.ts";
@@ -83,7 +83,12 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
       return refused;
     }
     const { input } = "refusal" in read ? execution.claim : read;
-    const output = await execution.begin(async () => await job.run(stepContext(execution, replay), decode(input)));
+    const { surroundings } = execution.deps;
+    const output = await execution.begin(async () => {
+      const value = decode(input);
+      const context = stepContext(execution, replay);
+      return await surroundings.callJob(execution.claim, value, context, (step) => job.run(step, value));
+    });
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };
   } catch (error) {

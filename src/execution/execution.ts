@@ -4,13 +4,13 @@ import type { RunHappening } from "../event.ts";
 import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Failure, FailureKind } from "../failure.ts";
-import { toFailure, withoutStacks } from "../to_failure.ts";
+import { toFailure, withoutStacks } from "../failure/to_failure.ts";
 import type { Host } from "../host.ts";
 import type { AroundHooks, ExecutionInfo } from "../around.ts";
-import { encode, type JsonText } from "../json.ts";
+import { encode, type JsonText } from "../values/json.ts";
 import type { Report } from "../execution_report.ts";
 import type { OnDivergence } from "../hold.ts";
-import type { CatalogJob } from "../job_catalog.ts";
+import type { CatalogJob } from "../job/job_catalog.ts";
 import type { Lease } from "../lease.ts";
 import type { ExecutingStep } from "../step.ts";
 import type { Job, StepTriggerOptions, StepTriggerResult } from "../job.ts";
@@ -20,6 +20,7 @@ import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
 import { ExecutionState } from "./execution_state.ts";
+import type { Surroundings } from "./surroundings.ts";
 import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./report_outbox.ts";
 
@@ -63,6 +64,8 @@ export interface ExecutionDeps {
   warn: (message: string) => void;
   /** What plugins do around executions, steps and triggers. */
   around: AroundHooks;
+  /** Who calls the functions of jobs and steps, and whether the store is polled. */
+  surroundings: Surroundings;
 }
 
 /** The parameters of one execution. */
@@ -108,17 +111,18 @@ export class Execution {
   readonly info: ExecutionInfo | null;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
-  /** How many records of the run this execution knows. */
-  #recorded: number;
+  #lease: Lease;
   readonly #renewLease: () => Promise<void>;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
   readonly #whenQuiet: (() => void)[] = [];
+  /** How many calls of the job have not settled. */
+  #awaited = 0;
 
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
-    this.#recorded = claim.lease.recorded;
+    this.#lease = claim.lease;
     this.deps = deps;
     this.definition = options.definition;
     this.info = options.info;
@@ -136,12 +140,12 @@ export class Execution {
 
   /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
   get lease(): Lease {
-    return { ...this.claim.lease, recorded: this.#recorded };
+    return this.#lease;
   }
 
   /** Notes the number of a record that the store has answered: a store that lacks it is not the one that was written to. */
   noteRecorded(recordedNo: number): void {
-    this.#recorded = Math.max(this.#recorded, recordedNo);
+    if (recordedNo > this.#lease.recorded) this.#lease = { ...this.#lease, recorded: recordedNo };
   }
 
   /** Fires when the execution is interrupted or the run is late, with the reason. */
@@ -204,12 +208,23 @@ export class Execution {
    * branches stop too.
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
+    this.#awaited += 1;
     return new Promise((resolve, reject) => {
-      promise.then(
-        (value) => this.state.mayContinue ? resolve(value) : this.state.noteWaiting(),
-        (error) => this.state.mayContinue ? reject(error) : this.state.noteWaiting(),
-      );
+      promise.then((value) => {
+        this.#awaited -= 1;
+        if (this.state.mayContinue) resolve(value);
+        else this.state.noteWaiting();
+      }, (error) => {
+        this.#awaited -= 1;
+        if (this.state.mayContinue) reject(error);
+        else this.state.noteWaiting();
+      });
     });
+  }
+
+  /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */
+  get isInOwnCode(): boolean {
+    return this.#awaited === 0 && !this.state.isOver && !this.state.isBodyWaiting;
   }
 
   /** Resolves when the store may be asked about existing records; never, if the job is over. */
@@ -266,7 +281,8 @@ export class Execution {
 
   /** Resolves when a result that was recorded before this execution may be delivered to the job. */
   untilDelivered(recordedNo: number): Promise<void> {
-    return this.track(this.order.wait(recordedNo)); // prevents parking: the job continues after it
+    this.beginWork(); // prevents parking: the job continues after it
+    return this.order.wait(recordedNo, () => this.endWork());
   }
 
   /**
@@ -275,29 +291,24 @@ export class Execution {
    *
    * @param send Makes one attempt.
    */
-  async write<T>(send: (reports: readonly Report[]) => Promise<T>): Promise<T> {
+  write<T>(send: (reports: readonly Report[]) => Promise<T>): Promise<T> {
     this.checkDeadline();
-    if (this.state.isLate) throw this.abortSignal.reason;
-    try {
-      return await this.#send(send, this.abortSignal);
-    } catch (error) {
-      // The failure of a late run releases the lease, perhaps before this write arrives.
-      if (error instanceof LeaseLostError && !this.state.isLate) this.state.interrupt(error);
-      throw error;
-    }
+    if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
+    // The failure of a late run releases the lease, perhaps before this write arrives.
+    return this.#send(send, this.abortSignal, () => !this.state.isLate);
   }
 
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
-  async writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
-    try {
-      await this.#send(send, this.state.interruption);
-    } catch (error) {
-      if (error instanceof LeaseLostError) this.state.interrupt(error);
-      throw error;
-    }
+  writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
+    return this.#send(send, this.state.interruption, () => true);
   }
 
-  async #send<T>(send: (reports: readonly Report[]) => Promise<T>, abortSignal: AbortSignal): Promise<T> {
+  /** @param isLost Whether a refusal because of the lease shows that the lease was lost. */
+  async #send<T>(
+    send: (reports: readonly Report[]) => Promise<T>,
+    abortSignal: AbortSignal,
+    isLost: () => boolean,
+  ): Promise<T> {
     let sent: readonly Report[] = [];
     let stored: readonly Report[] = [];
     this.reports.beginWrite();
@@ -305,6 +316,9 @@ export class Execution {
       const answer = await retryStoreCall(() => send(sent = this.reports.send()), this.deps, abortSignal);
       stored = sent;
       return answer;
+    } catch (error) {
+      if (error instanceof LeaseLostError && isLost()) this.state.interrupt(error);
+      throw error;
     } finally {
       this.reports.endWrite(stored);
     }

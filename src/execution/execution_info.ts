@@ -1,6 +1,6 @@
 import type { EndedPause, ExecutionInfo, ExecutionOutcome } from "../around.ts";
 import { LeaseLostError } from "../error.ts";
-import { isInstance } from "../is_instance.ts";
+import { isInstance } from "../values/is_instance.ts";
 import type { Claim } from "../store/claim.ts";
 import { decodeTrace } from "../trace_context.ts";
 import type { Outcome } from "./execute_run.ts";

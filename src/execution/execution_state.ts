@@ -98,6 +98,11 @@ export class ExecutionState {
     return this.#body === "returned";
   }
 
+  /** Whether the job waits permanently. */
+  get isBodyWaiting(): boolean {
+    return this.#body === "waiting";
+  }
+
   /** Whether nothing of the job goes on here: it has returned, has parked, is late, or was interrupted. */
   get isOver(): boolean {
     return this.hasReturned || this.#isLate || this.isInterrupted || this.#phase.name === "released";
@@ -157,6 +162,11 @@ export class ExecutionState {
   /** Ends the execution now. */
   interrupt(reason: Error): void {
     this.#interrupt(reason, this.isSuperseded);
+  }
+
+  /** Ends the execution as the death of its process does: nothing fires, and nothing settles or begins any more. */
+  discard(): void {
+    this.#phase = { name: "interrupted", isSuperseded: true };
   }
 
   /** Ends the execution because a newer event of the run was published: it was cancelled, or claimed again. */

@@ -1,5 +1,5 @@
 import type { Renewal } from "../store/claim.ts";
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import type { Execution, ExecutionDeps } from "./execution.ts";
 import { RerunOnChange } from "../events/rerun_on_change.ts";
 import type { ChangePoller } from "../events/change_poller.ts";

@@ -1,4 +1,4 @@
-import { deadlineFailure } from "../deadline_failure.ts";
+import { deadlineFailure } from "../failure/deadline_failure.ts";
 import { TimeoutError } from "../error.ts";
 import type { Failure } from "../failure.ts";
 import type { Execution } from "./execution.ts";

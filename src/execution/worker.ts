@@ -1,9 +1,9 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
-import type { CatalogJob, JobCatalog } from "../job_catalog.ts";
+import type { CatalogJob, JobCatalog } from "../job/job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
-import { isoTime } from "../iso_time.ts";
+import { isoTime } from "../values/iso_time.ts";
 import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
 import { type Executed, executeRun } from "./execute_run.ts";
 import { executionInfo, toExecutionOutcome } from "./execution_info.ts";
@@ -20,6 +20,8 @@ import type { WorkerSettings } from "./worker_settings.ts";
 const MAX_CLAIMS = 40;
 // How long an interrupted job may take to return before its lease is released anyway.
 const GRACE_MS = 250;
+// How often a worker without a free slot looks after changes: all that it can find then are timers and cancelled children.
+const FULL_REST_MS = 100;
 
 /** Claims runs, executes them, and renews their leases. */
 export class Worker {
@@ -48,6 +50,8 @@ export class Worker {
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
+  /** Whether it was woken during this round by more than a change in the store. */
+  #isUrgent = false;
   /** How many calls of {@linkcode Worker.drain} are under way. */
   #draining = 0;
   /** When held runs are offered next, on the monotonic clock. */
@@ -94,12 +98,32 @@ export class Worker {
 
   /** Polls for work at once. */
   wake(): void {
+    this.#isUrgent = true;
+    this.#idle.wake();
+  }
+
+  /** Polls for work because something in the store has changed: at once, or soon if it has no free slot. */
+  noteChange(): void {
     this.#idle.wake();
   }
 
   /** Checks at once whether a run that it executes can continue. */
   nudge(runId: string): void {
     this.#executions.get(runId)?.nudge();
+  }
+
+  /** The runs whose jobs do something outside of their steps, such as awaiting a call of their own. */
+  runsInOwnCode(): string[] {
+    return [...this.#executions].filter(([, execution]) => execution.isInOwnCode).map(([runId]) => runId);
+  }
+
+  /** Ends all executions as the death of the process does, at once and without a trace. */
+  discard(): void {
+    for (const [runId, execution] of this.#executions) {
+      execution.state.discard();
+      this.#keeper.drop(runId);
+    }
+    this.#executions.clear();
   }
 
   /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */
@@ -204,10 +228,12 @@ export class Worker {
       // A worker counts as alive for the length of its leases after each claim.
       const { pollingInterval, staleThreshold } = this.#settings;
       let idleMs = Math.min(pollingInterval * (0.9 + host.random() / 5), staleThreshold / 3);
+      this.#isUrgent = false;
       try {
         const { nextTimerAt, hasMore, now, cancelled } = await this.#claim();
+        if (!this.#deps.surroundings.polls) idleMs = Infinity;
         await this.#unrenewed.look();
-        if (cancelled.length > 0) this.#idle.wake(); // there may be more of them
+        if (cancelled.length > 0) this.wake(); // there may be more of them
         if (this.#freeSlots() > 0) {
           if (hasMore) this.#idle.wake();
           if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
@@ -217,10 +243,20 @@ export class Worker {
       }
       this.#roundAt = host.monotonic();
       await this.#idle.sleep(idleMs);
+      await this.#restWhileFull(this.#roundAt + Math.min(idleMs, FULL_REST_MS));
       // Runs that become due together are claimed together.
       await new Promise<void>((resolve) => host.defer(resolve));
     }
     this.#roundAt = null;
+  }
+
+  /** Waits for an instant, on the monotonic clock, unless a slot becomes free or there is more to do than to look. */
+  async #restWhileFull(until: number): Promise<void> {
+    while (this.#freeSlots() <= 0 && !this.#isUrgent && !this.#stopping.signal.aborted) {
+      const restMs = until - this.#deps.host.monotonic();
+      if (restMs <= 0) return;
+      await this.#idle.sleep(restMs);
+    }
   }
 
   #freeSlots(): number {

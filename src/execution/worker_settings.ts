@@ -1,5 +1,5 @@
-import { checkName } from "../name.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkName } from "../values/name.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 
 /** Settings of a worker. Durations are in milliseconds. */
 export interface WorkerOptions {

@@ -12,7 +12,7 @@ import { checkOptions, type HandlerOptions, type Settings } from "./handler_opti
 import { readUrl } from "./requests/request.ts";
 import { refuse } from "./response.ts";
 import type { Respond, Route, RouteFunctions } from "./route.ts";
-import { pickRoute, routes, routesAt } from "./routes.ts";
+import { findRoute, pickRoute, routes, routesAt } from "./routes.ts";
 import type { RouteCall } from "./route_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { isUiPath, uiRoute } from "./ui_route.ts";
@@ -80,7 +80,8 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
     document ??= JSON.stringify(openApiDocument(routes, internalsOf(engine).jobs(), settings.basePath));
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
-      return await answer(request, candidates, settings, { ...deps, document: readDocument });
+      const response = await answer(request, candidates, settings, { ...deps, document: readDocument });
+      return request.method === "HEAD" ? await withoutBody(response) : response;
     } catch (thrown) {
       return refuseRequest(thrown, request, settings);
     }
@@ -103,8 +104,8 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
 type Candidates = (url: URL) => readonly Route[];
 
 /**
- * Handles a request: checks its host, authenticates its sender unless the host has opened the route, checks its origin, calls `onRequest`, and finds the
- * route. The route then checks its parameters and its body, the job, the input's schema, and the hook of its operation,
+ * Handles a request: checks its host, authenticates its sender unless the host has opened the route, checks its origin,
+ * calls `onRequest`, unless a probe asks, and picks the route. The route then checks its parameters and its body, the job, the input's schema, and the hook of its operation,
  * and performs the operation.
  */
 async function answer(
@@ -115,12 +116,11 @@ async function answer(
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
-  const caller = isOpen(candidates(url), request.method, deps)
-    ? Caller.anonymous(deps)
-    : await Caller.of(request, deps);
+  const found = findRoute(candidates(url), request.method);
+  const caller = isOpen(found, deps) ? Caller.anonymous(deps) : await Caller.of(request, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
-  await callHook("onRequest", settings.onRequest, settings.host);
-  const route = pickRoute(candidates(url), request.method);
+  if (found?.isProbe !== true) await callHook("onRequest", settings.onRequest, settings.host);
+  const route = found ?? pickRoute(candidates(url), request.method);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
   const engine = new AuthorizedEngine(caller, deps);
   const operator = new AuthorizedOperator(caller, deps);
@@ -137,10 +137,15 @@ async function answer(
   });
 }
 
-/** Whether a request is for something that the host has opened to callers that are not authenticated. */
-function isOpen(candidates: readonly Route[], method: string, { auth }: AuthorizedEngineDeps): boolean {
-  const part = candidates.find((route) => route.method === method)?.part;
-  return part !== undefined && (auth?.open ?? []).includes(part);
+/** Whether the host has opened a route to callers that are not authenticated. */
+function isOpen(route: Route | undefined, { auth }: AuthorizedEngineDeps): boolean {
+  return route?.part !== undefined && (auth?.open ?? []).includes(route.part);
+}
+
+/** The same response as to `GET`, without its body (RFC 9110, section 9.3.2). */
+async function withoutBody(response: Response): Promise<Response> {
+  await response.body?.cancel();
+  return new Response(null, response);
 }
 
 /** Converts a thrown value to a response, and reports what the response hides. */

@@ -11,7 +11,8 @@ export interface HandlerOptions<Context = unknown> {
   /**
    * Called for each request that `authenticate` and the check of its origin have accepted, before its route is
    * looked up, for example to start the engine lazily. It may be async. If it throws a `Response`, that is sent. If it
-   * throws anything else, or takes more than 30 seconds, the client receives a 500.
+   * throws anything else, or takes more than 30 seconds, the client receives a 500. It is not called for
+   * `GET /health/live`: a process is not to be restarted because its store is locked.
    */
   onRequest?: () => unknown;
   /**

@@ -1,6 +1,6 @@
 import { UnknownJobError } from "../engine/triggers/unknown_job_error.ts";
 import { type ErrorCode, HoldfastError, type Issue, NotFoundError, StoreError, ValidationError } from "../error.ts";
-import { isInstance } from "../is_instance.ts";
+import { isInstance } from "../values/is_instance.ts";
 import { HookError } from "./access/hook.ts";
 
 /** The path exists, but not with this method. */

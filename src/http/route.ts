@@ -69,7 +69,7 @@ export interface RouteFunctions {
   readonly workers: Respond;
   /** `GET /health`: shows the health of the process; 503 if it is not ready. */
   readonly health: Respond;
-  /** `GET /health/live`: shows whether the process should go on, without a call to the store; 503 if not. */
+  /** `GET /health/live`: shows whether the process should go on, without `onRequest` and the store; 503 if not. */
   readonly healthLive: Respond;
   /** `GET /metrics`: shows metrics for Prometheus. */
   readonly metrics: Respond;
@@ -91,8 +91,13 @@ export interface Route {
   method: "GET" | "POST" | "DELETE";
   /** The path after the prefix. */
   path: string;
-  /** What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. */
+  /**
+   * What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. Such a route is
+   * asked by load balancers, so it answers `HEAD`, too.
+   */
   part?: OpenPart;
+  /** Whether it is answered without `onRequest`, which may wait for the store. Default: `false`. */
+  isProbe?: boolean;
   /** Handles the request. */
   answer(call: RouteCall): Promise<Response>;
 }

@@ -17,6 +17,11 @@ export function routesAt(path: string): Route[] {
   return Object.values(routes).filter((route) => route.path === path);
 }
 
+/** The route of a method, if there is one. */
+export function findRoute(candidates: readonly Route[], method: string): Route | undefined {
+  return candidates.find((route) => methodsOf(route).includes(method));
+}
+
 /**
  * Picks the route of a method.
  *
@@ -25,7 +30,12 @@ export function routesAt(path: string): Route[] {
  */
 export function pickRoute(candidates: readonly Route[], method: string): Route {
   if (candidates.length === 0) throw new NotFoundError("There is no such path");
-  const route = candidates.find((candidate) => candidate.method === method);
-  if (route === undefined) throw new MethodNotAllowedError(candidates.map((candidate) => candidate.method));
+  const route = findRoute(candidates, method);
+  if (route === undefined) throw new MethodNotAllowedError(candidates.flatMap(methodsOf));
   return route;
+}
+
+/** The methods of a route: load balancers ask with `HEAD` for what a host can open. */
+export function methodsOf({ method, part }: Route): readonly string[] {
+  return part === undefined ? [method] : [method, "HEAD"];
 }

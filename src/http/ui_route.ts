@@ -9,7 +9,7 @@ export function isUiPath(path: string): boolean {
   return path === PREFIX || path.startsWith(`${PREFIX}/`);
 }
 
-/** The route of a file of the dashboard: `GET` alone. Files hold no data, so the host can open them to everybody. */
+/** The route of a file of the dashboard. Files hold no data, so the host can open them to everybody. */
 export function uiRoute(ui: HandlerUi, path: string): Route {
   return {
     method: "GET",

@@ -9,7 +9,7 @@ const MAX_JOBS = 100;
 // The job of all others.
 const OTHER = "other";
 
-/** Counts what an engine does. The names of the metrics are in `docs/operate.md`. */
+/** Counts what an engine does. The names of the metrics are in `docs/guides/operate.md`. */
 export class Metrics {
   readonly #triggers: Counter;
   readonly #ended: Counter;

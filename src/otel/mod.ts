@@ -1,6 +1,7 @@
 /**
  * OpenTelemetry traces and metrics of `@holdfast/jobs`.
  *
+ * @example
  * ```ts
  * import { createEngine, MemoryStore } from "@holdfast/jobs";
  * import { otel } from "@holdfast/jobs/otel";

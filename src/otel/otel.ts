@@ -1,6 +1,6 @@
-import { metrics, trace } from "@opentelemetry/api";
+import { createNoopMeter, metrics, ProxyTracerProvider, trace } from "@opentelemetry/api";
 import type { Plugin } from "../engine/plugin.ts";
-import { checkOptionNames } from "../option_names.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import { Metrics } from "./metrics.ts";
 import { Spans } from "./spans.ts";
 
@@ -21,8 +21,17 @@ const SCOPE = "@holdfast/jobs";
  * A plugin that makes OpenTelemetry spans and metrics: `engine.use(otel())`.
  *
  * Traces go on in other processes, after waits, retries and recoveries, because the trace of a trigger is stored with
- * its run. It needs an SDK, such as Deno's own (`OTEL_DENO=true`), registered globally before `use()`; without
- * one it does nothing.
+ * its run. It needs an SDK, such as Deno's own (`OTEL_DENO=true`), registered globally before `use()`; without one
+ * it does nothing, and costs nothing. An SDK that is registered later is not seen.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, MemoryStore } from "@holdfast/jobs";
+ * import { otel } from "@holdfast/jobs/otel";
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: {} });
+ * engine.use(otel());
+ * ```
  *
  * @throws {TypeError} An option is unknown, or `trace` is neither `trigger` nor `run`.
  */
@@ -33,10 +42,18 @@ export function otel(options: OtelOptions = {}): Plugin {
   return {
     name: "otel",
     install({ on, around }) {
-      const counted = new Metrics(metrics.getMeter(SCOPE));
+      if (makesSpans()) around(new Spans(trace.getTracer(SCOPE), mode).around);
+      const meter = metrics.getMeter(SCOPE);
+      if (meter === createNoopMeter()) return;
+      const counted = new Metrics(meter);
       counted.listen(on);
-      around(new Spans(trace.getTracer(SCOPE), mode).around);
       around(counted.around); // inside, so that the span is active when a measurement is made
     },
   };
+}
+
+/** Whether an SDK is registered that makes spans. Without one, the calls would take time for nothing. */
+function makesSpans(): boolean {
+  const provider = trace.getTracerProvider();
+  return !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer(SCOPE) !== undefined;
 }

@@ -27,7 +27,7 @@ import { contextOf, rootOfRun, toLinks, toSpanContext, toTraceContext } from "./
 /** To which trace the executions of a run belong. */
 export type TraceMode = "trigger" | "run";
 
-/** Makes spans of what an engine does. Their names, kinds and attributes are in `docs/operate.md`. */
+/** Makes spans of what an engine does. Their names, kinds and attributes are in `docs/guides/operate.md`. */
 export class Spans {
   readonly #tracer: Tracer;
   readonly #mode: TraceMode;

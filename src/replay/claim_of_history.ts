@@ -8,7 +8,7 @@ import type {
   StepHistory,
 } from "../exported_history.ts";
 import type { Failure } from "../failure.ts";
-import type { Json, JsonText } from "../json.ts";
+import type { Json, JsonText } from "../values/json.ts";
 import type { StepRecord } from "../step.ts";
 import type { Claim } from "../store/claim.ts";
 import type { ChildResult, PauseRecord } from "../wait.ts";

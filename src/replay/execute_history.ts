@@ -5,9 +5,10 @@ import { Hub } from "../events/hub.ts";
 import { executeRun, type Outcome } from "../execution/execute_run.ts";
 import { AroundHooks } from "../around.ts";
 import { Execution, type ExecutionDeps } from "../execution/execution.ts";
+import { PRODUCTION } from "../execution/surroundings.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { RecordName } from "../hold.ts";
-import { type CatalogJob, JobCatalog } from "../job_catalog.ts";
+import { type CatalogJob, JobCatalog } from "../job/job_catalog.ts";
 import { newRun, type TriggerOptions } from "../engine/triggers/new_run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../job.ts";
@@ -84,6 +85,7 @@ class HistoryExecution {
       recorder: new Recorder(),
       warn: () => {},
       around: new AroundHooks(() => {}),
+      surroundings: PRODUCTION,
     };
     const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {}, info: null };
     this.#execution = new Execution(claim, { ...options, definition: this.#observed(definition) }, deps);

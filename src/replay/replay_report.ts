@@ -1,7 +1,7 @@
 import { AssertionError } from "node:assert";
 import type { Issue } from "../error.ts";
 import type { HoldCode, RecordName } from "../hold.ts";
-import type { Changes } from "../job_changes.ts";
+import type { Changes } from "../job/job_changes.ts";
 import type { RunStatus } from "../run.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 

@@ -1,5 +1,5 @@
 import type { ExportedHistory } from "../exported_history.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { Lease } from "../lease.ts";
 import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";

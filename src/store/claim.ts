@@ -1,7 +1,7 @@
 import type { Report } from "../execution_report.ts";
 import type { Failure, FailureKind } from "../failure.ts";
 import type { KnownJob } from "../flow.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { Lease } from "../lease.ts";
 import type { RunIdentity } from "../run.ts";
 import type { ExecutingStep, StepRecord } from "../step.ts";

@@ -1,5 +1,5 @@
 import type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { Run } from "../run.ts";
 import type { StepRecord } from "../step.ts";
 import type { PauseRecord } from "../wait.ts";

@@ -1,5 +1,5 @@
 import type { Flow } from "../flow.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { TraceText } from "../trace_context.ts";
 import type { Coalesce, Disposition, Labels, RetriggerFrom, Run } from "../run.ts";
 

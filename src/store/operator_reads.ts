@@ -1,4 +1,4 @@
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { RunIdentity } from "../run.ts";
 import type { Wait } from "../wait.ts";
 

@@ -1,5 +1,5 @@
 import type { Report } from "../execution_report.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { RunIdentity } from "../run.ts";
 import type { NewRun } from "./new_run.ts";
 import type { Deadline, PauseKind, PauseRecord } from "../wait.ts";

@@ -1,5 +1,5 @@
 import type { Cursor } from "../journal.ts";
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { Run } from "../run.ts";
 import type { TraceText } from "../trace_context.ts";
 

@@ -1,4 +1,4 @@
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { NewRun } from "./new_run.ts";
 
 /** A schedule as a store keeps it. */

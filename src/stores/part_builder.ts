@@ -1,4 +1,4 @@
-import { isLongerThan, type LargeText, type StoredValue } from "../json.ts";
+import { isLongerThan, type LargeText, type StoredValue } from "../values/json.ts";
 import type { Part } from "../store/run_query.ts";
 
 /** A value with more bytes of JSON is not read with its record. */
@@ -29,7 +29,11 @@ export class PartBuilder<T> implements Part<T> {
   readonly items: T[] = [];
   #room: number;
 
-  /** @param maxLength The number of characters; the last record may exceed it. */
+  /**
+   * Begins an empty part.
+   *
+   * @param maxLength The number of characters; the last record may exceed it.
+   */
   constructor(maxLength: number) {
     this.#room = maxLength;
   }

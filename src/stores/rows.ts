@@ -1,7 +1,7 @@
 import type { FactValue } from "../fact.ts";
 import type { Failure } from "../failure.ts";
-import { isoTime } from "../iso_time.ts";
-import type { JsonText } from "../json.ts";
+import { isoTime } from "../values/iso_time.ts";
+import type { JsonText } from "../values/json.ts";
 import type { LogLevel, LogText } from "../log.ts";
 import type { Labels, RunIdentity } from "../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";

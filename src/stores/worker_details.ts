@@ -1,4 +1,4 @@
-import type { JsonText } from "../json.ts";
+import type { JsonText } from "../values/json.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
 
 const UNKNOWN: WorkerDetails = {

@@ -1,12 +1,15 @@
 /**
  * The dashboard of `@holdfast/jobs`: pages for operators, served by `createHandler()`.
  *
- * ```ts ignore
- * import { createHandler } from "@holdfast/jobs";
+ * @example
+ * ```ts
+ * import { createHandler, type Engine } from "@holdfast/jobs";
  * import { dashboard } from "@holdfast/jobs/ui";
  *
- * const handler = createHandler(engine, { basePath: "/api/jobs", ui: dashboard() });
- * Deno.serve(handler.fetch); // then open /api/jobs/ui
+ * export function serve(engine: Engine) {
+ *   const handler = createHandler(engine, { basePath: "/api/jobs", ui: dashboard() });
+ *   return Deno.serve(handler.fetch); // then open /api/jobs/ui
+ * }
  * ```
  *
  * @module

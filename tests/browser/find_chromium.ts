@@ -1,22 +1,10 @@
 import { chromium } from "playwright-core";
-
-const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+import { findProgram, isFile } from "../support/find_program.ts";
 
 /** The path of a Chromium: what `CHROMIUM_PATH` says, one that is installed, or Playwright's own; `null` if there is none. */
 export function findChromium(): string | null {
-  const folders = Deno.env.get("PATH")?.split(":") ?? [];
-  const paths = [
-    Deno.env.get("CHROMIUM_PATH") ?? "",
-    ...NAMES.flatMap((name) => folders.map((folder) => `${folder}/${name}`)),
-    chromium.executablePath(),
-  ];
-  return paths.find(isFile) ?? null;
-}
-
-function isFile(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
+  const chosen = Deno.env.get("CHROMIUM_PATH") ?? "";
+  if (isFile(chosen)) return chosen;
+  const own = chromium.executablePath();
+  return findProgram("chromium", "chromium-browser", "google-chrome") ?? (isFile(own) ? own : null);
 }

@@ -1,18 +1,18 @@
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
 
-const PROGRAM = new URL("../../examples/live_server.ts", import.meta.url).href;
+const EXAMPLES = new URL("../../examples/", import.meta.url);
 
-/** `examples/live_server.ts` in a process of its own. */
+/** `examples/live_server.ts`, or another example that takes the same arguments, in a process of its own. */
 export class LiveServer implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
   readonly #lines: ReadableStream<string>;
 
   /** Starts it on a database file, and on any free port unless one is given. */
-  constructor(database: string, port = "0") {
+  constructor(database: string, port = "0", example = "live_server.ts") {
     const { DENO_COVERAGE_DIR: _left, ...env } = Deno.env.toObject(); // it will be killed, and could not finish writing
     this.#process = new Deno.Command(Deno.execPath(), {
-      args: ["run", "--allow-all", "--no-lock", PROGRAM, port, database],
+      args: ["run", "--allow-all", "--no-lock", new URL(example, EXAMPLES).href, port, database],
       clearEnv: true,
       env,
       stdout: "piped",

@@ -51,6 +51,19 @@ Deno.test("holdfast asks before it changes several runs, and changes nothing wit
   assert.deepEqual([yes.code, yes.lines], [0, ["2 runs cancelled"]]);
 });
 
+Deno.test("holdfast says that there is nothing to change, and asks nothing", async () => {
+  await using file = await aFile();
+  await fill(file.store);
+
+  const cancelled = await callCli(["cancel", "--job", "nobody", ...file.args], { answer: true });
+  const retried = await callCli(["retry", "--job", "nobody", ...file.args, "--json"], { answer: true });
+  const purged = await callCli(["purge", "--older-than", "30d", ...file.args], { answer: true });
+
+  assert.deepEqual([cancelled.code, cancelled.lines, cancelled.questions], [0, ["There is no run to cancel"], []]);
+  assert.deepEqual([retried.code, retried.json], [0, [{ matched: 0, done: 0, skipped: [], next: null }]]);
+  assert.deepEqual([purged.code, purged.lines], [0, ["There is no run to delete"]]);
+});
+
 Deno.test("holdfast delete and purge ask for a single run, too", async () => {
   await using file = await aFile();
   const { completed } = await fill(file.store);
@@ -67,7 +80,7 @@ Deno.test("holdfast delete and purge ask for a single run, too", async () => {
   assert.notEqual(await file.store.getRun(completed), null);
 });
 
-Deno.test("holdfast retry takes failed runs unless it is told otherwise", async () => {
+Deno.test("holdfast retry takes failed runs unless a filter says otherwise", async () => {
   await using file = await aFile();
   const { failed } = await fill(file.store);
 
@@ -112,12 +125,14 @@ Deno.test("holdfast pause and resume change a job", async () => {
 
   const paused = await callCli(["pause", "import-csv", "--note", "deploy", ...file.args, "--json"]);
   const why = await callCli(["why", first, ...file.args, "--json"]);
+  const listed = await callCli(["jobs", ...file.args]);
   const resumed = await callCli(["resume", "import-csv", ...file.args]);
   const unknown = await callCli(["pause", "nothing", ...file.args]);
 
   assert.equal(paused.json[0].paused.note, "deploy");
+  assert.match(listed.lines.join("\n"), /^import-csv +‖ paused: deploy +2 /m);
   assert.ok(why.json[0].reasons.some(({ kind }: { kind: string }) => kind === "job_paused"));
-  assert.deepEqual([resumed.code, resumed.lines, unknown.code], [0, ["import-csv goes on: 2 runs are pending"], 1]);
+  assert.deepEqual([resumed.code, resumed.lines, unknown.code], [0, ["import-csv is resumed: 2 runs are pending"], 1]);
 });
 
 Deno.test("holdfast trigger triggers by a service, and not on a database, which has no schema", async () => {

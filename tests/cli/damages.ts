@@ -1,6 +1,6 @@
 import type { Store } from "../../src/store.ts";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import { claimOne } from "../support/for_each_store.ts";
+import { claimOne } from "../support/stores/for_each_store.ts";
 import { cliJobs, fill, type Filled } from "./places.ts";
 
 /** The ids of the runs of {@linkcode fillForDamage}. */

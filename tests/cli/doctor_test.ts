@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
-import { POSTGRES_URL } from "../support/postgres_store.ts";
+import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
 import { callCli } from "./call_cli.ts";
 import { type Damage, DAMAGES, fillForDamage, STUCK } from "./damages.ts";
 import { aFile, aSchema, aServer } from "./places.ts";

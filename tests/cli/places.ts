@@ -4,7 +4,7 @@ import type { Store } from "../../src/store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { aJob } from "../support/jobs.ts";
-import { POSTGRES_URL } from "../support/postgres_store.ts";
+import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
 
 /** A store, and the arguments by which a command finds it. */
 export interface StorePlace extends AsyncDisposable {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { POSTGRES_URL } from "../support/postgres_store.ts";
+import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aSchema, aServer, cliJobs, fill, type Filled, type StorePlace } from "./places.ts";
 

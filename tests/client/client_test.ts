@@ -105,6 +105,27 @@ Deno.test("runs() reads all pages of a list, and leaves out what is triggered me
   assert.deepEqual(names, items.map(({ input }) => input.name).toReversed());
 });
 
+for (const deleted of [1, 3, 1_000]) {
+  Deno.test(`runs() goes on although the last ${deleted} of the runs that it has shown were deleted meanwhile`, async () => {
+    await using service = await aService();
+    const { client, engine } = service;
+    const items = Array.from({ length: 1_003 }, (_, n) => ({ input: { name: `${n}` }, delay: 60_000 }));
+    const runs = (await engine.jobs.greeting.batchTrigger(items)).toReversed();
+
+    const seen: string[] = [];
+    for await (const { id } of client.runs({ jobName: "greet" })) {
+      seen.push(id);
+      if (seen.length !== 1_000) continue;
+      for (const { id } of runs.slice(1_000 - deleted, 1_000)) {
+        await engine.cancel(id);
+        await engine.deleteRun(id);
+      }
+    }
+
+    assert.deepEqual(seen, runs.map(({ id }) => id));
+  });
+}
+
 Deno.test("waitForRun() throws when the run has failed, was cancelled or deleted, or is late", async () => {
   await using service = await aService();
   const { client } = service;
@@ -190,6 +211,29 @@ Deno.test("a call that is stopped throws the reason of its abortSignal", async (
 
   for (const call of calls) await assert.rejects(call, reason);
 });
+
+for (const status of [200, 500]) {
+  Deno.test(`a call that is stopped ends a body of status ${status} that a fetch has not tied to the signal`, async () => {
+    const reason = new Error("enough");
+    const cancelled: unknown[] = [];
+    const hanging = () => {
+      const body = new ReadableStream({ cancel: (why) => void cancelled.push(why) });
+      return Promise.resolve(new Response(body, { status }));
+    };
+    await using service = await aService({ between: hanging });
+    const ending = new AbortController();
+    const { signal: abortSignal } = ending;
+
+    const calls = [
+      service.client.run("x", { abortSignal }),
+      service.client.watch("x", { abortSignal }).next(),
+    ];
+    setTimeout(() => ending.abort(reason), 20);
+
+    for (const call of calls) await assert.rejects(call, reason);
+    assert.ok(cancelled.length >= 2 && cancelled.every((why) => why === reason));
+  });
+}
 
 Deno.test("headers are asked for at each request", async () => {
   const seen: (string | null)[] = [];

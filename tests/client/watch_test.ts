@@ -184,6 +184,29 @@ Deno.test("a loop over watch() that is left closes its connection, and so does a
   await assert.rejects(aborted(), reason);
 });
 
+Deno.test("an abort ends a stream that a fetch has not tied to the signal", async () => {
+  const ending = new AbortController();
+  const reason = new Error("enough");
+  let cancelledBy: unknown;
+  await using service = await aService({
+    between: (request, send) => {
+      if (!isStream(request)) return send(request);
+      const body = new ReadableStream({ cancel: (why) => void (cancelledBy = why) });
+      return Promise.resolve(new Response(body));
+    },
+  });
+  const { runId } = await service.client.trigger("approve", {});
+
+  const watching = async () => {
+    for await (const _ of service.client.watch(runId, { abortSignal: ending.signal })) {
+      setTimeout(() => ending.abort(reason), 20);
+    }
+  };
+
+  await assert.rejects(watching(), reason);
+  assert.equal(cancelledBy, reason);
+});
+
 Deno.test("an abort ends the pause before the next connection", async () => {
   const ending = new AbortController();
   await using service = await aService({

@@ -5,7 +5,7 @@ import type { EngineOptions, Jobs } from "../../src/engine/engine.ts";
 import { defineJob, type StepContext, type StepOptions } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import { anything } from "../support/for_each_store.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 
 const job = defineJob({ name: "job", input: anything, run: () => 1 });
 

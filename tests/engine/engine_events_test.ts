@@ -3,7 +3,7 @@ import { NotFoundError } from "../../src/error.ts";
 import type { EngineEvent, RunEvent } from "../../src/event.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
-import { forEachStore, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, typesOf } from "../support/engines.ts";
 import { aJob, echo } from "../support/jobs.ts";

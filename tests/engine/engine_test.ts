@@ -5,7 +5,7 @@ import { systemHost } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
-import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, stopHard, typesOf } from "../support/engines.ts";
 import { aGatedJob, aJob, echo, fail } from "../support/jobs.ts";
@@ -387,7 +387,7 @@ forEachStore("migrate() is repeated after it has failed", async ({ store, host }
   assert.equal((await engine.trigger("echo", 1)).disposition, "created");
 });
 
-forEachStore("retention deletes runs that ended long enough ago, and tells of it", async ({ store, host }) => {
+forEachStore("retention deletes runs that ended long enough ago, and publishes it", async ({ store, host }) => {
   const retention = { completed: 10_000, failed: 60_000 };
   await using engine = createEngine({ store, host, jobs: { echo, fail }, retention });
   const completed = await engine.trigger("echo", 1);

@@ -5,7 +5,7 @@ import type { ExportedHistory } from "../../src/exported_history.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { anything, forEachStore } from "../support/for_each_store.ts";
+import { anything, forEachStore } from "../support/stores/for_each_store.ts";
 import { signal } from "../support/pauses.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

@@ -7,7 +7,7 @@ import type { RunFilter } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { stopHard } from "../support/engines.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
-import { anything, forever, pass, recordEvents } from "../support/for_each_store.ts";
+import { anything, forever, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { aGate } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

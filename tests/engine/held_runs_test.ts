@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { ConflictError, NotFoundError, ValidationError } from "../../src/error.ts";
 import { defineJob, type Job, type StepContext } from "../../src/job.ts";
-import type { ChangeDefinition } from "../../src/job_changes.ts";
-import { anything, forEachStore, holdRun, pass, recordEvents, type StoreTest } from "../support/for_each_store.ts";
+import type { ChangeDefinition } from "../../src/job/job_changes.ts";
+import {
+  anything,
+  forEachStore,
+  holdRun,
+  pass,
+  recordEvents,
+  type StoreTest,
+} from "../support/stores/for_each_store.ts";
 import { outputOf } from "../support/pauses.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

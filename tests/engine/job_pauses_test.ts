@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../src/error.ts";
 import type { PauseJobOptions } from "../../src/engine/job_pauses.ts";
 import type { JobInfo } from "../../src/engine/operate/job_info.ts";
-import type { Rates } from "../../src/engine/operate/rates.ts";
+import type { Rates } from "../../src/engine/operate/statistics/rates.ts";
 import { defineJob } from "../../src/job.ts";
 import { noRuns } from "../../src/no_runs.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
-import { anything, recordEvents } from "../support/for_each_store.ts";
+import { anything, recordEvents } from "../support/stores/for_each_store.ts";
 import { echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

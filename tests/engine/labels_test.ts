@@ -5,8 +5,8 @@ import type { SchemaLabels } from "../../src/engine/triggers/new_run.ts";
 import { TimeoutError, type ValidationError } from "../../src/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import type { Schema } from "../../src/schema.ts";
-import { forEachStore, forever, pass, type StoreTest } from "../support/for_each_store.ts";
-import { askFunction } from "../support/http.ts";
+import { forEachStore, forever, pass, type StoreTest } from "../support/stores/for_each_store.ts";
+import { askFunction } from "../support/http/http.ts";
 import { echo } from "../support/jobs.ts";
 
 function anEngine<L>({ store, host }: StoreTest, labels: Schema<L, SchemaLabels>) {

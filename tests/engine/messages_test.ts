@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../src/error.ts";
-import { forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
-import { aService } from "../support/http.ts";
+import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
+import { aService } from "../support/http/http.ts";
 import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

@@ -3,8 +3,8 @@ import { z } from "zod";
 import { SerializationError, TimeoutError, ValidationError } from "../../src/error.ts";
 import { defineJob } from "../../src/job.ts";
 import type { Schema } from "../../src/schema.ts";
-import { anything, forEachStore, forever, pass } from "../support/for_each_store.ts";
-import { aService } from "../support/http.ts";
+import { anything, forEachStore, forever, pass } from "../support/stores/for_each_store.ts";
+import { aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

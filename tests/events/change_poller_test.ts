@@ -6,7 +6,7 @@ import { StoreError } from "../../src/error.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../support/fixtures.ts";
-import { pass } from "../support/for_each_store.ts";
+import { pass } from "../support/stores/for_each_store.ts";
 
 /** A poller over a store whose version a test sets, and which counts how often it is looked at. */
 class Versions extends MemoryStore {

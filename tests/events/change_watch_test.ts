@@ -5,10 +5,10 @@ import { Hub } from "../../src/events/hub.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
-import { pass } from "../support/for_each_store.ts";
+import { pass } from "../support/stores/for_each_store.ts";
 import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { WatchedStore } from "../support/watched_store.ts";
+import { WatchedStore } from "../support/stores/watched_store.ts";
 
 function aWatch() {
   const host = new FakeHost();

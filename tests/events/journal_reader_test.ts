@@ -9,7 +9,7 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 
 class TestConsumer implements EventConsumer {
   readonly events: RunEvent[] = [];

@@ -6,7 +6,7 @@ import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
-import { pass } from "../support/for_each_store.ts";
+import { pass } from "../support/stores/for_each_store.ts";
 
 /** A rerun over a store in which nothing has changed since its first look. */
 async function aRerun(look: () => Promise<void>) {

@@ -4,8 +4,8 @@ import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { StoreError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import type { Store } from "../../src/store.ts";
-import { forEachStore, pass, type StoreTest } from "../support/for_each_store.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 import { aJob, aScript, echo } from "../support/jobs.ts";
 
 const approval = aJob((step) => step.wait("review"), "approval");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Throttle } from "../../src/events/throttle.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { pass } from "../support/for_each_store.ts";
+import { pass } from "../support/stores/for_each_store.ts";
 
 function aThrottle() {
   const host = new FakeHost();

@@ -3,7 +3,7 @@ import { RunFailedError, StepError } from "../../src/error.ts";
 import type { RunEvent } from "../../src/event.ts";
 import type { Failure } from "../../src/failure.ts";
 import type { StepContext } from "../../src/job.ts";
-import { claimOne, forEachStore, forever, LEASE_MS, pass, type StoreTest } from "../support/for_each_store.ts";
+import { claimOne, forEachStore, forever, LEASE_MS, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { aJob } from "../support/jobs.ts";
 

@@ -5,7 +5,7 @@ import { defineJob } from "../../src/job.ts";
 import type { Lease } from "../../src/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/step.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { anything } from "../support/for_each_store.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 
 // What a worker does when the store lacks a record that it has acknowledged: a database failed over to a standby without
 // the last commits.

@@ -6,11 +6,11 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { stopHard, typesOf } from "../support/engines.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { anything, forever, pass, recordEvents } from "../support/for_each_store.ts";
-import { failing, first } from "../support/failing_store.ts";
+import { anything, forever, pass, recordEvents } from "../support/stores/for_each_store.ts";
+import { failing, first } from "../support/stores/failing_store.ts";
 import { aGate } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 
 const LIMIT = 5_000;
 const MESSAGE = `The run did not end within ${LIMIT} ms after its start (finishWithin)`;

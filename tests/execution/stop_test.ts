@@ -3,10 +3,10 @@ import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { HoldfastError, LeaseLostError } from "../../src/error.ts";
 import type { Host } from "../../src/host.ts";
 import type { Store } from "../../src/store.ts";
-import { forEachStore, forever, pass, recordEvents } from "../support/for_each_store.ts";
+import { forEachStore, forever, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";
-import { failing, first } from "../support/failing_store.ts";
+import { failing, first } from "../support/stores/failing_store.ts";
 import { aGatedJob, aJob, anOutsideJob } from "../support/jobs.ts";
 
 forEachStore("stop() lets the executing step end, and begins no other", async ({ store, host }) => {

@@ -6,8 +6,8 @@ import { defineJob, type StepContext } from "../../src/job.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { unlimited } from "../support/fixtures.ts";
-import { withCalls } from "../support/with_calls.ts";
-import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/for_each_store.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
+import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";
 import { aGatedJob, aJob, anOutsideJob } from "../support/jobs.ts";
@@ -177,7 +177,7 @@ forEachStore("a worker takes over a run whose lease has expired, and not before"
   assert.deepEqual([after.status, after.output, after.leaseOwner], ["completed", 2, null]);
 });
 
-forEachStore("a blocked event loop is told by worker:error", async ({ store, host }) => {
+forEachStore("a blocked event loop is published as worker:error", async ({ store, host }) => {
   let blockedMs = 0;
   const blockable: Host = {
     now: () => host.now(),
@@ -382,4 +382,35 @@ Deno.test("a worker that is given a run of a job that it does not know says so, 
   assert.equal(errors.length, 1);
   assert.match(errors[0]!, new RegExp(`run "${foreign.id}" of job "foreign"`));
   assert.equal((await engine.getRun(id))!.status, "completed");
+});
+
+Deno.test("a worker without a free slot claims at most ten times a second, however much the store changes", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  let claims = 0;
+  const counted = withCalls(store, {
+    claim: (request) => {
+      claims += 1;
+      return store.claim(request);
+    },
+  });
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((_step, input) => input === "first" ? gate.promise : input);
+  await using engine = createEngine({ store: counted, host, jobs: { job }, worker: { concurrency: 1 } });
+  await engine.start();
+  const first = await engine.trigger("job", "first");
+  await host.settle();
+  const before = claims;
+
+  for (let n = 0; n < 50; n++) {
+    await engine.trigger("job", n);
+    await pass(host, 10, 10);
+  }
+
+  assert.ok(claims - before <= 6, `${claims - before} claims in half a second`);
+  const claimsWhileFull = claims;
+  gate.resolve();
+  await engine.waitForRun(first.id);
+  await host.settle();
+  assert.ok(claims > claimsWhileFull, "a free slot is filled at once");
 });

@@ -3,11 +3,11 @@ import type { HandlerAuth, RequestedOperation } from "../../src/http/access/auth
 import { notFound } from "../../src/http/response.ts";
 import { StoreError } from "../../src/error.ts";
 import type { Store } from "../../src/store.ts";
-import { forEachStore } from "../support/for_each_store.ts";
-import { aRequest, type Service } from "../support/http.ts";
-import { aTenantService, UNKNOWN } from "../support/tenants.ts";
-import { EventReader } from "../support/event_reader.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { forEachStore } from "../support/stores/for_each_store.ts";
+import { aRequest, type Service } from "../support/http/http.ts";
+import { aTenantService, UNKNOWN } from "../support/http/tenants.ts";
+import { EventReader } from "../support/http/event_reader.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 
 const PATHS = ["/runs/cancel", "/runs/retrigger", "/runs/delete"] as const;
 const NOTHING = { matched: 0, done: 0, skipped: [], next: null };

@@ -5,10 +5,10 @@ import { createHandler } from "../../src/http/handler.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
-import { aService, askFunction } from "../support/http.ts";
+import { aService, askFunction } from "../support/http/http.ts";
 import { echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 
 const A_TRIGGER = { jobName: "echo", input: {} };
 const iso = (ms: number) => new Date(FAKE_START + ms).toISOString();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHandler } from "../../src/http/handler.ts";
 import { checkOptions } from "../../src/http/handler_options.ts";
-import { aService } from "../support/http.ts";
+import { aService } from "../support/http/http.ts";
 
 Deno.test("checkOptions() fills in what is left out", () => {
   const { basePath, sseThrottleMs, limits, trustedOrigins } = checkOptions({ limits: { maxStreams: undefined } });

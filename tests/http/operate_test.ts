@@ -6,11 +6,11 @@ import { PACKAGE_VERSION } from "../../src/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
-import { forEachStore } from "../support/for_each_store.ts";
-import { aRequest, aService } from "../support/http.ts";
+import { forEachStore } from "../support/stores/for_each_store.ts";
+import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
-import { withCalls } from "../support/with_calls.ts";
-import { aRefusal } from "../support/tenants.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
+import { aRefusal } from "../support/http/tenants.ts";
 
 const SHOWN = ["/stats", "/series?window=1h", "/jobs", "/workers", "/health", "/health/live", "/metrics"];
 const CHANGING = ["/jobs/pause?jobName=echo", "/jobs/resume?jobName=echo"];
@@ -162,6 +162,36 @@ Deno.test("auth.open shows the status of the process to everybody, and nothing e
   assert.equal((await open.ask("POST", "/health")).status, aRefusal().status);
   const direct = await open.handler.health(aRequest("GET", "/anywhere"));
   assert.deepEqual([direct.status, await direct.json()], [200, { status: "ok" }]);
+});
+
+Deno.test("HEAD asks for the health without a body, as load balancers do", async () => {
+  const refuse = () => {
+    throw aRefusal();
+  };
+  await using service = aService({ auth: { authenticate: refuse, open: ["health"] } });
+  await service.engine.migrate();
+
+  for (const path of ["/health", "/health/live"]) {
+    const response = await service.handler.fetch(aRequest("HEAD", path));
+    const { status, headers, body } = response;
+    assert.deepEqual([status, headers.get("content-type"), body], [200, "application/json", null], path);
+  }
+  assert.equal((await service.ask("HEAD", "/runs")).status, aRefusal().status);
+});
+
+Deno.test("GET /health/live waits for no onRequest, which may wait for the store", async () => {
+  let called = 0;
+  await using service = aService({
+    onRequest: () => (called += 1, Promise.reject(new Error("locked"))),
+    onError: () => {},
+  });
+
+  const live = await service.ask("GET", "/health/live");
+  const calledForLive = called;
+  const ready = await service.ask("GET", "/health");
+
+  assert.deepEqual([live.body.live, calledForLive], [true, 0]);
+  assert.deepEqual([ready.status, called], [500, 1]);
 });
 
 Deno.test("auth.open takes health and ui, and nothing else", () => {

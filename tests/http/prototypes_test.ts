@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { EventReader } from "../support/event_reader.ts";
-import { forEachStore, type StoreTest } from "../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../support/http.ts";
+import { EventReader } from "../support/http/event_reader.ts";
+import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 
 // On Node an assignment to `object.__proto__` changes the prototype of the object, or does nothing; Deno has no such

@@ -20,8 +20,8 @@ import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aFailure } from "../support/fixtures.ts";
-import { aRequest, aService, type Asked } from "../support/http.ts";
-import { sightOf } from "../support/tenants.ts";
+import { aRequest, aService, type Asked } from "../support/http/http.ts";
+import { sightOf } from "../support/http/tenants.ts";
 
 const HEADERS = {
   "content-type": "application/json",

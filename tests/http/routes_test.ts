@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import { defineJob } from "../../src/job.ts";
 import type { ClientRun } from "../../src/run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { aHold } from "../support/fixtures.ts";
-import { claimOne, forEachStore, holdRun, pass } from "../support/for_each_store.ts";
-import { aRequest, aService, aWaitingRun, type Service } from "../support/http.ts";
-import { routesOfRuns } from "../support/hostile.ts";
+import { claimOne, forEachStore, holdRun, pass } from "../support/stores/for_each_store.ts";
+import { aRequest, aService, aWaitingRun, type Service } from "../support/http/http.ts";
+import { routesOfRuns } from "../support/http/hostile.ts";
 import { aJob } from "../support/jobs.ts";
-import { UNKNOWN } from "../support/tenants.ts";
+import { UNKNOWN } from "../support/http/tenants.ts";
 
 /** Triggers a run and works off what is due. */
 async function aRunOf({ engine }: Service, jobName: string, input: unknown = {}): Promise<string> {
@@ -183,7 +183,7 @@ forEachStore("GET /runs lists the newest first, as clients may see them", async 
   assert.deepEqual(none.body, { runs: [], total: 3, hasMore: true });
 });
 
-forEachStore("GET /runs answers 50 runs unless it is told otherwise", async (context) => {
+forEachStore("GET /runs answers 50 runs unless a filter says otherwise", async (context) => {
   await using service = aService({}, context);
   for (let n = 0; n < 51; n++) await service.engine.trigger("echo", n);
 

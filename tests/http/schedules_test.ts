@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import type { RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { createHandler } from "../../src/http/handler.ts";
-import { forEachStore, type StoreTest } from "../support/for_each_store.ts";
-import { aRequest } from "../support/http.ts";
+import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
+import { aRequest } from "../support/http/http.ts";
 import { echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

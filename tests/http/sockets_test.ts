@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { EventReader } from "../support/event_reader.ts";
+import { EventReader } from "../support/http/event_reader.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { aService, type Service } from "../support/http.ts";
+import { aService, type Service } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 
 /** A service on a real socket, under `/mount`. Its time stands still unless a test lets it pass. */

@@ -1,8 +1,25 @@
-// Needs JSR, FFI and, for the first import of @db/sqlite, a download of the SQLite library: `deno task test:jsr`.
+// SqliteStore over the real jsr:@db/sqlite.
+//
+// `deno task test:jsr` runs it. It needs:
+// - jsr.io, for @db/sqlite, @std/assert and @std/http;
+// - github.com for the first import of @db/sqlite, which downloads the SQLite library, or DENO_SQLITE_PATH: the path of
+//   such a library (/usr/lib/x86_64-linux-gnu/libsqlite3.so.0);
+// - the permissions --allow-ffi and --allow-env without a scope (the task has -A).
+//
+// `tests/jsr_test.ts` runs the same tests without all that, over stand-ins for what comes from JSR.
 import { assertEquals, assertRejects } from "@std/assert";
 import { Database } from "@db/sqlite";
 import { createEngine, defineJob, SqliteStore, StoreError } from "@holdfast/jobs";
 import { z } from "zod";
+import { storeContract } from "../../src/testing/contract/store_contract.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { aRun } from "../support/fixtures.ts";
+import { afterClose, withFile } from "../support/stores/sqlite.ts";
+
+storeContract("SqliteStore on @db/sqlite", async (host) => {
+  const database = new Database(":memory:", { int64: true });
+  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
+});
 
 const double = defineJob({
   name: "double",
@@ -33,36 +50,26 @@ Deno.test("SqliteStore.from() refuses a database that cuts integers off", async 
   database.close();
 });
 
-async function withFile(test: (path: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await test(`${folder}/jobs.db`);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
-Deno.test("SqliteStore.from() reads on @db/sqlite while a write waits for another connection's lock", () =>
+Deno.test("SqliteStore.from() reads while a write waits for another connection's lock, with @db/sqlite", () =>
   withFile(async (path) => {
+    const host = new FakeHost();
     const database = new Database(path, { int64: true });
-    const store = await SqliteStore.from(database);
-    const engine = createEngine({ store, jobs: { double } });
-    const { id } = await engine.jobs.double.trigger({ value: 1 });
+    await using store = afterClose(await SqliteStore.from(database, { host }), () => database.close());
+    await store.migrate();
+    const [added] = await store.enqueue([aRun()]);
     const other = new Database(path, { int64: true });
     other.exec("BEGIN IMMEDIATE");
-    const waiting = engine.jobs.double.trigger({ value: 2 });
-    await new Promise((resolve) => setTimeout(resolve, 50)); // the write has found the lock taken by then
+    const waiting = store.enqueue([aRun()]);
+    await host.settle();
 
-    const { total } = await engine.getRuns();
-    const run = await engine.getRun(id);
+    const { total } = await store.getRuns({});
+    const state = await store.getRunState(added!.run.id);
 
-    assertEquals([total, run?.status], [1, "pending"]);
+    assertEquals<unknown>([total, state!.run.status], [1, "pending"]);
     other.exec("COMMIT");
-    await waiting;
     other.close();
-    await engine.stop();
-    await store.close();
-    database.close();
+    host.advance(100);
+    assertEquals((await waiting)[0]!.disposition, "created");
   }));
 
 Deno.test("SqliteStore.backup() copies a database of @db/sqlite, and refuses a file that exists", () =>

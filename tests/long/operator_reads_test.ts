@@ -5,7 +5,7 @@ import type { Store } from "../../src/store.ts";
 import { SEARCHED_BY_END } from "../../src/stores/operate/trail_rows.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import { CountingDriver } from "../support/counting_driver.ts";
+import { CountingDriver } from "../support/stores/counting_driver.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../support/fixtures.ts";
 import { startServer } from "../stores/postgres/server.ts";
 

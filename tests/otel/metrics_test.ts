@@ -7,7 +7,7 @@ import {
   PeriodicExportingMetricReader,
 } from "@opentelemetry/sdk-metrics";
 import { otel } from "../../src/otel/mod.ts";
-import { forEachStore } from "../support/for_each_store.ts";
+import { forEachStore } from "../support/stores/for_each_store.ts";
 import { aJob, echo, fail } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { otel } from "../../src/otel/mod.ts";
-import { forEachStore, type StoreTest } from "../support/for_each_store.ts";
+import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
 import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import type { Jobs } from "../../src/engine/engine.ts";

@@ -30,7 +30,8 @@ export class Child implements AsyncDisposable {
   readonly #messages: Message[] = [];
   readonly #reading: Promise<void>;
   #hasEnded = false;
-  #wake: () => void = () => {};
+  /** Those who wait for a message, or for the end. */
+  readonly #waiting: (() => void)[] = [];
 
   /** Starts a program of this folder, or another one that is named by its URL. */
   constructor(program: string | Program, ...args: string[]) {
@@ -64,6 +65,10 @@ export class Child implements AsyncDisposable {
     this.#wake();
   }
 
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
   /** The first message of a type that was not heard yet. */
   async hear(type: string): Promise<Message> {
     return await this.hearAny(type);
@@ -80,7 +85,7 @@ export class Child implements AsyncDisposable {
       const position = this.#messages.findIndex((message) => types.includes(message.type));
       if (position >= 0) return this.#messages.splice(position, 1)[0]!;
       if (this.#hasEnded) throw new Error(`${this.#program} ended without saying ${wanted}`);
-      await new Promise<void>((resolve) => this.#wake = resolve);
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
   }
 

@@ -2,6 +2,7 @@
 // test waits for the end of one. SIGTERM stops its engine.
 // Arguments: the database, the ledger.
 
+import process from "node:process";
 import { createEngine, defineJob, SqliteStore } from "../../mod.ts";
 import { anything } from "./anything.ts";
 import { Ledger } from "./ledger.ts";
@@ -36,7 +37,7 @@ const engine = createEngine({
   jobs: { hold },
   worker: { staleThreshold: 600_000, heartbeatInterval: 100, pollingInterval: 100 },
 });
-Deno.addSignalListener("SIGTERM", async () => {
+process.on("SIGTERM", async () => {
   await engine.stop({ timeout: 50 });
   await store.close();
   Deno.exit(0);

@@ -6,7 +6,7 @@ import { defineJob } from "../../src/job.ts";
 import { runCommand } from "../../src/replay/command/command.ts";
 import type { ReplayReport } from "../../src/replay/replay_report.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import { anything } from "../support/for_each_store.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 import { signal } from "../support/pauses.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

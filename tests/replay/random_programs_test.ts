@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { ExportedHistory } from "../../src/exported_history.ts";
 import { defineJob, type Job } from "../../src/job.ts";
-import type { Changes } from "../../src/job_changes.ts";
+import type { Changes } from "../../src/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { isTerminal } from "../../src/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
@@ -10,7 +10,7 @@ import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, makeProgram, perform, type Program } from "../simulation/program.ts";
 import { Chance } from "../support/chance.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { anything, recordEvents } from "../support/for_each_store.ts";
+import { anything, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 
 const SEEDS = Number(Deno.env.get("SEEDS") ?? 60);

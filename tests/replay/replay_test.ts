@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type ExportedHistory, type Job, MemoryStore, type Schema, type StepContext } from "../../mod.ts";
-import type { ChangeDefinition } from "../../src/job_changes.ts";
+import { defineJob, type ExportedHistory, type Job, type Json, type Schema, type StepContext } from "../../mod.ts";
+import type { ChangeDefinition } from "../../src/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
-import { createEngine } from "../support/quiet_engine.ts";
+import { createTestEngine } from "../../src/testing/mod.ts";
 
 type Input = { order: string; currency?: string };
 type Program = (step: StepContext, input: Input) => unknown;
@@ -16,17 +16,13 @@ function aCheckout(program: Program, { name = "checkout", input = anything, ...o
 }
 
 /** Executes a program until it waits or ends, and exports its history. */
-async function historyOf(program: Program, signals: Record<string, unknown> = {}): Promise<ExportedHistory> {
+async function historyOf(program: Program, signals: Record<string, Json> = {}): Promise<ExportedHistory> {
   const job = aCheckout(program);
-  await using engine = createEngine({ store: new MemoryStore(), jobs: { job } });
-  const { id } = await engine.trigger(job, { order: "o-1" });
-  await engine.runUntilIdle();
-  for (const [name, payload] of Object.entries(signals)) {
-    const wait = (await engine.getWaits(id)).find((wait) => wait.name === name)!;
-    await engine.signal(wait.id, { signalId: name, payload: payload as string });
-    await engine.runUntilIdle();
-  }
-  return await engine.exportHistory(id);
+  await using t = createTestEngine({ jobs: { job } });
+  const run = await t.trigger(job, { order: "o-1" });
+  await t.advance(0); // a sleep of no time is over
+  for (const [name, payload] of Object.entries(signals)) await t.signal(run, name, payload);
+  return await t.exportHistory(run);
 }
 
 /** A step whose function must not be called. */

@@ -1,6 +1,6 @@
 import { RunFailedError, TimeoutError } from "../../src/error.ts";
 import type { ChildOutcome, StepContext, StepTools } from "../../src/job.ts";
-import { decode, type Json } from "../../src/json.ts";
+import { decode, type Json } from "../../src/values/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";

@@ -42,12 +42,13 @@ export interface Call {
   sentAt: number;
   /** The code of the process that has sent it. */
   code: Code;
-  /** Of a claim: what was said of each run right before. */
+  /** Of a claim: what was said of each run right before, unless another call was carried out in between. */
   explained?: Explained | undefined;
 }
 
 /** Judges a committed call against what was committed before, and takes note of it. Answers which runs it touched. */
 export function checkCall(facts: Facts, call: Call): string[] | "any" {
+  facts.writes += 1;
   const check = CHECKS[call.method];
   return check === undefined
     ? []

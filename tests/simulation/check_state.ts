@@ -1,5 +1,5 @@
 import { type Failure, failureText } from "../../src/failure.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import { isTerminal } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import type { Ending } from "../../src/store/claim.ts";

@@ -1,7 +1,7 @@
 import { failureText } from "../../src/failure.ts";
 import type { CreatedChild, NewChildren } from "../../src/store/pause_request.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import { isTerminal, type TerminalStatus } from "../../src/run.ts";
 import type { ChildResult } from "../../src/wait.ts";
 import { noteRecord } from "./change_facts.ts";

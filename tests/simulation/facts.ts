@@ -234,6 +234,8 @@ export class Facts {
   readonly bulkFilters: { operation: string; matches: (run: RunFacts) => boolean }[] = [];
   /** How many runs there were, at most, when clients began to retrigger many. */
   readonly bulkRetriggers: number[] = [];
+  /** How many calls that may write were carried out. */
+  writes = 0;
   /** The claims that were carried out. */
   readonly claimIds = new Set<string>();
   /** How often the wall clock was set forward. */

@@ -1,7 +1,7 @@
 import type { Fact } from "../../src/fact.ts";
 import type { AwaitedPause, RunState } from "../../src/store/run_state.ts";
 import type { Step, StepStatus } from "../../src/step.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import type { RunStatus } from "../../src/run.ts";
 import type { Facts, RunFacts, StepFacts } from "./facts.ts";
 

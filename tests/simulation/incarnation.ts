@@ -12,7 +12,7 @@ import type { Cursor, JournalPage } from "../../src/journal.ts";
 import type { Run, RunIdentity } from "../../src/run.ts";
 import { LeaseLostError, StoreError } from "../../src/error.ts";
 import { failureText } from "../../src/failure.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import type { Code } from "./changes_plan.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";

@@ -1,5 +1,5 @@
 /**
- * What has to be true in every simulation. `docs/reliability.md` promises most of it to users. A broken promise is
+ * What has to be true in every simulation. `docs/concepts/reliability.md` promises most of it to users. A broken promise is
  * reported with one of these names.
  */
 export const INVARIANTS = {

@@ -8,7 +8,7 @@ import type { Respond } from "../../src/http/route.ts";
 import { defineJob, type Job } from "../../src/job.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
-import { anything } from "../support/for_each_store.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 import type { Facts } from "./facts.ts";
 import type { Trace } from "./trace.ts";
 import { Incarnation } from "./incarnation.ts";

@@ -1,6 +1,6 @@
 import type { Chance } from "../support/chance.ts";
 import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/job.ts";
-import type { Json } from "../../src/json.ts";
+import type { Json } from "../../src/values/json.ts";
 import type { WaitResult } from "../../src/wait.ts";
 
 /** What a simulated job does: its input, so that each run is another program, and the same in each execution. */

@@ -1,4 +1,4 @@
-import { MessageSplitter } from "../support/message_splitter.ts";
+import { MessageSplitter } from "../support/http/message_splitter.ts";
 
 /**
  * Reads the messages of an event stream: those that come at once, together, and not faster than they are taken.

@@ -93,6 +93,7 @@ function send(
       const isLast = faults.happensAtRandom(`${name} is its last`, isQuick ? 0 : reliability.diesAfter, chance);
       const isSlow = faults.happensAtRandom(`${name} is answered late`, isQuick ? 0 : reliability.slowAnswer, chance);
       const back = travel() + (isSlow ? chance.next() * SLOW_MS : 0);
+      const { writes } = facts;
       let explained: Explained | undefined;
       const done = (outcome: Call["outcome"]) => {
         if ("error" in outcome && outcome.error instanceof StoreError) {
@@ -109,7 +110,8 @@ function send(
           now: world.now,
           sentAt,
           code,
-          explained,
+          // A store that gathers writes for a commit may carry out those of other processes between the two.
+          explained: facts.writes === writes ? explained : undefined,
         };
         way.committed(call, incarnation);
         if (isLast && process.label === label) {
@@ -127,7 +129,7 @@ function send(
           }, back);
         }
       };
-      // Asked right before, so that nothing changes in between.
+      // Asked right before, so that little changes in between.
       const asking = method === "claim" ? explainAll(store, facts) : Promise.resolve(undefined);
       asking.then((asked) => {
         explained = asked;

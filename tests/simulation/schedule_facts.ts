@@ -1,5 +1,5 @@
 import type { StoredOptions } from "../../src/engine/schedules/schedule_options.ts";
-import { isoTime } from "../../src/iso_time.ts";
+import { isoTime } from "../../src/values/iso_time.ts";
 import type { Firing, ScheduleRecord } from "../../src/store/schedule_record.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 

@@ -64,4 +64,10 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     found: "two bulk retriggers at the same time published each retry twice",
     parts: ["flow", "children", "bulk"],
   },
+  {
+    seed: 16,
+    store: "sqlite",
+    found: "the simulation asked explain() while a claim of another process waited for its commit",
+    parts: ["changes"],
+  },
 ];

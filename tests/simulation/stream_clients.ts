@@ -1,6 +1,6 @@
 import { type Cursor, formatCursor } from "../../src/journal.ts";
 import { Chance } from "../support/chance.ts";
-import { readMessage } from "../support/stream_message.ts";
+import { readMessage } from "../support/http/stream_message.ts";
 import type { RunFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Incarnation } from "./incarnation.ts";

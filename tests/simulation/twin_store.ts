@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
 import type { RunBlockers } from "../../src/store/blockers.ts";
-import type { ClaimResult } from "../../src/store/claim.ts";
+import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store.ts";
-import { dump, outcomeOf } from "../support/compare_stores.ts";
+import { dump, outcomeOf } from "../support/stores/compare_stores.ts";
 
 const OF_ONE = new Set([
   "getVersion",
@@ -30,7 +30,9 @@ export class TwinStore {
   constructor(first: Store, second: Store, database: DatabaseSync) {
     this.#first = first;
     this.#second = second;
-    const makeOld = database.prepare("UPDATE holdfast_workers SET seen_at = seen_at - lease_ms WHERE id = ?");
+    const makeOld = database.prepare(
+      "UPDATE holdfast_workers SET seen_at = seen_at - lease_ms WHERE id = ? AND claim_id <> ?",
+    );
     this.store = new Proxy(first, {
       get: (_, method) => {
         if (typeof method === "symbol" || method === "then") return undefined;
@@ -39,8 +41,12 @@ export class TwinStore {
           if (OF_ONE.has(method)) {
             return await (first[method as keyof Store] as (...p: unknown[]) => unknown)(...parameters);
           }
-          // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ.
-          if (method === "claim") makeOld.run((parameters[0] as { workerId: string }).workerId);
+          // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ. A
+          // repeated claim is not recorded at all.
+          if (method === "claim") {
+            const { workerId, claimId } = parameters[0] as ClaimRequest;
+            makeOld.run(workerId, claimId);
+          }
           return await this.#askBoth(method as keyof Store, parameters);
         };
       },

@@ -4,7 +4,7 @@ import { measuredStore } from "../../src/statistics/measured_store.ts";
 import { ProcessMetrics } from "../../src/statistics/process_metrics.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { withCalls } from "../support/with_calls.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 
 Deno.test("measuredStore() counts each call, though from the hundredth on it measures each eighth", async () => {
   const host = new FakeHost();

@@ -8,7 +8,7 @@ import type { Store } from "../../src/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
-import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
+import { dump, type Outcome, outcomeOf } from "../support/stores/compare_stores.ts";
 import { aClaimRequest, aFailure, aPause, aRun, aStep } from "../support/fixtures.ts";
 
 const OPERATIONS = 150;

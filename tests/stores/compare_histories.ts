@@ -7,7 +7,7 @@ import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
-import { dump, type Outcome, outcomeOf } from "../support/compare_stores.ts";
+import { dump, type Outcome, outcomeOf } from "../support/stores/compare_stores.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { FactReader, type ReadFact } from "../support/fact_reader.ts";
 import { findBrokenLine } from "../support/lines.ts";

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { type Host, systemHost } from "../../src/host.ts";
+import type { Host } from "../../src/host.ts";
 import type { Run } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { Chance } from "../support/chance.ts";
-import { outcomeOf } from "../support/compare_stores.ts";
+import { outcomeOf } from "../support/stores/compare_stores.ts";
+import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aKnownJob } from "../support/fixtures.ts";
 import { JOB_RATE, Script } from "./operations.ts";
 
@@ -35,7 +36,6 @@ async function tryAll(open: (host: Host) => Store | Promise<Store>): Promise<voi
 
 /** A random history, and what is checked after each claim. */
 class Trial {
-  #now = 1_700_000_000_000;
   /** The latest instant that the clock has shown. */
   #latest = 0;
   #store!: Store; // `run` sets it
@@ -47,10 +47,14 @@ class Trial {
   #claimNo = 0;
 
   /** The host of the store. */
-  readonly host: Host = { ...systemHost, now: () => this.#now };
+  readonly host = new FakeHost();
 
   constructor(seed: number) {
-    this.#script = new Script(new Chance(seed), () => this.#now, (ms) => this.#now += ms, { flow: true });
+    this.#script = new Script(new Chance(seed), () => this.host.now(), (ms) => this.host.jump(ms), { flow: true });
+  }
+
+  get #now(): number {
+    return this.host.now();
   }
 
   async run(store: Store): Promise<void> {
@@ -140,7 +144,7 @@ class Trial {
       }
       if (result.claims.length > 0 || result.hasMore) continue;
       if (result.nextTimerAt === null) break;
-      this.#now = result.nextTimerAt;
+      this.host.jump(result.nextTimerAt - this.#now);
     }
     for (const run of (await this.#read()).values()) {
       if (run.completedAt !== null) continue;

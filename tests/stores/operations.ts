@@ -8,7 +8,7 @@ import type { NewRun } from "../../src/store/new_run.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Chance } from "../support/chance.ts";
-import { type Outcome, withSortedRecords } from "../support/compare_stores.ts";
+import { type Outcome, withSortedRecords } from "../support/stores/compare_stores.ts";
 import { aFailure, aHold, aKnownJob, aLine, someDetails, unlimited } from "../support/fixtures.ts";
 
 /** A call to a store. */

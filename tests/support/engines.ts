@@ -1,7 +1,7 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import type { FakeHost } from "./fake_host.ts";
 import type { EngineEvent } from "../../src/event.ts";
-import { pass, type StoreTest } from "./for_each_store.ts";
+import { pass, type StoreTest } from "./stores/for_each_store.ts";
 import { createEngine } from "./quiet_engine.ts";
 import { echo, fail } from "./jobs.ts";
 

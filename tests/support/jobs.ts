@@ -1,6 +1,6 @@
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { RetryPolicy } from "../../src/retry.ts";
-import { anything } from "./for_each_store.ts";
+import { anything } from "./stores/for_each_store.ts";
 
 /** A job that takes any input. */
 export function aJob<Output = unknown, Input = unknown>(

@@ -1,7 +1,7 @@
 import { isLastEvent } from "../../src/event.ts";
 import type { Chance } from "../support/chance.ts";
-import { MessageSplitter } from "../support/message_splitter.ts";
-import { readMessage } from "../support/stream_message.ts";
+import { MessageSplitter } from "../support/http/message_splitter.ts";
+import { readMessage } from "../support/http/stream_message.ts";
 import { type HttpClient, StormOver } from "./http_client.ts";
 import type { Chain, Connection } from "./checks/check_chain.ts";
 import type { Member } from "./worker_pool.ts";

@@ -3,6 +3,7 @@
 // stops its engine. It ends when nobody is left to tell it anything.
 // Arguments: the database, the ledger, how long a lease lasts in milliseconds.
 
+import process from "node:process";
 import { createEngine, createHandler, persistLogs, SqliteStore } from "../../mod.ts";
 import { heardLines, say } from "../processes/parent.ts";
 import { valueOf } from "./fact.ts";
@@ -64,7 +65,7 @@ await engine.start();
 const { fetch } = createHandler(engine, { onError: complain, limits: { maxStreamMs: 2_500 } });
 
 // Before it says that it serves: whoever hears that may stop it at once.
-Deno.addSignalListener("SIGTERM", async () => {
+process.on("SIGTERM", async () => {
   await engine.stop({ timeout: leaseMs / 2 });
   await server.shutdown();
   await store.close();

@@ -89,7 +89,7 @@ Deno.test("GET /ui/ answers 404 to what is no file, and 405 to other methods", a
 
   for (const path of paths) assert.equal((await ask(path)).status, 404, path);
   const posted = await ask("/ui/", undefined, "POST");
-  assert.deepEqual([posted.status, posted.headers.get("allow")], [405, "GET"]);
+  assert.deepEqual([posted.status, posted.headers.get("allow")], [405, "GET, HEAD"]);
 });
 
 Deno.test("GET /ui/ is for those whom onOperate admits, or for everybody if the host opens it", async () => {

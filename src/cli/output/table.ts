@@ -29,7 +29,7 @@ const GAP = "  ";
 const LEAST = 8;
 const CODES: Record<Color, number> = { red: 31, green: 32, yellow: 33, blue: 34, grey: 90, bold: 1 };
 
-/** Colors a text. */
+/** Colors a string. */
 export function paint(text: string, color: Color | null, hasColors: boolean): string {
   return color === null || !hasColors ? text : `\x1b[${CODES[color]}m${text}\x1b[0m`;
 }

@@ -1,5 +1,5 @@
 import { type ErrorCode, HoldfastError, StoreError } from "../../error.ts";
-import type { Json } from "../../json.ts";
+import type { Json } from "../../values/json.ts";
 import type { Service } from "./service.ts";
 
 /** The parameters of a route; those that are `undefined` are left out. */

@@ -3,6 +3,7 @@ import { StoreError } from "../../error.ts";
 import { createHandler } from "../../http/handler.ts";
 import type { Store } from "../../store.ts";
 import type { Database } from "./database.ts";
+import { engineOfStoredRuns } from "./engine_of_stored_runs.ts";
 import { retryStoredRuns } from "./retry_stored_runs.ts";
 import type { Service } from "./service.ts";
 
@@ -11,7 +12,8 @@ import type { Service } from "./service.ts";
  * the store.
  */
 export function databaseService(kind: "sqlite" | "postgres", store: Store, database: Database): Service {
-  const engine = createEngine({ store: withoutMigration(store), jobs: {}, logger: null });
+  const idle = createEngine({ store: withoutMigration(store), jobs: {}, logger: null });
+  const engine = engineOfStoredRuns(idle, retryStoredRuns(store));
   let hidden: unknown = null;
   const handler = createHandler(engine, {
     showFailures: true,
@@ -22,7 +24,7 @@ export function databaseService(kind: "sqlite" | "postgres", store: Store, datab
   return {
     kind,
     database,
-    retrigger: retryStoredRuns(store),
+    engine,
     ask: async (path, init) => {
       hidden = null;
       const response = await handler.fetch(new Request(`http://localhost${path}`, init));

@@ -9,33 +9,61 @@ const RECONNECT_MS = 1_000;
 /** Something that a stream has sent: an event, or the notice that events before the next one are missing. */
 export type Followed = { event: RunEvent } | { event: null };
 
+/** How to follow a stream. */
+export interface FollowOptions {
+  /** Ends it. */
+  abortSignal: AbortSignal;
+  /** Receives what is no event: that the service is away, or back. */
+  note: (text: string) => void;
+}
+
 /**
- * Follows a stream of events until the signal fires; when the connection ends it goes on after the last event.
+ * Follows a stream of events until the signal fires. When the connection ends, it connects again and continues after the
+ * last event. A service that was reached once may be away for any time: it restarts, for example.
  *
- * @throws {StoreError} The service cannot be reached.
+ * @throws {StoreError} The service cannot be reached at first.
+ * @throws {HoldfastError} It refuses the request.
  */
 export async function* followEvents(
   service: Service,
   path: string,
   query: Query,
-  abortSignal: AbortSignal,
+  { abortSignal, note }: FollowOptions,
 ): AsyncGenerator<Followed> {
   let lastId: string | null = null;
+  let state: "new" | "reached" | "away" = "new";
   do {
     const headers: HeadersInit = lastId === null ? {} : { "last-event-id": lastId };
-    const response: Response | null = await service.ask(`${path}${toSearch(query)}`, { headers, signal: abortSignal })
-      .catch((error: unknown) => {
-        if (abortSignal.aborted) return null;
-        throw error;
-      });
-    if (response === null) return;
-    if (response.status === 204) return;
-    if (!response.ok || response.body === null) throw refusalOf(response, await response.text());
-    for await (const { id, type, data } of readMessages(response.body, abortSignal)) {
+    let body: ReadableStream<Uint8Array> | null;
+    try {
+      body = await openStream(service, `${path}${toSearch(query)}`, { headers, signal: abortSignal });
+    } catch (error) {
+      if (abortSignal.aborted) return;
+      if (state === "new" || !(error instanceof StoreError)) throw error;
+      if (state === "reached") note(`${error.message}; trying again`);
+      state = "away";
+      continue;
+    }
+    if (body === null) return;
+    if (state === "away") note("The service is back");
+    state = "reached";
+    for await (const { id, type, data } of readMessages(body, abortSignal)) {
       lastId = id ?? lastId;
       if (data !== "") yield { event: type === "gap" ? null : parseEvent(data) };
     }
   } while (await pauseUnlessAborted(RECONNECT_MS, abortSignal));
+}
+
+/** The body of a stream; `null`: it has no further events. */
+async function openStream(
+  service: Service,
+  path: string,
+  init: RequestInit,
+): Promise<ReadableStream<Uint8Array> | null> {
+  const response = await service.ask(path, init);
+  if (response.status === 204) return null;
+  if (!response.ok || response.body === null) throw refusalOf(response, await response.text());
+  return response.body;
 }
 
 function parseEvent(data: string): RunEvent {

@@ -1,5 +1,5 @@
 import { StoreError } from "../../error.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Service } from "./service.ts";
 
 /**
@@ -13,7 +13,7 @@ export function httpService(base: string, token: string | null): Service {
   return {
     kind: "http",
     database: null,
-    retrigger: null,
+    engine: null,
     ask: async (path, init) => {
       const headers = new Headers(init.headers);
       if (token !== null) headers.set("authorization", `Bearer ${token}`);

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Arguments } from "../arguments.ts";
 import type { Terminal } from "../terminal.ts";
 import { UsageError } from "../usage_error.ts";
@@ -11,11 +11,16 @@ import type { Service } from "./service.ts";
 /**
  * Opens the store, or the service, that the arguments or the environment name.
  *
+ * @param argument The argument of the command that names it, if there is one.
  * @throws {UsageError} None is named, or an option does not fit it.
  * @throws {StoreError} It cannot be reached.
  */
-export async function openService(args: Arguments, terminal: Terminal): Promise<Service> {
-  const store = args.text("store") ?? terminal.env("HOLDFAST_STORE") ?? "";
+export async function openService(args: Arguments, terminal: Terminal, argument?: string): Promise<Service> {
+  const option = args.text("store");
+  if (argument !== undefined && option !== undefined) {
+    throw new UsageError("The store is named twice: leave out --store");
+  }
+  const store = argument ?? option ?? terminal.env("HOLDFAST_STORE") ?? "";
   if (store === "") {
     throw new UsageError("--store is missing: a file, postgres://... or https://...; or set HOLDFAST_STORE");
   }

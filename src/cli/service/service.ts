@@ -1,4 +1,4 @@
-import type { Retrigger } from "./retry_stored_runs.ts";
+import type { Engine } from "../../engine/engine.ts";
 import type { Database } from "./database.ts";
 
 /** What the commands ask: a service over HTTP, or a handler of this process over a database. */
@@ -14,8 +14,8 @@ export interface Service {
   ask(path: string, init: RequestInit): Promise<Response>;
   /** The database behind it; `null`: it is not reached from here. */
   readonly database: Database | null;
-  /** Retriggers runs without the code of their jobs; `null`: the service has the code. */
-  readonly retrigger: Retrigger | null;
+  /** An engine on that database, without jobs: it retriggers runs without their code. `null`: there is no database. */
+  readonly engine: Engine | null;
   /** Closes it. */
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { StoreError } from "../../error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
 import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Database } from "./database.ts";
 import { databaseService } from "./database_service.ts";
 import type { Service } from "./service.ts";

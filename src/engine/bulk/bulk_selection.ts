@@ -1,7 +1,7 @@
 import { ValidationError } from "../../error.ts";
-import { kindOf } from "../../kind_of.ts";
-import { checkName } from "../../name.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { kindOf } from "../../values/kind_of.ts";
+import { checkName } from "../../values/name.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../run.ts";
 import { checkRunFilter, FILTER_FIELDS } from "../run_filter.ts";
 

@@ -1,3 +1,4 @@
+import { type Host, nextTurn } from "../../host.ts";
 import type { RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import { checkRunFilter } from "../run_filter.ts";
@@ -6,6 +7,8 @@ import type { RunQuery } from "../../store/run_query.ts";
 
 // How many characters of runs are read at once.
 const PART_LENGTH = 262_144;
+// How long failed runs are looked for that may be shown.
+const MAX_MS = 100;
 
 /**
  * The filter of the failed runs that a query is about.
@@ -23,11 +26,37 @@ export function failedRunsFilter(query: FailuresQuery): RunQuery {
   });
 }
 
-/** Reads runs without their large values, in the order of the ids. */
+/** How to read failed runs. */
+export interface FailedRunsOptions {
+  /** Where they are. */
+  store: Pick<Store, "findRuns" | "readRuns">;
+  /** Time. */
+  host: Host;
+  /** Whether a run may be shown; `null`: each may. Others do not count, and older ones are read in their place. */
+  mayShow: ((runId: string) => Promise<boolean>) | null;
+}
+
+/** Reads the newest failed runs that may be shown, without their large values: up to 200, and for some 100 ms. */
 export async function readFailedRuns(
-  store: Pick<Store, "readRuns">,
-  runIds: readonly string[],
+  filter: RunQuery,
+  { store, host, mayShow }: FailedRunsOptions,
 ): Promise<RunText[]> {
+  const shown: RunText[] = [];
+  const startedAt = host.monotonic();
+  for (let query: RunQuery = { ...filter, uncounted: true };;) {
+    const { ids, seqs, hasMore } = await store.findRuns(query);
+    for (const run of await readRunTexts(store, ids)) {
+      if (mayShow === null || await mayShow(run.id)) shown.push(run);
+      if (shown.length === MAX_EXAMINED) return shown;
+    }
+    if (!hasMore || mayShow === null || host.monotonic() - startedAt > MAX_MS) return shown;
+    query = { ...query, before: seqs.at(-1)! }; // more follow after one
+    await nextTurn(host);
+  }
+}
+
+/** Reads runs without their large values, in the order of the ids. */
+export async function readRunTexts(store: Pick<Store, "readRuns">, runIds: readonly string[]): Promise<RunText[]> {
   const runs: RunText[] = [];
   for (let read = 0; read < runIds.length;) {
     const part = await store.readRuns(runIds.slice(read), PART_LENGTH);

@@ -1,5 +1,5 @@
 import { ValidationError } from "../../error.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Run } from "../../run.ts";
 
 /** Which failures to group. */

@@ -1,7 +1,7 @@
 import { ValidationError } from "../../error.ts";
 import type { Run } from "../../run.ts";
 import type { Store } from "../../store.ts";
-import type { FoundBy } from "../../store/operator_reads.ts";
+import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
 
 /** A run that a search has found, and by what. */
 export interface FoundRun {
@@ -28,23 +28,24 @@ export function checkSearch(text: unknown): string {
 }
 
 /**
- * Finds runs by a text.
+ * The runs that a search has found, each once: 20 at most.
  *
- * @param mayShow Whether a run may be shown; `limit` others are looked at, at most.
+ * @param mayShow Which of the runs with these ids may be shown; `null`: each may.
  */
 export async function findRuns(
-  store: Pick<Store, "searchRuns" | "getRun">,
-  texts: readonly string[],
-  { limit, mayShow }: { limit: number; mayShow: (run: Run) => boolean | Promise<boolean> },
+  store: Pick<Store, "getRun">,
+  hits: readonly SearchHit[],
+  mayShow: ((runId: string) => Promise<boolean>) | null,
 ): Promise<FoundRun[]> {
   const found = new Map<string, FoundRun>();
-  for (const text of texts) {
-    for (const { runId, by } of await store.searchRuns(text, limit)) {
-      if (found.size === MAX_FOUND) return [...found.values()];
-      if (found.has(runId)) continue;
-      const run = await store.getRun(runId);
-      if (run !== null && await mayShow(run)) found.set(runId, { run, by });
-    }
+  const seen = new Set<string>();
+  for (const { runId, by } of hits) {
+    if (found.size === MAX_FOUND) break;
+    if (seen.has(runId)) continue;
+    seen.add(runId);
+    if (mayShow !== null && !await mayShow(runId)) continue;
+    const run = await store.getRun(runId);
+    if (run !== null) found.set(runId, { run, by });
   }
   return [...found.values()];
 }

@@ -1,6 +1,6 @@
 import { type Host, within } from "../../host.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { JobInfo } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";
@@ -48,7 +48,7 @@ export interface ProcessCondition {
   statisticsError: unknown;
 }
 
-/** What the store tells. */
+/** What the store reports. */
 export interface StoreReport {
   /** The jobs. */
   jobs: readonly JobInfo[];
@@ -64,7 +64,7 @@ export interface StoreReport {
 export interface HealthDeps {
   /** What the process itself knows. */
   look: () => ProcessCondition;
-  /** Creates or updates the tables, unless that was done, and reads what the store tells. */
+  /** Creates or updates the tables, unless that was done, and reads what the store reports. */
   readStore: () => Promise<StoreReport>;
   /** Time and timers. */
   host: Host;

@@ -1,12 +1,12 @@
 import type { Rate } from "../../flow.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JobCatalog } from "../../job_catalog.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JobCatalog } from "../../job/job_catalog.ts";
 import { noRuns } from "../../no_runs.ts";
 import { RUN_STATUSES } from "../../run.ts";
 import type { Counts, JobList, JobNumbers, RatedJob } from "../../store/job_numbers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
-import type { Windows } from "./rates.ts";
+import type { Windows } from "./statistics/rates.ts";
 import { stateOf } from "./worker_info.ts";
 
 /** The state of a job. */

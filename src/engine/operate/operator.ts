@@ -1,14 +1,14 @@
 import type { Host } from "../../host.ts";
-import type { JobCatalog } from "../../job_catalog.ts";
-import { isoTime } from "../../iso_time.ts";
+import type { JobCatalog } from "../../job/job_catalog.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { Store } from "../../store.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
 import { type JobInfo, type JobSources, ratesOf, sumCounts, toJobInfo, toJobInfos, toOther } from "./job_info.ts";
-import type { Windows } from "./rates.ts";
-import { RecentStatistics } from "./recent_statistics.ts";
-import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./series.ts";
+import type { Windows } from "./statistics/rates.ts";
+import { RecentStatistics } from "./statistics/recent_statistics.ts";
+import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./statistics/series.ts";
 import { SharedRead } from "./shared_read.ts";
 import { stateOf, toWorkerInfo, type WorkerInfo } from "./worker_info.ts";
 

@@ -1,6 +1,6 @@
 import { ValidationError } from "../../error.ts";
-import { isoTime } from "../../iso_time.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Store } from "../../store.ts";
 import type {
   Interruption,

@@ -1,4 +1,4 @@
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { WorkerDetails, WorkerRecord } from "../../store/worker_record.ts";
 
 /** The state of a worker. `lost`: it has not claimed for the length of its leases, so others claim its runs. */

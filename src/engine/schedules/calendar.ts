@@ -1,5 +1,5 @@
 import { Cron } from "croner";
-import { kindOf } from "../../kind_of.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { countSlots } from "./slot_count.ts";
 
 /** The slots that passed while nobody looked. */

@@ -1,5 +1,5 @@
-import { isoTime } from "../../iso_time.ts";
-import type { Json } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { Json } from "../../values/json.ts";
 import type { Labels } from "../../run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { Calendar } from "./calendar.ts";

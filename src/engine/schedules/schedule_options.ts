@@ -1,8 +1,8 @@
 import type { Job } from "../../job.ts";
-import { decode, encode, type Json, type JsonText } from "../../json.ts";
-import { kindOf } from "../../kind_of.ts";
-import { checkName } from "../../name.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
+import { kindOf } from "../../values/kind_of.ts";
+import { checkName } from "../../values/name.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Labels } from "../../run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";

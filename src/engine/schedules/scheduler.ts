@@ -5,14 +5,15 @@ import { Throttle } from "../../events/throttle.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
 import type { Host } from "../../host.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { PRODUCTION, type Surroundings } from "../../execution/surroundings.ts";
 import type { Job } from "../../job.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { AroundHooks } from "../../around.ts";
 import { addAround } from "../triggers/add_around.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
@@ -39,6 +40,8 @@ export interface SchedulerDeps {
   around: AroundHooks;
   /** Creates a calendar. Default: {@linkcode Calendar}. */
   newCalendar?: (cron: string, timezone: string) => SlotSource;
+  /** Whether others change schedules without notice. Default: yes. */
+  surroundings?: Pick<Surroundings, "polls">;
 }
 
 // How soon an engine notices what others have changed. It only reads.
@@ -80,7 +83,7 @@ export class Scheduler {
 
   /** Fires slots until `abortSignal` fires. */
   async run(abortSignal: AbortSignal): Promise<void> {
-    const { host, hub, watch } = this.#deps;
+    const { host, hub, watch, surroundings: { polls } = PRODUCTION } = this.#deps;
     const wake = () => this.wake();
     abortSignal.addEventListener("abort", wake);
     const throttle = new Throttle(host, LOOK_EVERY_MS, wake);
@@ -88,7 +91,8 @@ export class Scheduler {
     while (!abortSignal.aborted) {
       let idleMs = LOOK_EVERY_MS;
       try {
-        idleMs = Math.min(await this.#look(abortSignal), watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS);
+        const longestMs = !polls ? Infinity : watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS;
+        idleMs = Math.min(await this.#look(abortSignal), longestMs);
       } catch (error) {
         if (!abortSignal.aborted) hub.publishError(error);
       }

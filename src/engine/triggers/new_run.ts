@@ -1,13 +1,13 @@
 import { type Issue, ValidationError } from "../../error.ts";
 import type { Flow } from "../../flow.ts";
 import type { Host } from "../../host.ts";
-import { decode, encode } from "../../json.ts";
-import { kindOf } from "../../kind_of.ts";
-import { propertyOf } from "../../property_of.ts";
-import { checkLabels, checkName } from "../../name.ts";
+import { decode, encode } from "../../values/json.ts";
+import { kindOf } from "../../values/kind_of.ts";
+import { propertyOf } from "../../values/property_of.ts";
+import { checkLabels, checkName } from "../../values/name.ts";
 import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../../run.ts";
 import { parse, type Schema } from "../../schema.ts";
-import type { CatalogJob } from "../../job_catalog.ts";
+import type { CatalogJob } from "../../job/job_catalog.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 

@@ -9,8 +9,8 @@ import {
   PERIOD_RULE,
   PRIORITY_RULE,
 } from "../../flow.ts";
-import { readInstant } from "../../instant.ts";
-import { checkName } from "../../name.ts";
+import { readInstant } from "../../values/instant.ts";
+import { checkName } from "../../values/name.ts";
 import type { Labels, Run } from "../../run.ts";
 import type { Deadline } from "../../wait.ts";
 

@@ -1,10 +1,10 @@
-import { checkDuration } from "../../check_duration.ts";
+import { checkDuration } from "../../values/check_duration.ts";
 import { ValidationError } from "../../error.ts";
 import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
-import { decode, type JsonText } from "../../json.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { decode, type JsonText } from "../../values/json.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { jsonSchemaOf, parse, type Schema } from "../../schema.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../wait.ts";
 import type { Execution } from "../execution.ts";

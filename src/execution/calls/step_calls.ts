@@ -1,15 +1,15 @@
 import { runAround, type StepInfo, type StepOutcome } from "../../around.ts";
-import { checkDuration } from "../../check_duration.ts";
+import { checkDuration } from "../../values/check_duration.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../../error.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import type { Failure } from "../../failure.ts";
 import { pause } from "../../host.ts";
 import type { StepOptions, StepTools } from "../../job.ts";
-import { decode, type Json, type JsonText } from "../../json.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { decode, type Json, type JsonText } from "../../values/json.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../retry.ts";
 import { stepId, type StepRecord } from "../../step.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { Execution } from "../execution.ts";
 import type { DueRetry, Parking } from "./parking.ts";
 import { oldNamesOf, type RecordedHistory } from "../replay/recorded_history.ts";
@@ -82,28 +82,32 @@ export class StepCalls {
   }
 
   /** See `StepContext.run()`. */
-  async run(givenName: string, work: Work, options: StepOptions): Promise<Json | undefined> {
+  async run(givenName: string, work: Work, options?: StepOptions): Promise<Json | undefined> {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
     }
-    checkOptionNames(options, STEP_OPTIONS, "step.run()");
-    const { retry = this.#execution.definition.job.retry, timeout } = options;
-    checkRetryPolicy(retry);
-    checkTimeout(timeout, givenName);
+    const { retry, timeout } = checkOptions(options, givenName);
     const name = this.#names.begin(givenName);
     this.#checkFunction(givenName, name === givenName, work);
     try {
       const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
-        return await this.#answer(recorded);
+        await this.#execution.untilDelivered(recorded.recordedNo);
+        return answerOf(recorded);
       }
       const isNew = { kind: "step", name } as const;
       if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
       const index = recorded?.index ?? this.#nextIndex++;
       // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
       const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
-      return await this.#execute({ name: attempted, index, work, retry, timeout }, recorded);
+      return await this.#execute({
+        name: attempted,
+        index,
+        work,
+        retry: retry ?? this.#execution.definition.job.retry,
+        timeout,
+      }, recorded);
     } finally {
       this.#names.end(givenName);
     }
@@ -133,12 +137,6 @@ export class StepCalls {
     }
   }
 
-  async #answer({ name, attempts, result, recordedNo }: StepRecord): Promise<Json | undefined> {
-    await this.#execution.untilDelivered(recordedNo);
-    if (result.status === "completed") return decode(result.output);
-    throw new StepError(result.failure, { name, attempts });
-  }
-
   /** Makes attempts at a step until one succeeds or none is left. */
   async #execute(step: Attempted, recorded: StepRecord | undefined): Promise<Json | undefined> {
     const execution = this.#execution;
@@ -148,7 +146,7 @@ export class StepCalls {
       ? { at: recorded.result.retry.at, dueAt: execution.claimedAt + recorded.result.retry.inMs }
       : null;
     for (let attempt = (recorded?.attempts ?? 0) + 1;; attempt++) {
-      await this.#untilRetry(step.name, retry); // also without a delay: the function is called after this call
+      await (retry === null ? null : this.#untilRetry(step.name, retry)); // the function is called after this call
       const ended = await execution.begin(() => this.#attemptAround(step, attempt));
       if ("output" in ended) return decode(ended.output);
       if (ended.retry === null) throw new StepError(ended.failure, { name: step.name, attempts: attempt });
@@ -156,11 +154,11 @@ export class StepCalls {
     }
   }
 
-  async #untilRetry(stepName: string, retry: DueRetry | null): Promise<void> {
+  async #untilRetry(stepName: string, retry: DueRetry): Promise<void> {
     const execution = this.#execution;
     const { host } = execution.deps;
-    const leftMs = retry === null ? 0 : retry.dueAt - host.monotonic();
-    if (retry === null || leftMs <= 0) return;
+    const leftMs = retry.dueAt - host.monotonic();
+    if (leftMs <= 0) return;
     await (leftMs <= LONGEST_DELAY_IN_MEMORY_MS
       ? execution.track(pause(host, leftMs, execution.abortSignal))
       : this.#parking.untilRetry(stepName, retry));
@@ -262,7 +260,8 @@ export class StepCalls {
     const { claim, deps } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
     // A lazy result (a query with `then()`) also runs in the step's context.
-    return deps.currentStep.run(name, () => Promise.resolve(work(tools)));
+    const call = { claim, stepName: name, tools, work: () => work(tools) };
+    return deps.currentStep.run(name, () => Promise.resolve(deps.surroundings.callStep(call)));
   }
 
   /** Starts the timeout of an attempt; `null` if the step has none. */
@@ -289,6 +288,11 @@ export class StepCalls {
   }
 }
 
+function answerOf({ name, attempts, result }: StepRecord): Json | undefined {
+  if (result.status === "completed") return decode(result.output);
+  throw new StepError(result.failure, { name, attempts });
+}
+
 function toStepOutcome(performed: Performed, isRetried: boolean): StepOutcome {
   if (performed.status === "completed") return { kind: "completed" };
   return { kind: isRetried ? "retried" : "failed", failure: performed.failure };
@@ -298,6 +302,16 @@ function toResult(performed: Performed) {
   if (performed.status === "completed") return performed;
   const { failure, delayMs } = performed;
   return delayMs === null ? { status: "failed" as const, failure } : { status: "retrying" as const, failure, delayMs };
+}
+
+const NO_OPTIONS: StepOptions = {};
+
+function checkOptions(options: StepOptions | undefined, stepName: string): StepOptions {
+  if (options === undefined) return NO_OPTIONS;
+  checkOptionNames(options, STEP_OPTIONS, "step.run()");
+  if (options.retry !== undefined) checkRetryPolicy(options.retry);
+  checkTimeout(options.timeout, stepName);
+  return options;
 }
 
 function checkTimeout(timeout: number | undefined, name: string): void {

@@ -1,8 +1,8 @@
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import type { Job, StepContext } from "../../job.ts";
-import { type JsonText, parseValue } from "../../json.ts";
+import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../log.ts";
-import { tidyText } from "../../text.ts";
+import { tidyText } from "../../values/text.ts";
 import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
@@ -49,7 +49,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     slotAt: claim.slotAt,
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
-    run: (name, work, options) => forJob(steps.run(name, work, options ?? {})) as never,
+    run: (name, work, options) => forJob(steps.run(name, work, options)) as never,
     sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
     sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),

@@ -1,5 +1,5 @@
 import type { RecordName } from "../../hold.ts";
-import type { JobChanges } from "../../job_changes.ts";
+import type { JobChanges } from "../../job/job_changes.ts";
 import type { StepRecord } from "../../step.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";

@@ -2,6 +2,7 @@ import type { Host } from "../../host.ts";
 
 interface Held {
   recordedNo: number;
+  onDelivery: (() => void) | undefined;
   resolve: () => void;
 }
 
@@ -55,8 +56,11 @@ export class ResultOrder {
    * Registers that the job begins something new. The replay does not end at once, since another branch may still be
    * replaying: it ends when all recorded results that the job requests are delivered.
    */
-  async noteNew(): Promise<void> {
-    if (this.#isLeavingReplay || !this.isReplaying) return;
+  noteNew(): void {
+    if (!this.#isLeavingReplay && this.isReplaying) this.#leaveReplay();
+  }
+
+  async #leaveReplay(): Promise<void> {
     this.#isLeavingReplay = true;
     await this.settled();
     this.#hasNew = true;
@@ -87,11 +91,15 @@ export class ResultOrder {
     return work;
   }
 
-  /** Resolves when all earlier records that the job has requested are delivered. */
-  wait(recordedNo: number): Promise<void> {
+  /**
+   * Resolves when all earlier records that the job has requested are delivered.
+   *
+   * @param onDelivery Called right before the job gets the result.
+   */
+  wait(recordedNo: number, onDelivery?: () => void): Promise<void> {
     return new Promise((resolve) => {
       const after = this.#held.findLastIndex((held) => held.recordedNo <= recordedNo);
-      this.#held.splice(after + 1, 0, { recordedNo, resolve });
+      this.#held.splice(after + 1, 0, { recordedNo, onDelivery, resolve });
       this.#schedule();
     });
   }
@@ -126,12 +134,13 @@ export class ResultOrder {
 
   #deliverFirst(): void {
     if (this.#held.length === 0 || this.#holding > 0) return;
-    const { recordedNo, resolve } = this.#held[0]!;
+    const { recordedNo, onDelivery, resolve } = this.#held[0]!;
     // The answer schedules the next delivery.
     if (recordedNo > this.#lastNo && this.#answersDue > 0) return;
     if (this.#isFirstNext) this.#deliveredInOrder += 1;
     this.#held.shift();
     this.#lastDelivered = Math.max(this.#lastDelivered, recordedNo);
+    onDelivery?.();
     resolve();
     if (!this.isHolding) { for (const resolve of this.#whenEmpty.splice(0)) resolve(); }
     this.#schedule();

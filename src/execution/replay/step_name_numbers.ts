@@ -1,4 +1,4 @@
-import { isName } from "../../name.ts";
+import { isName } from "../../values/name.ts";
 
 /**
  * Distinguishes the steps (or the waits, or the sleeps) of one run by name and occurrence: the second use of a name is

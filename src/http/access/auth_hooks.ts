@@ -1,6 +1,6 @@
 import type { BulkFilter } from "../../engine/bulk/bulk_selection.ts";
-import type { Json } from "../../json.ts";
-import { propertyOf } from "../../property_of.ts";
+import type { Json } from "../../values/json.ts";
+import { propertyOf } from "../../values/property_of.ts";
 import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { Signal, Wait } from "../../wait.ts";
 

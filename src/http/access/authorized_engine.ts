@@ -5,10 +5,10 @@ import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
 import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";
-import type { Json } from "../../json.ts";
-import { isName, NAME_RULE } from "../../name.ts";
+import type { Json } from "../../values/json.ts";
+import { isName, NAME_RULE } from "../../values/name.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
@@ -78,9 +78,12 @@ export class AuthorizedEngine {
     return await this.#findRun(operation, runId);
   }
 
-  /** Whether the caller may perform an operation on a run. */
-  async may(run: Run, operation: RunOperation): Promise<boolean> {
-    return this.#deps.auth?.onRunAccess === undefined || await this.#mayChange(run, operation);
+  /** Whether there is a run on which the caller may perform an operation. Its values are read only for the hook. */
+  async may(runId: string, operation: RunOperation): Promise<boolean> {
+    const hasHook = this.#deps.auth?.onRunAccess !== undefined;
+    const { store } = await this.#lists();
+    const [run] = await store.readRuns([runId], hasHook ? Infinity : 1);
+    return run !== undefined && run !== null && (!hasHook || await this.#isAdmitted(() => toSeenRun(run), operation));
   }
 
   /** The filter that matches both a filter and what the caller may list; `null` without `scopeRuns`. */
@@ -89,7 +92,7 @@ export class AuthorizedEngine {
     return scope === null ? null : await this.#toQuery(filter, scope);
   }
 
-  /** A text as a key of the caller's tenant; `null` without the `tenant` hook. */
+  /** A string as a key of the caller's tenant; `null` without the `tenant` hook. */
   async ownKey(text: string): Promise<string | null> {
     const tenant = await this.#tenant();
     return tenant === null ? null : tenantPrefix(tenant) + text;
@@ -208,14 +211,14 @@ export class AuthorizedEngine {
         const scope = await this.#scope("scopeRuns", asked);
         return scope === null ? asked : await this.#toQuery({ ...asked, limit: MAX_RUN_LIMIT }, scope);
       },
-      mayChange: isRestricted ? (run) => this.#mayChange(run, operation) : null,
+      mayChange: isRestricted ? (run) => this.#isAdmitted(() => deepFreeze(run), operation) : null,
     });
   }
 
-  /** Whether the caller may perform an operation on a run. */
-  async #mayChange(run: Run, operation: RunOperation): Promise<boolean> {
+  /** Whether the hook lets the caller perform an operation on a run. */
+  async #isAdmitted(show: () => Readonly<Run>, operation: RunOperation): Promise<boolean> {
     try {
-      await this.#checkAccess(() => deepFreeze(run), operation);
+      await this.#checkAccess(show, operation);
       return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;

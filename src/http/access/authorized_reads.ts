@@ -1,23 +1,28 @@
 import type { Engine } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
-import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explanation.ts";
-import type { Sight } from "../../engine/operate/sight.ts";
+import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
+import type { Sight } from "../../engine/operate/explain/sight.ts";
 import { failedRunsFilter, readFailedRuns } from "../../engine/operate/failed_runs.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "../../engine/operate/failure_groups.ts";
-import { checkSearch, findRuns } from "../../engine/operate/found_runs.ts";
-import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "../../engine/operate/open_waits.ts";
+import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
+import {
+  listOpenWaits,
+  type OpenWaitsPage,
+  type OpenWaitsQuery,
+  type WaitAccess,
+} from "../../engine/operate/open_waits.ts";
 import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/operate/timeline.ts";
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
-import { isInstance } from "../../is_instance.ts";
-import { type ClientRun, matches, type Run, type RunFilter, type RunIdentity, toClientRun } from "../../run.ts";
+import { isInstance } from "../../values/is_instance.ts";
+import { type ClientRun, matches, toClientRun } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { noSuchRun } from "../response.ts";
 import type { HandlerAuth } from "./auth_hooks.ts";
 import type { AuthorizedEngine } from "./authorized_engine.ts";
 import type { Caller } from "./caller.ts";
-import { isInScope } from "./run_scope.ts";
+import { findOwnRuns, hasOpenRun, idsInScope } from "./own_runs.ts";
 
 /** The dependencies of {@linkcode AuthorizedReads}. */
 export interface AuthorizedReadsDeps {
@@ -33,8 +38,10 @@ export interface AuthorizedReadsDeps {
   host: Host;
 }
 
-// How many runs a search looks at, of which the caller may not read some.
-const MAX_SEARCHED = 200;
+// How many runs of all callers a search looks at, if `scopeRuns` says which are the caller's own.
+const MAX_SEARCHED = 1_000;
+// For how many the hook decides, if it does not.
+const MAX_ASKED = 200;
 
 /** What operators read of runs, restricted to what the sender of a request may read. */
 export class AuthorizedReads {
@@ -52,7 +59,7 @@ export class AuthorizedReads {
     const blockers = await (await this.#store()).getBlockers(run.id);
     if (blockers === null) throw noSuchRun();
     const readable = new Set<string>();
-    for (const id of namedRuns(blockers)) if (await this.#mayRead(id)) readable.add(id);
+    for (const id of namedRuns(blockers)) if (await this.#deps.runs.may(id, "read")) readable.add(id);
     const sight: Sight = { workers: await this.#mayDebug(), mayRead: (id) => readable.has(id) };
     return toExplanation(blockers, sight);
   }
@@ -68,7 +75,7 @@ export class AuthorizedReads {
       rows.push({
         ...row,
         ...(workerId !== undefined && showsWorkers ? { workerId } : {}),
-        ...(childRunId !== undefined && await this.#mayRead(childRunId) ? { childRunId } : {}),
+        ...(childRunId !== undefined && await this.#deps.runs.may(childRunId, "read") ? { childRunId } : {}),
       });
     }
     return { ...timeline, rows };
@@ -77,12 +84,14 @@ export class AuthorizedReads {
   /**
    * The failures of a run, with stacks and causes.
    *
-   * @throws {HoldfastError} `forbidden`: there are no hooks, and `showFailures` is not set.
+   * @throws {HoldfastError} `forbidden`: there is no `auth`, and `showFailures` is not set; or a hook is missing that
+   * would have to admit the caller.
    */
   async getFailure(runId: string): Promise<RunFailures> {
     if (this.#deps.auth === null && !this.#deps.showFailures) {
       throw new HoldfastError("forbidden", "Stacks are not served: the handler has neither auth nor showFailures");
     }
+    this.#checkServed("Stacks are");
     await this.#caller.checkOperation({ operation: "debug" });
     const { id } = await this.#deps.runs.findRun("read", runId);
     const failures = await (await this.#store()).getFailures(id);
@@ -95,58 +104,58 @@ export class AuthorizedReads {
     this.#checkServed("Waits are");
     const { auth, host } = this.#deps;
     const { limit: _, cursor: __, ...filter } = query;
-    const scope = await this.#scopeOf(filter);
-    const mayShow = auth === null
-      ? null
-      // Most runs of others are left out by what their waits tell of them, without being read.
-      : async ({ run }: { run: RunIdentity }) =>
-        (scope === null || matches(run, scope)) && await this.#mayShow(run.id, "waits", scope);
-    return await listOpenWaits(query, { store: await this.#store(), host, mayShow });
+    const store = await this.#store();
+    if (auth === null) return await listOpenWaits(query, { store, host, access: null });
+    const scope = await this.#deps.runs.scopeOf(filter);
+    // Otherwise it would look through the waits of all others.
+    if (scope !== null && !await hasOpenRun(store, scope)) return { waits: [], total: null, next: null };
+    const access: WaitAccess = {
+      // Most runs of others are left out by their labels and jobs, without being read.
+      isInScope: async (run) =>
+        scope === null || (matches(run, scope) && (await idsInScope(store, [run.id], scope)).has(run.id)),
+      mayShow: ({ run }) => this.#deps.runs.may(run.id, "waits"),
+    };
+    return await listOpenWaits(query, { store, host, access });
   }
 
   /** What runs failed of lately. */
   async getFailures(query: FailuresQuery): Promise<FailureGroups> {
     this.#checkServed("Failures are");
+    const { auth, host } = this.#deps;
     const filter = failedRunsFilter(query);
-    const store = await this.#store();
-    const { ids } = await store.findRuns({ ...await this.#deps.runs.scopeOf(filter) ?? filter, uncounted: true });
-    const runs = await readFailedRuns(store, ids);
-    if (this.#deps.auth === null) return groupFailures(runs);
-    const shown = [];
-    for (const { id, ...run } of runs) if (await this.#mayRead(id)) shown.push({ id, ...run });
-    return groupFailures(shown);
+    const runs = await readFailedRuns(await this.#deps.runs.scopeOf(filter) ?? filter, {
+      store: await this.#store(),
+      host,
+      mayShow: auth === null ? null : (runId) => this.#deps.runs.may(runId, "read"),
+    });
+    return groupFailures(runs);
   }
 
   /** Finds runs by an id, a key or a label. */
   async findRuns(query: string): Promise<{ run: ClientRun; by: FoundBy }[]> {
     this.#checkServed("Searches are");
     const text = checkSearch(query);
-    const scope = await this.#scopeOf({});
-    const ownKey = await this.#deps.runs.ownKey(text);
-    const found = await findRuns(await this.#store(), ownKey === null ? [text] : [text, ownKey], {
-      limit: MAX_SEARCHED,
-      mayShow: async (run) => (scope === null || isInScope(run, scope)) && await this.#deps.runs.may(run, "read"),
-    });
+    const { auth, runs } = this.#deps;
+    const store = await this.#store();
+    const scope = auth === null ? null : await runs.scopeOf({});
+    const limit = auth === null ? MAX_FOUND : scope === null ? MAX_ASKED : MAX_SEARCHED;
+    const hits = await store.searchRuns(text, limit);
+    const ownKey = await runs.ownKey(text);
+    if (ownKey !== null) hits.push(...await store.searchRuns(ownKey, limit));
+    if (scope !== null) hits.push(...await findOwnRuns(text, { store, scopeOf: (filter) => runs.scopeOf(filter) }));
+    const ids = scope === null ? null : await idsInScope(store, hits.map(({ runId }) => runId), scope);
+    const found = await findRuns(
+      store,
+      ids === null ? hits : hits.filter(({ runId }) => ids.has(runId)),
+      auth === null ? null : (runId) => runs.may(runId, "read"),
+    );
     return found.map(({ run, by }) => ({ run: toClientRun(run), by }));
-  }
-
-  async #scopeOf(filter: RunFilter): Promise<RunFilter | null> {
-    return await this.#deps.runs.scopeOf(filter);
   }
 
   #checkServed(what: string): void {
     const { auth } = this.#deps;
     if (auth === null || auth.onRunAccess !== undefined) return;
     throw new HoldfastError("forbidden", `${what} not served: the handler has no onRunAccess hook`);
-  }
-
-  #mayRead(runId: string): Promise<boolean> {
-    return this.#mayShow(runId, "read", null);
-  }
-
-  async #mayShow(runId: string, operation: "read" | "waits", scope: RunFilter | null): Promise<boolean> {
-    const run: Run | null = await this.#deps.engine.getRun(runId);
-    return run !== null && (scope === null || isInScope(run, scope)) && await this.#deps.runs.may(run, operation);
   }
 
   /** Whether the caller may see workers. */

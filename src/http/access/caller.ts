@@ -1,6 +1,6 @@
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { HandlerAuth, HookName, Operation, RequestedOperation } from "./auth_hooks.ts";
 import { callHook } from "./hook.ts";

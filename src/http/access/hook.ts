@@ -1,5 +1,5 @@
 import { TimeoutError } from "../../error.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";
 
 /** A hook of the host failed. The original error is the `cause`. */

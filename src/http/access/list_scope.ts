@@ -1,6 +1,6 @@
 import { checkFields, MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
-import { copyLabels, MAX_LABELS } from "../../name.ts";
-import { isSameJson } from "../../json.ts";
+import { copyLabels, MAX_LABELS } from "../../values/name.ts";
+import { isSameJson } from "../../values/json.ts";
 import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { withoutUndefined } from "../without_undefined.ts";

@@ -1,5 +1,5 @@
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
-import { decode } from "../../json.ts";
+import { decode } from "../../values/json.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import type { RequestedTrigger } from "./auth_hooks.ts";

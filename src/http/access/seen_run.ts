@@ -1,4 +1,4 @@
-import { type Json, parseValue, type StoredValue } from "../../json.ts";
+import { type Json, parseValue, type StoredValue } from "../../values/json.ts";
 import type { Run, RunText } from "../../run.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 

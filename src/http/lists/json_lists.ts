@@ -1,5 +1,5 @@
 import { NotFoundError } from "../../error.ts";
-import type { JsonText, StoredValue } from "../../json.ts";
+import type { JsonText, StoredValue } from "../../values/json.ts";
 import type { LogText } from "../../log.ts";
 import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
 import { type StepText, toClientStep } from "../../step.ts";

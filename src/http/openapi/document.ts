@@ -158,7 +158,7 @@ function inputSchema({ input }: Job, name: string): JsonSchema {
   const schema = jsonSchemaOf(input);
   if (schema === null) return {};
   try {
-    const text = JSON.stringify(schema); // whatever a library returns, the document has JSON
+    const text = JSON.stringify(schema); // a library may return more than JSON
     const { $schema: _, ...described } = moveReferences(JSON.parse(text), `#/components/schemas/${name}`) as JsonSchema;
     return described;
   } catch {

@@ -1,8 +1,8 @@
 import type { Health, HealthCheck } from "../../engine/operate/health.ts";
 import type { JobInfo, JobLimitsInfo } from "../../engine/operate/job_info.ts";
 import type { Stats } from "../../engine/operate/operator.ts";
-import type { Rates, Windows } from "../../engine/operate/rates.ts";
-import type { Series } from "../../engine/operate/series.ts";
+import type { Rates, Windows } from "../../engine/operate/statistics/rates.ts";
+import type { Series } from "../../engine/operate/statistics/series.ts";
 import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
 import { COALESCE_MODES, RUN_STATUSES } from "../../run.ts";
 import type { Latency } from "../../statistics/latencies.ts";

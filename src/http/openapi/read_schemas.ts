@@ -1,4 +1,4 @@
-import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explanation.ts";
+import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explain/explanation.ts";
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
@@ -29,7 +29,7 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   signal: { waitId: TEXT, name: TEXT, deadlineAt: orNull(INSTANT) },
   sleep: { name: TEXT, until: INSTANT },
   retry: { stepName: TEXT, attempts: COUNT, error: TEXT, at: INSTANT },
-  child: { runId: orNull(TEXT), jobName: orNull(TEXT), status: STATUS, open: COUNT },
+  child: { runId: orNull(TEXT), jobName: orNull(TEXT), status: orNull(STATUS), open: COUNT },
   held: { code: oneOf(HOLD_CODES), since: INSTANT },
   job_paused: { jobName: TEXT, by: orNull(TEXT), since: INSTANT, note: orNull(TEXT) },
   no_worker: { lastSeenAt: orNull(INSTANT) },
@@ -40,8 +40,8 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
       objectOf<NonNullable<Extract<Reason, { kind: "key" }>["holder"]>>({
         runId: orNull(TEXT),
         jobName: orNull(TEXT),
-        status: STATUS,
-        since: INSTANT,
+        status: orNull(STATUS),
+        since: orNull(INSTANT),
       }),
     ),
     ahead: COUNT,

@@ -2,9 +2,9 @@ import { z } from "zod";
 import { ValidationError } from "../../error.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
-import { INSTANT_RULE, isInstant } from "../../instant.ts";
-import type { Json } from "../../json.ts";
-import { checkLabels, isName, NAME_RULE } from "../../name.ts";
+import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
+import type { Json } from "../../values/json.ts";
+import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
 import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../run.ts";
 
 const name = z.custom<string>(isName, NAME_RULE);

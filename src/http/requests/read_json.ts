@@ -1,7 +1,7 @@
 import { HoldfastError, ValidationError } from "../../error.ts";
-import { isInstance } from "../../is_instance.ts";
+import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";
-import type { Json } from "../../json.ts";
+import type { Json } from "../../values/json.ts";
 
 /** Options of {@linkcode readJson}. */
 export interface ReadJsonOptions {

@@ -1,5 +1,5 @@
 import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
-import type { SeriesQuery } from "../../engine/operate/series.ts";
+import type { SeriesQuery } from "../../engine/operate/statistics/series.ts";
 import type { FailuresQuery } from "../../engine/operate/failure_groups.ts";
 import type { OpenWaitsQuery } from "../../engine/operate/open_waits.ts";
 import type { TimelineOptions } from "../../engine/operate/timeline.ts";
@@ -8,11 +8,11 @@ import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bul
 import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
 import { HoldfastError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
-import type { Json } from "../../json.ts";
+import type { Json } from "../../values/json.ts";
 import { type BulkOperation, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
-import { checkName } from "../../name.ts";
+import { checkName } from "../../values/name.ts";
 import { parse, type Schema } from "../../schema.ts";
-import { tidyText } from "../../text.ts";
+import { tidyText } from "../../values/text.ts";
 import type { Signal } from "../../wait.ts";
 import type { RouteCall } from "../route_call.ts";
 import { withoutUndefined } from "../without_undefined.ts";

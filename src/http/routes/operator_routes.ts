@@ -86,6 +86,7 @@ export const OPERATOR_ROUTES = {
     method: "GET",
     path: "/health/live",
     part: "health",
+    isProbe: true,
     answer: showLiveness,
     description: {
       summary: "Shows whether the process should go on; 503 if not",

@@ -1,6 +1,6 @@
 import type { ExportedHistory } from "../../exported_history.ts";
 import type { Job } from "../../job.ts";
-import type { JobCatalog } from "../../job_catalog.ts";
+import type { JobCatalog } from "../../job/job_catalog.ts";
 import { isTerminal } from "../../run.ts";
 import { replayWith } from "../replay.ts";
 import { isRefused, type ReplayReport } from "../replay_report.ts";

@@ -4,7 +4,7 @@ import type { RunStatus } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
-import { toFailure } from "../../to_failure.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import { UsageError } from "./command_options.ts";
 
 /** Which runs to read. */
@@ -32,10 +32,14 @@ export async function* readDatabase(path: string, choice: RunChoice): AsyncGener
   const { SqliteStore } = await import("../../stores/sqlite/sqlite_store.ts");
   const database = attempt(path, () => new DatabaseSync(path, { readOnly: true }));
   try {
-    await using store = await SqliteStore.from(reading(database as unknown as SqliteDriver)); // as in SqliteStore.open()
-    for await (const id of findIds(store, choice)) {
-      const history = await exportHistory(store, id);
-      if (history !== null) yield history; // it may be deleted meanwhile
+    const store = await SqliteStore.from(reading(database as unknown as SqliteDriver)); // as in SqliteStore.open()
+    try {
+      for await (const id of findIds(store, choice)) {
+        const history = await exportHistory(store, id);
+        if (history !== null) yield history; // it may be deleted meanwhile
+      }
+    } finally {
+      await store.close();
     }
   } catch (error) {
     throw refusal(path, error);

@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Job } from "../../job.ts";
-import { JobCatalog } from "../../job_catalog.ts";
-import { propertyOf } from "../../property_of.ts";
-import { toFailure } from "../../to_failure.ts";
+import { JobCatalog } from "../../job/job_catalog.ts";
+import { propertyOf } from "../../values/property_of.ts";
+import { toFailure } from "../../failure/to_failure.ts";
 import { type CommandOptions, UsageError } from "./command_options.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { StoreError } from "../../error.ts";
 import { systemHost } from "../../host.ts";
-import { isSameJson, type Json } from "../../json.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { isSameJson, type Json } from "../../values/json.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import { RUN_STATUSES, type RunStatus } from "../../run.ts";
 import { openSession } from "../postgres/database/client.ts";
 import { PostgresDatabase } from "../postgres/database/postgres_database.ts";
@@ -57,10 +57,19 @@ export async function copySqliteToPostgres(
   options: CopyOptions = {},
 ): Promise<CopyReport> {
   checkOptionNames(options, COPY_OPTIONS, "copySqliteToPostgres()");
+  // Not `using`, which Node 22 does not know.
+  const source = await SqliteSource.open(file, (options.host ?? systemHost).now());
+  try {
+    return await copyFrom(source, url, options);
+  } finally {
+    source.close();
+  }
+}
+
+async function copyFrom(source: SqliteSource, url: string | URL, options: CopyOptions): Promise<CopyReport> {
   const { onProgress = () => {}, ...storeOptions } = options;
   const { schema = "holdfast", host } = storeOptions;
   const startedAt = performance.now();
-  using source = await SqliteSource.open(file, (host ?? systemHost).now());
   const store = await PostgresStore.open(url, storeOptions);
   try {
     await store.migrate();

@@ -1,5 +1,5 @@
 import { ConflictError } from "../../error.ts";
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Connection } from "../postgres/database/client.ts";
 import { storeError } from "../postgres/database/client.ts";
 import { FACTS_PER_ROW, toSql } from "../postgres/sql/names.ts";

@@ -1,5 +1,5 @@
 import { ConflictError, StoreError } from "../../error.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { migrateTables, readVersion } from "../sqlite/schema.ts";
 import { SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "../sqlite/sqlite_database.ts";
 import type { CopiedTable } from "./copied_tables.ts";
@@ -11,7 +11,7 @@ const BUSY_TIMEOUT_MS = 2_000;
  * A SQLite file that is copied. Nobody else can write to it meanwhile, and it is not changed: tables of an earlier version
  * are updated within the transaction that is rolled back in the end.
  */
-export class SqliteSource implements Disposable {
+export class SqliteSource {
   readonly #driver: SqliteDriver;
   readonly #close: () => void;
   /** The database, inside the transaction. */
@@ -49,7 +49,7 @@ export class SqliteSource implements Disposable {
       source.#begin(refusal, now);
       return source;
     } catch (error) {
-      source?.[Symbol.dispose]();
+      source?.close();
       throw error instanceof ConflictError ? error : storeError(error, { refusal });
     }
   }
@@ -96,7 +96,7 @@ export class SqliteSource implements Disposable {
   }
 
   /** Releases the lock and closes the file, which is as it was. */
-  [Symbol.dispose](): void {
+  close(): void {
     this.database.rollBack();
     this.#close();
   }

@@ -6,10 +6,10 @@ import { limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/block
 import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./claim.ts";
-import { DueRuns } from "./due_runs.ts";
-import { queuesOf } from "./gates.ts";
+import { DueRuns } from "./flow/due_runs.ts";
+import { queuesOf } from "./flow/gates.ts";
 import { wakesAt } from "./pauses.ts";
-import { jobScope, keyScope } from "./rates.ts";
+import { jobScope, keyScope } from "./flow/rates.ts";
 import { byIndex, type KeptPause, type KeptRun, queueOf, toRun } from "./records.ts";
 
 // The maximum number of holders of a key that are read.

@@ -1,4 +1,4 @@
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { isTerminal } from "../../run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { CreatedChild, NewChildren, NewPause } from "../../store/pause_request.ts";

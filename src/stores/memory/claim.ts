@@ -3,16 +3,16 @@ import type { Claim, ClaimRequest, ClaimResult } from "../../store/claim.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { WorkerDetails } from "../../store/worker_record.ts";
 import { isOrphan } from "./children.ts";
-import { missedDeadline } from "./deadlines.ts";
-import { orderByPosition, orderByTurn } from "./due_order.ts";
-import { DueRuns } from "./due_runs.ts";
-import { Gates, queuesOf } from "./gates.ts";
+import { missedDeadline } from "./flow/deadlines.ts";
+import { orderByPosition, orderByTurn } from "./flow/due_order.ts";
+import { DueRuns } from "./flow/due_runs.ts";
+import { Gates, queuesOf } from "./flow/gates.ts";
 import { offerHeldRuns } from "./holds.ts";
-import { jobScope, keyScope, type MemoryRates } from "./rates.ts";
+import { jobScope, keyScope, type MemoryRates } from "./flow/rates.ts";
 import { earliest, type KeptRun, toClaim } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 import { fail, findNextTimer, processTimers } from "./timers.ts";
-import type { MemoryTurns } from "./fairness_turns.ts";
+import type { MemoryTurns } from "./flow/fairness_turns.ts";
 
 /** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
@@ -56,7 +56,9 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     // The next call checks for more: this one is a repetition and does nothing.
     return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
   }
-  const jobs = structuredClone(request.jobs);
+  const jobs = request.jobs.map((
+    job,
+  ) => ({ ...job, names: [...job.names], rate: job.rate && { ...job.rate } } as const));
   const { startedAt = now, isStopping = false } = last ?? {};
   const worker = { claimId, jobs, leaseMs, seenAt: now, details: { ...request.worker }, startedAt, isStopping };
   workers.set(workerId, { ...worker, runIds: [] });

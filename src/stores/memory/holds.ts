@@ -1,6 +1,6 @@
 import type { KnownJob } from "../../flow.ts";
 import type { HeldQuery, StrandedJob } from "../../store/hold_record.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
 import { type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";

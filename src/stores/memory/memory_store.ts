@@ -8,16 +8,16 @@ import {
   WAIT_VALUES,
   type WaitText,
 } from "../../wait.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import type { JsonText, StoredValue } from "../../json.ts";
+import type { JsonText, StoredValue } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { failureText } from "../../failure.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import {
   DEFAULT_RUN_LIMIT,
@@ -72,15 +72,15 @@ import {
   toWait,
   toWaitText,
 } from "./records.ts";
-import { MemoryRates } from "./rates.ts";
+import { MemoryRates } from "./flow/rates.ts";
 import { queryMatcher } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";
-import { MemorySchedules } from "./schedules.ts";
+import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
 import { MemoryStatistics } from "./operate/statistics.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
 import { cancelOrphan } from "./timers.ts";
-import { MemoryTurns } from "./fairness_turns.ts";
+import { MemoryTurns } from "./flow/fairness_turns.ts";
 import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
 const STORE_OPTIONS = { host: true, journalLength: true } as const;
@@ -90,6 +90,23 @@ const STORE_OPTIONS = { host: true, journalLength: true } as const;
  *
  * It is the reference for other stores. Each claim computes what is due from all runs that have not ended, so its
  * time is proportional to their number.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, MemoryStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const double = defineJob({
+ *   name: "double",
+ *   input: z.object({ value: z.number() }),
+ *   run: (step, { value }) => step.run("double", () => value * 2),
+ * });
+ *
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { double } });
+ * const { id } = await engine.jobs.double.trigger({ value: 21 });
+ * await engine.runUntilIdle(); // executes what is due, without a worker that polls
+ * console.log((await engine.getRun(id))?.output); // 42
+ * ```
  */
 export class MemoryStore implements Store {
   readonly #host: Host;
@@ -288,9 +305,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => findStrandedJobs(this.#runs, findLiveQueues(this.#workers, now)));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#perform(() => {
+    return this.#perform((now) => {
       const leases: SeenLease[] = [];
       for (const { id, generation, claimId, lastRecordedNo, concurrencyKey, lease } of this.#runs.open) {
         if (lease === null || claimId === null) continue;
@@ -299,7 +316,7 @@ export class MemoryStore implements Store {
         leases.push({ ...seen, expiresAt: lease.expiresAt, leaseMs });
       }
       for (const { runId, generation, claimId, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
-        if (concurrencyKey === null) continue;
+        if (expiresAt <= now) continue;
         leases.push({ runId, generation, claimId, recorded: 0, concurrencyKey, expiresAt, leaseMs: null });
       }
       return leases;

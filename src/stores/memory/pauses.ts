@@ -1,6 +1,6 @@
 import { ConflictError, WaitExpiredError } from "../../error.ts";
-import { isSameJson } from "../../json.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isSameJson } from "../../values/json.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import { deadlineAt, type PauseRecord, type Signal } from "../../wait.ts";
 import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";

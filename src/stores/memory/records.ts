@@ -1,7 +1,7 @@
 import type { Cursor } from "../../journal.ts";
 import { type Failure, failureText } from "../../failure.ts";
 import type { Held } from "../../hold.ts";
-import { decode, type JsonText } from "../../json.ts";
+import { decode, type JsonText } from "../../values/json.ts";
 import { droppedLines, fitLine, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
 import { isTerminal, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
@@ -10,7 +10,7 @@ import type { CopiedHistory, HoldRecord, RunHistory } from "../../store/hold_rec
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { firstResumed } from "../first_resumed.ts";
 import { queueName } from "../queue_name.ts";
@@ -190,7 +190,11 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     ...request,
     aliases: [...request.aliases],
     labels: { ...request.labels },
-    flow: structuredClone(request.flow),
+    flow: {
+      ...request.flow,
+      start: request.flow.start && { ...request.flow.start },
+      keyRate: request.flow.keyRate && { ...request.flow.keyRate },
+    },
     startAt,
     isDelayed: startAt !== null && startAt > now,
     retriggerOf: request.retriggerOf?.runId ?? null,
@@ -454,7 +458,7 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
     childTotal,
     child,
     deadlineAt,
-    ...firstResumed({ kind, outcome, first_resumed_at: pause.firstResumedAt }),
+    ...firstResumed(kind, outcome, pause.firstResumedAt),
     createdAt,
     preparedNo,
     resolution,

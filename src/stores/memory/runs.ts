@@ -8,7 +8,7 @@ import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
-import { type Ghost, MemoryKeys } from "./concurrency_keys.ts";
+import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";

@@ -3,7 +3,7 @@ import type { RunIdentity } from "../../run.ts";
 import type { ClaimRequest, ClaimResult } from "../../store/claim.ts";
 import { abandonedFailure } from "../abandoned_failure.ts";
 import { isOrphan } from "./children.ts";
-import { missedDeadline, nextDeadline } from "./deadlines.ts";
+import { missedDeadline, nextDeadline } from "./flow/deadlines.ts";
 import { wakesAt } from "./pauses.ts";
 import { earliest, type KeptRun, toIdentity } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";

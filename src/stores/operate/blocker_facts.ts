@@ -83,8 +83,9 @@ export interface LimitFacts {
   concurrency: number | null;
   /** Its rate, how many more runs may start, and when the next one may after these; `null`: it has none. */
   rate: (Rate & { allowed: number; opensAt: number }) | null;
-  /** How many runs of the job that have passed their keys come before the run: in all, and of those that have not begun. */
+  /** How many runs of the job that have passed their keys come before the run. */
   ahead: number;
+  /** How many of those have not begun. */
   aheadNew: number;
 }
 

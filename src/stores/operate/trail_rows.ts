@@ -1,5 +1,5 @@
 import { failureText } from "../../failure.ts";
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { RunFailures, TimelineStep } from "../../store/timeline_records.ts";
 import { toFailure } from "../rows.ts";
 

@@ -1,6 +1,6 @@
-import { isoTime } from "../../iso_time.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import type { FailureKind } from "../../failure.ts";
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { TraceText } from "../../trace_context.ts";

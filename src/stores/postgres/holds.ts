@@ -1,6 +1,6 @@
 import type { HoldCode } from "../../hold.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import { byNameAndVersion } from "../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";

@@ -1,12 +1,17 @@
 /**
  * A store for `@holdfast/jobs` that keeps everything in a PostgreSQL database.
  *
- * ```ts ignore
- * import { createEngine } from "@holdfast/jobs";
+ * @example
+ * ```ts
+ * import { createEngine, type Jobs } from "@holdfast/jobs";
  * import { PostgresStore } from "@holdfast/jobs/postgres";
  *
- * const store = await PostgresStore.open("postgres://user:password@localhost:5432/app");
- * const engine = createEngine({ store, jobs });
+ * export async function work(url: string, jobs: Jobs) {
+ *   await using store = await PostgresStore.open(url); // postgres://user:password@localhost:5432/app
+ *   await using engine = createEngine({ store, jobs });
+ *   await engine.start();
+ *   await engine.trigger("import-csv", { path: "data.csv" });
+ * }
  * ```
  *
  * @module

@@ -1,6 +1,6 @@
 import { ConflictError, NotFoundError, WaitExpiredError } from "../../error.ts";
-import { isoTime } from "../../iso_time.ts";
-import { isSameJson } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { isSameJson } from "../../values/json.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../wait.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";

@@ -1,12 +1,12 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import { type Host, systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { kindOf } from "../../kind_of.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { kindOf } from "../../values/kind_of.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
@@ -119,6 +119,18 @@ export interface PostgresStoreOptions {
  *
  * Each call is one statement, and so one transaction: no connection waits for the process between two statements, so a
  * pooler in transaction mode can be in between.
+ *
+ * @example
+ * ```ts
+ * import { createEngine } from "@holdfast/jobs";
+ * import { PostgresStore } from "@holdfast/jobs/postgres";
+ *
+ * export async function work(url: string) {
+ *   await using store = await PostgresStore.open(url); // postgres://user:password@localhost:5432/app
+ *   await using engine = createEngine({ store, jobs: {} });
+ *   await engine.start();
+ * }
+ * ```
  */
 export class PostgresStore implements Store {
   readonly #database: PostgresDatabase;
@@ -225,7 +237,7 @@ export class PostgresStore implements Store {
         reports: toReportParameters(reports),
       })),
       leaseMs,
-    }, { urgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) });
+    }, { isUrgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) });
   }
 
   /** Releases a lease before its end. */
@@ -277,7 +289,7 @@ export class PostgresStore implements Store {
     return toStrandedJobs(await this.#database.read<StrandedRow[]>("get_stranded_jobs"));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
     return this.#database.read("get_leases", {}, "leases");
   }
@@ -589,18 +601,18 @@ export class PostgresStore implements Store {
 
   async #perform<T>(
     write: WriteParameter,
-    { urgent = false, isSilent = false }: WriteOptions = {},
+    { isUrgent = false, isSilent = false }: WriteOptions = {},
   ): Promise<T | Refusal> {
-    // Reports precede the steps that are written with them; a renewal without any waits for nothing.
-    const answer = await this.#writes.submit(write, { urgent, isAlone: urgent && isSilent });
+    // Reports precede the steps that are written after them.
+    const answer = await this.#writes.submit(write, { isUrgent, isAwaited: !isSilent });
     if (!isSilent) this.#announcer.announce();
     return answer as T | Refusal; // the functions of each kind return it
   }
 }
 
 interface WriteOptions {
-  /** Whether it waits for no group of writes. */
-  urgent?: boolean;
+  /** Whether it waits for no other write. */
+  isUrgent?: boolean;
   /** Whether nobody else needs to know. */
   isSilent?: boolean;
 }

@@ -1,7 +1,7 @@
 import { firstResumed } from "../first_resumed.ts";
 import type { HoldCode } from "../../hold.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import { parseRun, type Run, type RunStatus, type RunText } from "../../run.ts";
 import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
 import type { TraceText } from "../../trace_context.ts";
@@ -109,7 +109,7 @@ export function toPauseRecord(row: PauseRow): PauseRecord {
     childTotal: row.total ?? 0,
     child: row.child === null ? null : toChildResult(row.child),
     deadlineAt: row.deadline_at,
-    ...firstResumed(row),
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { toNewRunParameter } from "./writes/parameters.ts";

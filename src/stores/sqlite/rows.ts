@@ -1,8 +1,8 @@
 import type { TraceText } from "../../trace_context.ts";
 import { firstResumed } from "../first_resumed.ts";
 import type { Held, HoldCode } from "../../hold.ts";
-import { isoTime } from "../../iso_time.ts";
-import type { JsonText } from "../../json.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
 import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 
@@ -65,10 +65,12 @@ type Unread = "seq" | "trace" | "lease_claim" | "recorded" | "last_report_no" | 
 /**
  * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRun} reads. Only a pending
  * run that is not in a queue of `holdfast_runs` can be held.
+ *
+ * `|| ''` makes a plain string of the JSON: `jsr:@db/sqlite` parses a column that a JSON function has returned.
  */
 export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by, " +
   "iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id, " +
-  "iif(r.status = 'pending' AND r.queue_state IS NULL, (SELECT json_array(h.code, h.message, h.since) " +
+  "iif(r.status = 'pending' AND r.queue_state IS NULL, (SELECT json_array(h.code, h.message, h.since) || '' " +
   "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
 
 /** The columns of `holdfast_scheduled_runs` that {@linkcode toRun} reads. */
@@ -185,7 +187,7 @@ export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRe
     childTotal: row.total ?? 0,
     child,
     deadlineAt: row.deadline_at,
-    ...firstResumed(row),
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
     resolution: row.outcome === "signal"

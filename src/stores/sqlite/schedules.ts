@@ -1,5 +1,5 @@
 import type { Host } from "../../host.ts";
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type RunRow, SELECT_RUN, toRun } from "./rows.ts";

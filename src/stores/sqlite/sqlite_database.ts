@@ -8,7 +8,7 @@ export type SqliteValue = null | number | string;
 /** A row: columns by name. */
 export type SqliteRow = { [column: string]: SqliteValue };
 
-/** The methods that a `SqliteStore` uses of `node:sqlite`, `jsr:@db/sqlite` or `better-sqlite3`. */
+/** The methods that a `SqliteStore` uses of `node:sqlite`, `bun:sqlite`, `jsr:@db/sqlite` or `better-sqlite3`. */
 export interface SqliteDriver {
   /** `false` once it is closed: a property of `jsr:@db/sqlite` and `better-sqlite3`. */
   readonly open?: unknown;

@@ -5,7 +5,7 @@ import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { checkOptionNames } from "../../option_names.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
@@ -18,7 +18,7 @@ import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
-import type { JsonText } from "../../json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
@@ -36,7 +36,7 @@ import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
-import { isBusy, isOpen, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -63,6 +63,7 @@ import { addStatistics, readStatistics } from "./operate/statistics.ts";
 import { readStoreInfo } from "./operate/store_info.ts";
 import { noteStopping, readWorkers } from "./operate/workers.ts";
 import { recordStep } from "./writes/steps.ts";
+import { checkDriver } from "./check_driver.ts";
 import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { WriteBatch } from "./write_batch.ts";
@@ -111,6 +112,24 @@ const MEMORY = ":memory:";
  * It uses a write-ahead log. Copy the file with {@linkcode SqliteStore.backup}, never by reading it: opening and
  * closing a database file by other means drops the locks of the whole process
  * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+ *
+ * @example
+ * ```ts
+ * import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const double = defineJob({
+ *   name: "double",
+ *   input: z.object({ value: z.number() }),
+ *   run: (step, { value }) => step.run("double", () => value * 2),
+ * });
+ *
+ * await using store = await SqliteStore.open(":memory:"); // a path in production: "jobs.db"
+ * await using engine = createEngine({ store, jobs: { double } });
+ * await engine.start();
+ * const run = await engine.jobs.double.triggerAndWait({ value: 21 });
+ * console.log(run.output); // 42
+ * ```
  */
 export class SqliteStore implements Store {
   readonly #connection: Connection;
@@ -132,7 +151,7 @@ export class SqliteStore implements Store {
 
   /**
    * Opens a file, or creates it. Loads `node:sqlite`, and needs permission to read and to write the file. A new file,
-   * and those that SQLite keeps beside it, can be read and written by their owner only (mode 0600).
+   * and those that SQLite keeps beside it, can be read and written by their owner only (mode 0600; not on Windows).
    *
    * @param path The path of the file, a `file:` URL, or `":memory:"`.
    * @throws {StoreError} The file cannot be opened or made, or is not a database.
@@ -166,26 +185,20 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Uses an open database of `node:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3` or another
-   * driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
+   * Uses an open database of `node:sqlite`, `bun:sqlite`, `jsr:@db/sqlite` (opened with `int64: true`), `better-sqlite3`
+   * or another driver of the same shape. All its tables begin with `holdfast_`. Close the store first, then the database.
    *
    * Use one SQLite library for one file in a process. Two libraries (a `node:sqlite` store and your own connection of
    * `better-sqlite3`, say) do not see each other's locks there, since locks belong to the process: both can write at
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, or returns every integer as a bigint.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, returns every integer as a bigint, or is of
+   * a SQLite before 3.43.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkOptions(options, "SqliteStore.from()");
-    if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
-    const probe = 1_700_000_000_000;
-    const row = database.prepare(`SELECT ${probe} AS value`).get();
-    const { value } = row as { value: unknown }; // every driver returns a row as an object of the column names
-    if (typeof value === "bigint") {
-      throw new TypeError("The database returns every integer as a bigint; open it without that option");
-    }
-    if (value !== probe) throw new TypeError("The database cuts integers off at 32 bits; open it with `int64: true`");
+    checkDriver(database);
     const store = new SqliteStore({
       driver: database,
       close: () => {},
@@ -312,9 +325,9 @@ export class SqliteStore implements Store {
     return this.#read(() => this.#db.snapshot(() => findStrandedJobs(this.#db, this.#host.now())));
   }
 
-  /** All current leases, including those of cancelled runs that still hold a key. */
+  /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#read(() => readLeases(this.#db));
+    return this.#read(() => readLeases(this.#db, this.#host.now()));
   }
 
   /** Which of these leases are no longer the current ones of their runs. */

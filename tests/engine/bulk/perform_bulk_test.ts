@@ -5,7 +5,7 @@ import type { Engine } from "../../../src/engine/engine.ts";
 import { StoreError } from "../../../src/error.ts";
 import { defineJob } from "../../../src/job.ts";
 import { anEngine, typesOf } from "../../support/engines.ts";
-import { anything, forEachStore, recordEvents } from "../../support/for_each_store.ts";
+import { anything, forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import type { BulkOperation } from "../../../src/run.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

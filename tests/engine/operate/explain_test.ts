@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../../src/error.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import type { Explanation } from "../../../src/engine/operate/explanation.ts";
+import type { Explanation } from "../../../src/engine/operate/explain/explanation.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aClaimRequest, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
-import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/for_each_store.ts";
+import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
@@ -423,6 +423,20 @@ forEachStore("explain() says that a run has ended", async (context) => {
   const reason = await firstOf(engine, id);
 
   assert.deepEqual(reason, { kind: "ended", status: "completed", endedAt: AT_START, message: "Completed 3 s ago" });
+});
+
+forEachStore("explain() says of a run that failed what it failed of", async (context) => {
+  await using engine = anEngine(context, () => {
+    throw new Error("HTTP 402 for order 17");
+  });
+  const { id } = await engine.trigger("import-csv", null);
+  await engine.runUntilIdle();
+  context.host.advance(3_000);
+
+  const reason = await firstOf(engine, id);
+
+  const message = "Failed 3 s ago: HTTP 402 for order 17";
+  assert.deepEqual(reason, { kind: "ended", status: "failed", endedAt: AT_START, message });
 });
 
 forEachStore("explain() says why a run is held", async (context) => {

@@ -6,11 +6,12 @@ import type { Health } from "../../../src/engine/operate/health.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
+import { needs } from "../../support/platform.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 /** The names of the checks that found something, with what they found. */
 function findingsOf({ checks }: Health): [name: string, status: string][] {
@@ -209,7 +210,7 @@ Deno.test("health() on a file that another connection keeps locked is not ready,
   });
 });
 
-Deno.test("health() on a file that was replaced is not live", async () => {
+Deno.test("health() on a file that was replaced is not live", needs("moved files"), async () => {
   await withFile(async ({ path, engine }) => {
     await Deno.rename(path, `${path}.old`);
     await Deno.writeTextFile(path, "");

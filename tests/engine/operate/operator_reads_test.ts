@@ -4,7 +4,7 @@ import { ValidationError } from "../../../src/error.ts";
 import { defineJob } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
-import { anything, forEachStore, type StoreTest } from "../../support/for_each_store.ts";
+import { anything, forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

@@ -7,12 +7,12 @@ import { PACKAGE_VERSION } from "../../../src/version.ts";
 import { Chance } from "../../support/chance.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, someDetails } from "../../support/fixtures.ts";
-import { anything, forEachStore } from "../../support/for_each_store.ts";
+import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
 import { defineJob } from "../../../src/job.ts";
 import { pause } from "../../../src/host.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 
 Deno.test("PACKAGE_VERSION is that of deno.json", async () => {

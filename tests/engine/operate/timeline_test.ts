@@ -3,7 +3,7 @@ import { NotFoundError, ValidationError } from "../../../src/error.ts";
 import type { StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aStep } from "../../support/fixtures.ts";
-import { claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/for_each_store.ts";
+import { claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
 import { Calendar, newCron } from "../../../src/engine/schedules/calendar.ts";
 
 const MINUTE = 60_000;
@@ -246,7 +247,7 @@ Deno.test("Calendar does not depend on the time zone of the process", async () =
     }
     console.log(JSON.stringify(found));
   `;
-  const config = new URL("../../../deno.json", import.meta.url).pathname;
+  const config = fileURLToPath(new URL("../../../deno.json", import.meta.url));
   const outputs = await Promise.all(
     ["UTC", "America/New_York", "Australia/Lord_Howe", "Europe/Berlin"].map(async (TZ) => {
       const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {

@@ -13,13 +13,13 @@ import type { Schema } from "../../../src/schema.ts";
 import type { Store } from "../../../src/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { failing, first } from "../../support/failing_store.ts";
+import { failing, first } from "../../support/stores/failing_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
-import { anything, forEachStore, pass, recordEvents, type StoreTest } from "../../support/for_each_store.ts";
+import { anything, forEachStore, pass, recordEvents, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { withFile } from "../../support/sqlite.ts";
+import { withFile } from "../../support/stores/sqlite.ts";
 
 const SECOND = 1_000;
 const MINUTE = 60_000;

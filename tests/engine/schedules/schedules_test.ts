@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { NotFoundError, ValidationError } from "../../../src/error.ts";
 import { defineJob } from "../../../src/job.ts";
-import { forEachStore, pass } from "../../support/for_each_store.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

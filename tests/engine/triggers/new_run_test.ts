@@ -13,7 +13,7 @@ import {
 import { defineJob } from "../../../src/job.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { claimOne, forEachStore, LEASE_MS, pass, recordEvents } from "../../support/for_each_store.ts";
+import { claimOne, forEachStore, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { anEngine, typesOf } from "../../support/engines.ts";
 import { aGatedJob, aJob, echo } from "../../support/jobs.ts";

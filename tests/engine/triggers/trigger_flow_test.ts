@@ -9,9 +9,9 @@ import type { Run } from "../../../src/run.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
-import { anything } from "../../support/for_each_store.ts";
+import { anything } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 /** An engine with the job `resize`, and what it asks of its store. */
 function anEngine(flow: FlowDefinition = {}, options: Partial<Omit<EngineOptions<Jobs>, "schedules">> = {}) {

@@ -5,12 +5,12 @@ import type { RunEvent } from "../../../src/event.ts";
 import { type ChildOutcome, defineJob, type Job, type StepContext } from "../../../src/job.ts";
 import type { Store } from "../../../src/store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { claimOne, forEachStore, forever, LEASE_MS, pass, recordEvents } from "../../support/for_each_store.ts";
-import { failing, first } from "../../support/failing_store.ts";
+import { claimOne, forEachStore, forever, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";
+import { failing, first } from "../../support/stores/failing_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aGatedJob, aJob, echo, fail } from "../../support/jobs.ts";
 import { outputOf, signal, waitings } from "../../support/pauses.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 forEachStore("invoke() returns what a child run returns", async ({ store, host }) => {
   const calls: unknown[] = [];

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type Job } from "../../../src/job.ts";
 import type { Store } from "../../../src/store.ts";
-import { isoTime } from "../../../src/iso_time.ts";
+import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import {
   anything,
@@ -13,7 +13,7 @@ import {
   LEASE_MS,
   pass,
   recordEvents,
-} from "../../support/for_each_store.ts";
+} from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aJob } from "../../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../../support/pauses.ts";

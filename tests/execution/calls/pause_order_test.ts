@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { isoTime } from "../../../src/iso_time.ts";
+import { isoTime } from "../../../src/values/iso_time.ts";
 import type { Wait } from "../../../src/wait.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { forEachStore, LEASE_MS, pass, recordEvents } from "../../support/for_each_store.ts";
+import { forEachStore, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aJob } from "../../support/jobs.ts";
 import { outputOf, signal, waitings } from "../../support/pauses.ts";

@@ -1,9 +1,16 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { isoTime } from "../../../src/iso_time.ts";
+import { isoTime } from "../../../src/values/iso_time.ts";
 import type { Wait } from "../../../src/wait.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
-import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/for_each_store.ts";
+import {
+  claimOne,
+  forEachStore,
+  LEASE_MS,
+  nextEvent,
+  pass,
+  recordEvents,
+} from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aJob } from "../../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../../support/pauses.ts";

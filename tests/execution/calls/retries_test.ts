@@ -7,9 +7,9 @@ import type { Store } from "../../../src/store.ts";
 import type { StepOptions } from "../../../src/job.ts";
 import type { Step } from "../../../src/step.ts";
 import type { RetryPolicy } from "../../../src/retry.ts";
-import { isoTime } from "../../../src/iso_time.ts";
+import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
-import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/for_each_store.ts";
+import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
@@ -357,7 +357,7 @@ forEachStore("retry parks the run over a delay of more than a second", async ({ 
   assert.equal((await engine.getRun(id))!.output, "attempt 2");
 });
 
-forEachStore("retry tells of each failure, and when the next attempt follows", async ({ store, host }) => {
+forEachStore("retry publishes each failure, and when the next attempt follows", async ({ store, host }) => {
   const { work } = failsUntil(9, host, (attempt) => new Error(`failure ${attempt}`));
   const job = aJob(async (step) => {
     await step.run("first", () => 1);

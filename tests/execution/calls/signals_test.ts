@@ -8,13 +8,20 @@ import {
   ValidationError,
   WaitExpiredError,
 } from "../../../src/error.ts";
-import type { Json } from "../../../src/json.ts";
+import type { Json } from "../../../src/values/json.ts";
 import type { Store } from "../../../src/store.ts";
-import { isoTime } from "../../../src/iso_time.ts";
+import { isoTime } from "../../../src/values/iso_time.ts";
 import type { Signal, Wait, WaitResult } from "../../../src/wait.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore, forever, LEASE_MS, pass, recordEvents, type StoreTest } from "../../support/for_each_store.ts";
+import {
+  forEachStore,
+  forever,
+  LEASE_MS,
+  pass,
+  recordEvents,
+  type StoreTest,
+} from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 
 const TIMEOUT_MS = 60_000;
@@ -172,7 +179,7 @@ forEachStore("signal() counts strictly before the deadline", async (context) => 
   await tooLate.engine.stop();
 });
 
-forEachStore("signal() finds a wait expired for ever, whatever happens then", async (context) => {
+forEachStore("signal() finds a wait expired permanently, whatever happens then", async (context) => {
   const { host } = context;
   const { engine, runId, waitId } = await aWaitingRun(context);
   host.advance(TIMEOUT_MS);

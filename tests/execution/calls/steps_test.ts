@@ -15,7 +15,7 @@ import {
   pass,
   recordEvents,
   type StoreTest,
-} from "../../support/for_each_store.ts";
+} from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aJob } from "../../support/jobs.ts";
 
@@ -560,7 +560,7 @@ forEachStore("run() fails a run whose output cannot be stored as JSON", async (c
   assert.match(run.error!, /The output of job "\w+" cannot be stored as JSON: a Set at \$\.when\[0\]/);
 });
 
-forEachStore("step.progress() is told at once and kept with the next write", async ({ store, host }) => {
+forEachStore("step.progress() is published at once and kept with the next write", async ({ store, host }) => {
   const kept: unknown[] = [];
   const job = aJob(async (step) => {
     step.progress(1, 10, "read");
@@ -652,7 +652,7 @@ forEachStore("step.log tells in which step a line was written, and persistLogs()
   assert.ok(logs[3]!.message.length < 9_000 && logs[3]!.message.isWellFormed());
 });
 
-forEachStore("step.log cuts a line of more than 8 KiB: what is told is what is kept", async ({ store, host }) => {
+forEachStore("step.log cuts a line of more than 8 KiB: what is published is what is kept", async ({ store, host }) => {
   const job = aJob((step) => {
     step.log.info("hello", { rows: "x".repeat(100_000) });
     step.log.info("€".repeat(100_000), { row: 3 });

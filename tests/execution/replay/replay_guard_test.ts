@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { ChangeDefinition } from "../../../src/job_changes.ts";
+import type { ChangeDefinition } from "../../../src/job/job_changes.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import type { EngineEvent } from "../../../src/event.ts";
 import { FakeHost } from "../../support/fake_host.ts";
@@ -13,7 +13,7 @@ import {
   pass,
   recordEvents,
   type StoreTest,
-} from "../../support/for_each_store.ts";
+} from "../../support/stores/for_each_store.ts";
 import { outputOf, signal } from "../../support/pauses.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

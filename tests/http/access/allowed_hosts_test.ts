@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { aRequest, aService } from "../../support/http.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 
 const ALLOWED = [
   "localhost",

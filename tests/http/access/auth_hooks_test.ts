@@ -5,8 +5,8 @@ import { createHandler } from "../../../src/http/handler.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { ListFilter, Run, RunFilter } from "../../../src/run.ts";
 import type { Signal, Wait } from "../../../src/wait.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 
 /** What the hooks are shown of a run. */
 const SHOWN = { input: { nested: { list: [1] } }, labels: { org: "a" } };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { aService } from "../../support/http.ts";
+import { aService } from "../../support/http/http.ts";
 
 type Case = [headers: Record<string, string>, isAllowed: boolean];
 

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { TimeoutError } from "../../../src/error.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import { forEachStore, forever } from "../../support/for_each_store.ts";
-import { aRefusal, aTenantRun, aTenantService, contentsOf } from "../../support/tenants.ts";
-import { WAYS } from "../../support/tenant_hooks.ts";
-import { askRoute, aWorldOfA, CASES, NEEDED_BY, NOBODY, type RouteName } from "../../support/tenant_routes.ts";
+import { forEachStore, forever } from "../../support/stores/for_each_store.ts";
+import { aRefusal, aTenantRun, aTenantService, contentsOf } from "../../support/http/tenants.ts";
+import { WAYS } from "../../support/http/tenant_hooks.ts";
+import { askRoute, aWorldOfA, CASES, NEEDED_BY, NOBODY, type RouteName } from "../../support/http/tenant_routes.ts";
 
 const SECRET = new Error("password=hunter2");
 

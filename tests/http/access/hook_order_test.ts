@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { defineJob } from "../../../src/job.ts";
-import { forEachStore, recordEvents } from "../../support/for_each_store.ts";
-import { aRequest, type Asked } from "../../support/http.ts";
+import { forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
+import { aRequest, type Asked } from "../../support/http/http.ts";
 import {
   aRefusal,
   aTenantRun,
@@ -11,7 +11,7 @@ import {
   sightOf,
   type TenantRun,
   UNKNOWN,
-} from "../../support/tenants.ts";
+} from "../../support/http/tenants.ts";
 
 /** A request in which several things are wrong, and what is found first. */
 type Wrong = [

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { callHook, HookError } from "../../../src/http/access/hook.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { forever } from "../../support/for_each_store.ts";
-import { aService } from "../../support/http.ts";
+import { forever } from "../../support/stores/for_each_store.ts";
+import { aService } from "../../support/http/http.ts";
 
 Deno.test("callHook() answers what the hook answers", async () => {
   const host = new FakeHost();

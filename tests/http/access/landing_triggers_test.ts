@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { COALESCE_MODES, type Labels } from "../../../src/run.ts";
-import { EventReader } from "../../support/event_reader.ts";
-import { forEachStore, recordEvents, type StoreTest } from "../../support/for_each_store.ts";
-import { aRequest } from "../../support/http.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { forEachStore, recordEvents, type StoreTest } from "../../support/stores/for_each_store.ts";
+import { aRequest } from "../../support/http/http.ts";
 import {
   anotherWorld,
   aRefusal,
@@ -13,8 +13,8 @@ import {
   contentsOf,
   STATUSES,
   type TenantStatus,
-} from "../../support/tenants.ts";
-import { CONTEXTS, type Way, WAYS } from "../../support/tenant_hooks.ts";
+} from "../../support/http/tenants.ts";
+import { CONTEXTS, type Way, WAYS } from "../../support/http/tenant_hooks.ts";
 
 forEachStore(
   "POST /trigger makes a run if the one that it may join is gone when the hook has decided",

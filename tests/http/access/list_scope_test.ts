@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { addedBy, narrow, narrowList, readScope } from "../../../src/http/access/list_scope.ts";
 import { matches, type RunFilter } from "../../../src/run.ts";
-import { aService } from "../../support/http.ts";
+import { aService } from "../../support/http/http.ts";
 
 const NARROWED: [filter: RunFilter, scope: RunFilter, both: RunFilter][] = [
   [{}, {}, { limit: 50 }],

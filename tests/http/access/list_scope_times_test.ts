@@ -6,7 +6,7 @@ import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
-import { aService } from "../../support/http.ts";
+import { aService } from "../../support/http/http.ts";
 
 // How long a list takes shows what it looks at. It may show nothing of the runs of others.
 

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import { claimOne, forEachStore } from "../../support/for_each_store.ts";
-import { aService, type Asked } from "../../support/http.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { aRun } from "../../support/fixtures.ts";
+import { claimOne, forEachStore } from "../../support/stores/for_each_store.ts";
+import { aService, type Asked } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
-import { CAREFUL, type Org } from "../../support/tenant_hooks.ts";
-import { aRefusal, aTenantRun, aTenantService, UNKNOWN } from "../../support/tenants.ts";
+import { CAREFUL, type Org } from "../../support/http/tenant_hooks.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
+import { aRefusal, aTenantRun, aTenantService, order, UNKNOWN } from "../../support/http/tenants.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 const OF_B: Asked = { headers: { "x-org": "b" } };
 
@@ -38,10 +42,25 @@ forEachStore("GET /explain names neither the run of another tenant nor a worker"
 
     const text = JSON.stringify(body);
     assert.equal(body.reasons[0].kind, "key", text);
-    assert.deepEqual([body.reasons[0].holder.runId, body.reasons[0].holder.jobName], [null, null]);
+    assert.deepEqual(body.reasons[0].holder, { runId: null, jobName: null, status: null, since: null });
     assert.equal(body.message, `Behind another run for the key ${key.concurrencyKey}; no run is ahead of it`);
     assert.ok(!text.includes(holder.runId) && !text.includes("dead-worker"), text);
   }
+});
+
+forEachStore("GET /explain says nothing of a child that the caller may not read", async (world) => {
+  const child = aJob((step) => step.wait("review"), "child");
+  const parent = aJob(async (step) => {
+    await step.invoke("call", child, {}, { labels: { org: "a" } });
+  }, "parent");
+  await using service = aTenantService({ auth: CAREFUL }, world, { child, parent });
+  const { id } = await service.engine.trigger("parent", {}, { labels: { org: "b" } });
+  await service.engine.runUntilIdle();
+
+  const { body } = await service.ask("GET", `/explain?runId=${id}`, OF_B);
+
+  const message = "Waiting for a child run";
+  assert.deepEqual(body.reasons[0], { message, kind: "child", runId: null, jobName: null, status: null, open: 1 });
 });
 
 forEachStore("GET /explain names the worker of an own run to those who may debug", async (world) => {
@@ -59,6 +78,18 @@ forEachStore("GET /explain names the worker of an own run to those who may debug
     ["Running for 0 ms", null],
     ["Running for 0 ms on dead-worker", "dead-worker"],
   ]);
+});
+
+Deno.test("the events of a run name its worker by a random id, which says nothing of the process", async () => {
+  const worker = { name: "web-1", deployment: "2026.11.22" };
+  await using engine = createEngine({ store: new MemoryStore(), jobs: { order }, worker });
+  const owners: string[] = [];
+  engine.on("run:leased", ({ leaseOwner }) => void owners.push(leaseOwner));
+  await engine.trigger("order", {});
+
+  await engine.runUntilIdle();
+
+  assert.match(owners[0] ?? "", /^[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
 });
 
 forEachStore("GET /timeline shows workers to those who may debug", async (world) => {
@@ -139,6 +170,105 @@ forEachStore("GET /failure is 403 unless somebody has decided who sees stacks", 
     answers.push((await service.ask("GET", `/failure?runId=${runId}`, OF_B)).status);
   }
   assert.deepEqual(answers, [403, 200, 403, 403]);
+});
+
+forEachStore("GET /failure is 403 unless both hooks are there, and admit the caller", async (world) => {
+  const { authenticate, onRunAccess } = CAREFUL;
+  const onOperate = () => {};
+  const answers = [];
+  for (const hooks of [{ onOperate }, { onRunAccess }, { onOperate, onRunAccess }]) {
+    await using service = aTenantService({ auth: { authenticate, ...hooks } as HandlerAuth<Org> }, world);
+    const { runId } = await aTenantRun(service, world.store, "b", "failed");
+
+    const { status, body } = await service.ask("GET", `/failure?runId=${runId}`, OF_B);
+
+    answers.push([status, body.code ?? null]);
+  }
+  assert.deepEqual(answers, [[403, "forbidden"], [403, "forbidden"], [200, null]]);
+});
+
+// More than a search looks at among the runs of all callers.
+const MANY = 1_100;
+
+forEachStore("GET /find finds an own run behind any number of others'", async (world) => {
+  await using service = aTenantService({ auth: CAREFUL }, world);
+  const flags = { env: "production" };
+  const runOf = (org: string, n: number) => aRun({ id: `${n}`.padStart(8, "0") + "-end", labels: { org, ...flags } });
+  await world.store.enqueue([runOf("b", 0)]);
+  await world.store.enqueue(Array.from({ length: MANY }, (_, n) => runOf("a", n + 1)));
+  await world.store.enqueue([runOf("b", MANY + 1)]);
+  const [first, last] = ["00000000-end", `0000${MANY + 1}-end`];
+
+  const answers = [];
+  for (const text of ["0", "-end", "env=production"]) {
+    const { body } = await service.ask("GET", `/find?q=${encodeURIComponent(text)}`, OF_B);
+    answers.push([text, body.map(({ run, by }: { run: { id: string }; by: string }) => `${by} ${run.id}`).sort()]);
+  }
+
+  assert.deepEqual(answers, [
+    ["0", [`id ${first}`, `id ${last}`]],
+    ["-end", [`id ${first}`, `id ${last}`]],
+    ["env=production", [`label ${first}`, `label ${last}`]],
+  ]);
+});
+
+forEachStore("GET /find and /failures read no values of others' runs", async (world) => {
+  const read: string[] = [];
+  const store = withCalls(world.store, {
+    getRun: (runId) => (read.push(runId), world.store.getRun(runId)),
+    readRuns: (runIds, maxLength) => {
+      if (maxLength === Infinity) read.push(...runIds);
+      return world.store.readRuns(runIds, maxLength);
+    },
+  });
+  await using service = aTenantService({ auth: CAREFUL }, { ...world, store });
+  const foreign = await aTenantRun(service, store, "a", "failed", { concurrencyKey: "disk" });
+  const own = await aTenantRun(service, store, "b", "failed", { concurrencyKey: "disk" });
+  read.length = 0;
+
+  for (const path of [`/find?q=${foreign.runId}`, "/find?q=0", "/find?q=org%3Da", "/failures", "/waits/open"]) {
+    await service.ask("GET", path, OF_B);
+  }
+
+  assert.deepEqual(read.filter((runId) => runId !== own.runId), []);
+});
+
+forEachStore("GET /failures looks for own runs behind those that the hook refuses", async (world) => {
+  const { authenticate, onRunAccess } = CAREFUL;
+  await using service = aTenantService({ auth: { authenticate, onRunAccess } as HandlerAuth<Org> }, world);
+  const own = await aTenantRun(service, world.store, "b", "failed");
+  for (let n = 0; n < 210; n++) await service.engine.trigger("fail", {}, { labels: { org: "a" } });
+  await service.engine.runUntilIdle();
+
+  const { body } = await service.ask("GET", "/failures", OF_B);
+
+  assert.deepEqual([body.examined, body.groups[0]?.runIds], [1, [own.runId]]);
+});
+
+forEachStore("GET /waits/open returns after a while, also if it has found nothing", async (world) => {
+  let asked = 0;
+  await using service = aTenantService({
+    auth: {
+      authenticate: CAREFUL.authenticate,
+      onRunAccess: ({ org }: Org, { labels }) => {
+        world.host.advance(60);
+        asked += 1;
+        if (labels.org !== org) throw aRefusal();
+      },
+    },
+  }, world);
+  for (let n = 0; n < 6; n++) await aTenantRun(service, world.store, "a", "waiting");
+  const own = await aTenantRun(service, world.store, "b", "waiting");
+
+  const pages = [];
+  let cursor = "";
+  do {
+    const { body } = await service.ask("GET", `/waits/open${cursor}`, OF_B);
+    pages.push(body.waits.map(({ id }: { id: string }) => id));
+    cursor = body.next === null ? "" : `?cursor=${body.next}`;
+  } while (cursor !== "" && pages.length < 10);
+
+  assert.deepEqual([pages.flat(), pages.length, asked], [[own.waitId], 4, 7]);
 });
 
 forEachStore("GET /waits/open, /failures and /find show a tenant its own runs only", async (world) => {

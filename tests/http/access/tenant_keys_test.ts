@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RequestedTrigger } from "../../../src/http/access/auth_hooks.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { type Answer, aService, type Service } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { type Answer, aService, type Service } from "../../support/http/http.ts";
 
 /** Hooks of a host that names its tenants, and lets each do everything with what it finds. */
 function naming(more: Partial<HandlerAuth<string>> = {}): HandlerAuth<string> {
@@ -112,7 +112,7 @@ forEachStore(
   },
 );
 
-forEachStore("hooks see keys as they were given, and nobody is told what is stored", async (context) => {
+forEachStore("hooks see keys as they were given, and nobody learns what is stored", async (context) => {
   const seen: RequestedTrigger[] = [];
   await using service = aService({
     auth: naming({ onTrigger: (_org, trigger) => void seen.push(trigger) }),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import type { Run } from "../../../src/run.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
 import {
   aRefusal,
   aTenantRun,
@@ -11,8 +11,8 @@ import {
   STATUSES,
   type TenantRun,
   UNKNOWN,
-} from "../../support/tenants.ts";
-import { CAREFUL, CONTEXTS, WAYS } from "../../support/tenant_hooks.ts";
+} from "../../support/http/tenants.ts";
+import { CAREFUL, CONTEXTS, WAYS } from "../../support/http/tenant_hooks.ts";
 import {
   askRoute,
   aWorldOfA,
@@ -22,7 +22,7 @@ import {
   NEEDED_BY,
   NOBODY,
   RUN_ROUTES,
-} from "../../support/tenant_routes.ts";
+} from "../../support/http/tenant_routes.ts";
 
 forEachStore("onRunAccess() answers for a run that it refuses, and nothing happens to the run", async (world) => {
   let context: unknown;
@@ -139,7 +139,7 @@ forEachStore("without onRunAccess() waits are refused, whether or not there is s
   await assertUntouched("waits");
 });
 
-forEachStore("without onRunAccess() the other routes serve whoever was authenticated", async (world) => {
+forEachStore("without onRunAccess() the other routes serve everybody who was authenticated", async (world) => {
   let context: unknown;
   await using service = aTenantService({ auth: { authenticate: () => context } }, world);
   const others = RUN_ROUTES.filter(({ operation }) => operation !== "waits" && operation !== "signal");

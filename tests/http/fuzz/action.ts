@@ -1,4 +1,4 @@
-import type { Json } from "../../../src/json.ts";
+import type { Json } from "../../../src/values/json.ts";
 import type { Tenant } from "./tenants.ts";
 
 /** What somebody does to the service, or what happens to it. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
-import type { Json } from "../../../src/json.ts";
-import { UNKNOWN } from "../../support/tenants.ts";
+import type { Json } from "../../../src/values/json.ts";
+import { UNKNOWN } from "../../support/http/tenants.ts";
 import type { Action, FollowQuery, ListQuery, RunRequest, TriggerBody } from "./action.ts";
 import { REVIEW_MS } from "./jobs.ts";
 import { LEASE_MS, type Model } from "./model.ts";

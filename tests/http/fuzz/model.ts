@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Json } from "../../../src/json.ts";
+import type { Json } from "../../../src/values/json.ts";
 import type { Action, ListQuery, TriggerBody } from "./action.ts";
 import { REVIEW_MS } from "./jobs.ts";
 import {

@@ -1,4 +1,4 @@
-import type { Json } from "../../../src/json.ts";
+import type { Json } from "../../../src/values/json.ts";
 import type { Tenant } from "./tenants.ts";
 
 /** A run, as somebody would keep it who has read the contract. Instants are in milliseconds. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob } from "../../../src/job.ts";
-import { forEachStore, forever } from "../../support/for_each_store.ts";
+import { forEachStore, forever } from "../../support/stores/for_each_store.ts";
 import {
   aGuardedService,
   assertWell,
@@ -10,8 +10,8 @@ import {
   MEMBERS,
   provoke,
   SIGNAL,
-} from "../../support/hostile.ts";
-import { aService, aWaitingRun } from "../../support/http.ts";
+} from "../../support/http/hostile.ts";
+import { aService, aWaitingRun } from "../../support/http/http.ts";
 
 const WRONG_SIGNAL_BODIES: Record<string, [status: number, body?: BodyInit, encoding?: string]> = {
   "no body": [400],

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
 import type { Store } from "../../../src/store.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, INTERNALS, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
-import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, INTERNALS, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 /** A store that notes what it is asked. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { aGuardedService, allRoutes, provoke } from "../../support/hostile.ts";
-import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
+import { aGuardedService, allRoutes, provoke } from "../../support/http/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 const ODD_HEADERS: Record<string, string>[] = [

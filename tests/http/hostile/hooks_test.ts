@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Run } from "../../../src/run.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, aStreamedRequest, bytesOf, provoke, SIGNAL } from "../../support/hostile.ts";
-import { type Asked, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, aStreamedRequest, bytesOf, provoke, SIGNAL } from "../../support/http/hostile.ts";
+import { type Asked, aWaitingRun } from "../../support/http/http.ts";
 
 for (const what of ["reads the body", "takes the body for itself"]) {
   Deno.test(`fetch() answers 500, and does nothing, if authenticate ${what}`, async () => {

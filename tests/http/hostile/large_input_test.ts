@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { forEachStore, pass } from "../../support/for_each_store.ts";
-import { aGuardedService, assertWell, provoke } from "../../support/hostile.ts";
-import { aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, assertWell, provoke } from "../../support/http/hostile.ts";
+import { aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 const LARGE: Record<string, string> = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, assertWell, MEMBERS, provoke } from "../../support/hostile.ts";
-import { aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, assertWell, MEMBERS, provoke } from "../../support/http/hostile.ts";
+import { aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 for (const name of MEMBERS) {

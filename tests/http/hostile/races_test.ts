@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { EventReader } from "../../support/event_reader.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, assertWell, provoke, routesOfRuns, SIGNAL } from "../../support/hostile.ts";
-import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, assertWell, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 for (const [name, { method, path }] of routesOfRuns) {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Chance } from "../../support/chance.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, allRoutes, assertTidy, assertWell, MEMBERS } from "../../support/hostile.ts";
-import { aRequest, type Asked, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, allRoutes, assertTidy, assertWell, MEMBERS } from "../../support/http/hostile.ts";
+import { aRequest, type Asked, aWaitingRun } from "../../support/http/http.ts";
 
 /** Requests at random, of words that mean something to somebody. */
 class Mischief {

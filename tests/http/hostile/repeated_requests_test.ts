@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, provoke, SIGNAL } from "../../support/hostile.ts";
-import { aRequest, aService, aWaitingRun } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, provoke, SIGNAL } from "../../support/http/hostile.ts";
+import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 
 forEachStore("POST /trigger finds an idempotencyKey free once its run is deleted", async (context) => {
   await using service = aService({}, context);

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob } from "../../../src/job.ts";
 import type { Schema } from "../../../src/schema.ts";
-import { anything } from "../../support/for_each_store.ts";
-import { assertWell, provoke } from "../../support/hostile.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { anything } from "../../support/stores/for_each_store.ts";
+import { assertWell, provoke } from "../../support/http/hostile.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 
 const SCHEMAS: Record<string, Schema> = {
   "z.looseObject": z.looseObject({}),

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { Run, RunFilter } from "../../../src/run.ts";
-import { forEachStore } from "../../support/for_each_store.ts";
-import { aGuardedService, provoke } from "../../support/hostile.ts";
-import { aRequest } from "../../support/http.ts";
+import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { aGuardedService, provoke } from "../../support/http/hostile.ts";
+import { aRequest } from "../../support/http/http.ts";
 
 const SCOPES: Record<string, unknown> = {
   "a hundred thousand job names and a wrong one": { jobName: [...Array(100_000).fill("echo"), ""] },

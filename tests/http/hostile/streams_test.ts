@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { EventReader } from "../../support/event_reader.ts";
-import { recordEvents } from "../../support/for_each_store.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { recordEvents } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
 Deno.test("GET /runs/subscribe ignores a limit, an offset and a status, whatever they are", async () => {

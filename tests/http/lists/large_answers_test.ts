@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
 import { NotFoundError, StoreError } from "../../../src/error.ts";
-import { decode, type Json } from "../../../src/json.ts";
+import { decode, type Json } from "../../../src/values/json.ts";
 import { type Run, toClientRun } from "../../../src/run.ts";
 import { toClientStep } from "../../../src/step.ts";
 import type { Store } from "../../../src/store.ts";
@@ -9,8 +9,8 @@ import type { ValuePart } from "../../../src/store/run_query.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aLine, aRun } from "../../support/fixtures.ts";
-import { forEachStore, type StoreTest } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
+import { forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http/http.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { aJob } from "../../support/jobs.ts";
 

@@ -3,7 +3,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { routes } from "../../../src/http/routes.ts";
 import { defineJob } from "../../../src/job.ts";
 import type { Schema } from "../../../src/schema.ts";
-import { aService } from "../../support/http.ts";
+import { aService } from "../../support/http/http.ts";
 import { broken, JOBS } from "./described_jobs.ts";
 
 /** The document that a handler with all these jobs serves. */

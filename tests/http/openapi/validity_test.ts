@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { createHandler } from "../../../src/http/handler.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { JOBS } from "./described_jobs.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/host.ts";
-import { forever } from "../../support/for_each_store.ts";
-import { aService, type Service } from "../../support/http.ts";
+import { forever } from "../../support/stores/for_each_store.ts";
+import { aService, type Service } from "../../support/http/http.ts";
 
 const TRIGGER = '{"jobName":"echo","input":{"n":1}}';
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readListFilter, readRunFilter } from "../../../src/http/requests/request.ts";
-import { aService } from "../../support/http.ts";
+import { aService } from "../../support/http/http.ts";
 
 const WRONG_BODIES: Record<string, [field: string, body: Record<string, unknown>]> = {
   "no jobName": ["jobName", { jobName: undefined }],

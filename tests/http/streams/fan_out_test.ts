@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { formatCursor } from "../../../src/journal.ts";
 import { aStart } from "../../support/fixtures.ts";
-import { claimOne, forEachStore, LEASE_MS, pass } from "../../support/for_each_store.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { claimOne, forEachStore, LEASE_MS, pass } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 
 /** Reads a stream as fast as it comes. */
 function readText(response: Response): { text: string; leave: () => Promise<void> } {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
-import { aService } from "../../support/http.ts";
+import { claimOne, forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aService } from "../../support/http/http.ts";
 import { aPause } from "../../support/fixtures.ts";
 import { aJob } from "../../support/jobs.ts";
-import { aPlay, ELSEWHERE_MS, follow, followList } from "../../support/streams.ts";
+import { aPlay, ELSEWHERE_MS, follow, followList } from "../../support/http/streams.ts";
 
 forEachStore("GET /subscribe shows all that happens to a run that another engine executes", async (context) => {
   const { host } = context;

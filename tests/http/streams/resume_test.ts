@@ -4,11 +4,11 @@ import { hasWholeRun } from "../../../src/http/streams/resume.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { formatCursor } from "../../../src/journal.ts";
 import { aLogged, aStart } from "../../support/fixtures.ts";
-import { EventReader } from "../../support/event_reader.ts";
-import { claimOne, forEachStore, pass } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { claimOne, forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
-import { withCalls } from "../../support/with_calls.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 
 const EVENT_STREAM = { accept: "text/event-stream" };
 

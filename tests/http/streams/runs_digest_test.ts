@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { RunsDigest } from "../../../src/http/streams/runs_digest.ts";
-import { EventReader } from "../../support/event_reader.ts";
-import { forEachStore, pass } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
-import { aPlay, followList } from "../../support/streams.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http/http.ts";
+import { aPlay, followList } from "../../support/http/streams.ts";
 
 const DIGEST_MS = 1_000;
 /** A summary of what has happened is sent within so long: the event is read first. */

@@ -3,12 +3,12 @@ import { setImmediate } from "node:timers";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import { EventReader } from "../../support/event_reader.ts";
-import { forEachStore, pass } from "../../support/for_each_store.ts";
-import { aRequest, aService } from "../../support/http.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aScript } from "../../support/jobs.ts";
-import { aPlay, follow, followList, progressOf } from "../../support/streams.ts";
+import { aPlay, follow, followList, progressOf } from "../../support/http/streams.ts";
 
 forEachStore("event streams show every 15 s that they live", async (context) => {
   await using service = aService({}, context);

@@ -3,10 +3,10 @@ import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { OpenStream } from "../../../src/http/streams/streams.ts";
-import { EventReader } from "../../support/event_reader.ts";
-import { forEachStore, pass } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
-import { recordEncoded } from "../../support/streams.ts";
+import { EventReader } from "../../support/http/event_reader.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http/http.ts";
+import { recordEncoded } from "../../support/http/streams.ts";
 
 /** Each tenant sees the runs with its own label. */
 const AUTH: HandlerAuth<{ org: string }> = {

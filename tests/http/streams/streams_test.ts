@@ -4,11 +4,11 @@ import type { Store } from "../../../src/store.ts";
 import type { RunState } from "../../../src/store/run_state.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
-import { withCalls } from "../../support/with_calls.ts";
-import { claimOne, forEachStore, pass, recordEvents } from "../../support/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
+import { claimOne, forEachStore, pass, recordEvents } from "../../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../../support/http/http.ts";
 import { aJob, aScript } from "../../support/jobs.ts";
-import { aPlay, follow, followList, progressOf, recordEncoded, REPORTED_MS } from "../../support/streams.ts";
+import { aPlay, follow, followList, progressOf, recordEncoded, REPORTED_MS } from "../../support/http/streams.ts";
 
 forEachStore("GET /subscribe answers 404 for an unknown run, and 400 without a run", async (context) => {
   await using service = aService({}, context);

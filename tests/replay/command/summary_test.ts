@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { defineJob } from "../../../src/job.ts";
-import type { Changes } from "../../../src/job_changes.ts";
+import type { Changes } from "../../../src/job/job_changes.ts";
 import { summarize } from "../../../src/replay/command/summary.ts";
 import { showChanges } from "../../../src/replay/show_changes.ts";
 import { type ReplayReport, toReport } from "../../../src/replay/replay_report.ts";
-import { anything } from "../../support/for_each_store.ts";
+import { anything } from "../../support/stores/for_each_store.ts";
 
 function aJob(changes: Changes = {}) {
   return defineJob({ name: "checkout", input: anything, changes, run: () => {} });

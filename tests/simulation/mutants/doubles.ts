@@ -1,6 +1,6 @@
 import type { Store } from "../../../src/store.ts";
 import { Chance } from "../../support/chance.ts";
-import { MessageSplitter } from "../../support/message_splitter.ts";
+import { MessageSplitter } from "../../support/http/message_splitter.ts";
 import type { Mutant } from "./mutant.ts";
 
 /** A store with some methods made wrong. */

@@ -9,7 +9,7 @@ import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_po
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MIGRATIONS } from "../../../src/stores/sqlite/schema.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { dump } from "../../support/compare_stores.ts";
+import { dump } from "../../support/stores/compare_stores.ts";
 import {
   aClaimRequest,
   aFailure,

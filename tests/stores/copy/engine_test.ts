@@ -6,7 +6,7 @@ import type { Store } from "../../../src/store.ts";
 import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { anything } from "../../support/for_each_store.ts";
+import { anything } from "../../support/stores/for_each_store.ts";
 import { newSchema } from "../postgres/open_subject.ts";
 import { startServer } from "../postgres/server.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { aClaimRequest, aLogged, aRun } from "../../support/fixtures.ts";
-import { storeContract } from "../store_contract.ts";
+import { storeContract } from "../../../src/testing/contract/store_contract.ts";
 
 storeContract("MemoryStore", (host) => new MemoryStore({ host }));
 

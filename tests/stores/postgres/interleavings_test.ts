@@ -63,6 +63,9 @@ async function claim(store: PostgresStore, workerId: string, { limit = 1, jobs =
   return (await store.claim(request)).claims;
 }
 
+/** A trigger that waits for all other writes, and they for it. */
+const EXCLUSIVE = { id: "other", jobName: "a", idempotencyKey: "once", concurrencyKey: "other key" };
+
 const COMPLETED = { status: "completed", output: null, durationMs: 0 } as const;
 
 test("a key goes on when its holder ends while a trigger is about to commit", async ({ store, begin, client, schema }) => {
@@ -164,7 +167,7 @@ test("a trigger that is repeated while its first try is under way answers the sa
   const again = await open();
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
   const tries = [store.enqueue([run]), again.enqueue([run])];
   await pause(100);
   await transaction.commit();
@@ -177,7 +180,7 @@ test("a claim that waits beyond the deadline of a run does not take it", async (
   await store.enqueue([aRun({ id: "second", jobName: "a" })]);
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
   const claiming = claim(store, "worker", { limit: 2 });
   await pause(400);
   await transaction.rollback();
@@ -264,7 +267,7 @@ test("a step is refused, and nobody waits in vain, when its run is cancelled at 
   const before = (await client.query(count)).rows[0].deadlocks;
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun({ id: "other", jobName: "a", concurrencyKey: KEY })]);
+  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
   const saved = assert.rejects(store.saveStep(lease!, aStep(), []), LeaseLostError);
   await pause(100);
   const cancelled = await transaction.store.cancel("run", "request", null);
@@ -273,6 +276,133 @@ test("a step is refused, and nobody waits in vain, when its run is cancelled at 
 
   assert.equal(cancelled?.status, "cancelled");
   assert.equal((await client.query(count)).rows[0].deadlocks, before);
+});
+
+for (const end of ["commit", "rollback"] as const) {
+  test(`runs of other keys are triggered, claimed, parked and ended beside a transaction that will ${end}`, async (fixture) => {
+    const { store, begin, open, client, schema } = fixture;
+    const ids = ["first", "behind first", "second", "third", "behind third"];
+    const keys = ["one", "one", "two", "three", "three"];
+    await store.enqueue(ids.map((id, n) => aRun({ id, jobName: "a", concurrencyKey: keys[n]! })));
+    const [first] = await claim(store, "worker-1");
+
+    const transaction = await begin();
+    await transaction.store.finish(first!.lease, COMPLETED, []);
+    // It is due by the end that is not committed.
+    const [behind] = await claim(transaction.store, "worker-1");
+    const beside = await open();
+    const [second] = await claim(beside, "worker-2");
+    await beside.enqueue([aRun({ id: "new", jobName: "a", concurrencyKey: "four" })]);
+    await beside.finish(second!.lease, COMPLETED, []);
+    const claimed = await claim(beside, "worker-2", { limit: 2 });
+    await beside.pause(claimed[0]!.lease, {
+      pauses: [aPause({ kind: "sleep" })],
+      retryAt: null,
+      park: true,
+      reports: [],
+    });
+    await transaction[end]();
+
+    assert.deepEqual([behind!.run.id, second!.run.id], ["behind first", "second"]);
+    assert.deepEqual(claimed.map(({ run }) => run.id), ["third", "new"]);
+    assert.equal(await findFault(client, schema), null);
+    const left = await claim(store, "worker-3", { limit: 5 });
+    assert.deepEqual(left.map(({ run }) => run.id), ["behind third"]);
+  });
+}
+
+test("a run is triggered and another ends beside a claim of the same key, and the key goes on", async (fixture) => {
+  const { store, begin, client, schema } = fixture;
+  await store.enqueue([aRun({ id: "first", jobName: "a", concurrencyKey: KEY })]);
+
+  const transaction = await begin();
+  const [first] = await claim(transaction.store, "worker-1");
+  const trigger = store.enqueue([aRun({ id: "second", jobName: "a", concurrencyKey: KEY })]);
+  const meanwhile = await claim(await fixture.open(), "worker-2");
+  await pause(100);
+  await transaction.commit();
+  await trigger;
+
+  assert.deepEqual(meanwhile, []);
+  assert.equal(await findFault(client, schema), null);
+  assert.deepEqual(await claim(store, "worker-2"), []);
+  await store.finish(first!.lease, COMPLETED, []);
+  assert.deepEqual((await claim(store, "worker-2")).map(({ run }) => run.id), ["second"]);
+});
+
+test("a claim beside another one that resumes runs whose time has come takes what is left", async (fixture) => {
+  const { store, begin, client, schema } = fixture;
+  await store.enqueue([aRun({ id: "first", jobName: "a" }), aRun({ id: "second", jobName: "a" })]);
+  for (const { lease } of await claim(store, "worker", { limit: 2 })) {
+    const sleep = aPause({ kind: "sleep", deadline: { afterMs: 1 } });
+    await store.pause(lease, { pauses: [sleep], retryAt: null, park: true, reports: [] });
+  }
+  await pause(20);
+
+  const transaction = await begin();
+  const before = await claim(transaction.store, "worker-1");
+  const meanwhile = await claim(store, "worker-2", { limit: 2 });
+  await transaction.commit();
+  const after = await claim(store, "worker-2", { limit: 2 });
+
+  assert.deepEqual(before.map(({ run, pauses }) => [run.id, pauses[0]!.resolution?.outcome]), [["first", "timeout"]]);
+  assert.deepEqual(meanwhile, []);
+  assert.deepEqual(after.map(({ run, pauses }) => [run.id, pauses[0]!.resolution?.outcome]), [["second", "timeout"]]);
+  assert.equal(await findFault(client, schema), null);
+});
+
+test("a run with a fairness key comes to a key while its holder ends, and gets its turn", async (fixture) => {
+  const { store, begin, client, schema } = fixture;
+  await store.enqueue([aRun({ id: "holder", jobName: "a", concurrencyKey: KEY })]);
+  const [holder] = await claim(store, "worker");
+
+  const transaction = await begin();
+  const flow = aFlow({ fairnessKey: "tenant" });
+  await transaction.store.enqueue([aRun({ id: "fair", jobName: "a", concurrencyKey: KEY, flow })]);
+  const ending = store.finish(holder!.lease, COMPLETED, []);
+  await pause(100);
+  await transaction.commit();
+  await ending;
+
+  assert.equal(await findFault(client, schema), null);
+  assert.deepEqual((await claim(store, "worker")).map(({ run }) => run.id), ["fair"]);
+});
+
+test("a purge locks runs in the order in which log lines lock them", async ({ store, begin, client, schema }) => {
+  await store.enqueue(["first", "second"].map((id) => aRun({ id, jobName: "a" })));
+  const claims = await claim(store, "worker", { limit: 2 });
+  // The second run ends first, and is deleted first.
+  for (const { lease } of claims.toReversed()) await store.finish(lease, COMPLETED, []);
+  await client.query(`update ${schema}.runs set completed_at = completed_at + seq`);
+  await client.query(`update ${schema}.runs set completed_at = 1 where id = 'second'`);
+  const count = "select deadlocks::int from pg_stat_database where datname = current_database()";
+  const before = (await client.query(count)).rows[0].deadlocks;
+  const lines = (
+    runId: string,
+  ) => [{ runId, id: runId, stepName: null, level: "info" as const, message: "", data: null, writtenAt: 1 }];
+
+  const transaction = await begin();
+  await transaction.store.appendLogs(lines("first"));
+  const purge = store.purge({ completed: 0 }, 10);
+  await pause(200);
+  await transaction.store.appendLogs(lines("second"));
+  await transaction.commit();
+  const purged = await purge;
+
+  assert.deepEqual(purged.map(({ id }) => id), ["second", "first"]);
+  assert.equal((await client.query(count)).rows[0].deadlocks, before);
+});
+
+test("claims at the same moment take what the others leave, without another try", async ({ store, begin }) => {
+  await store.enqueue(Array.from({ length: 9 }, (_, n) => aRun({ id: `run-${n}`, jobName: "a" })));
+
+  const transaction = await begin();
+  const before = await claim(transaction.store, "worker-1", { limit: 3 });
+  const beside = await claim(store, "worker-2", { limit: 3 });
+  await transaction.commit();
+
+  assert.deepEqual(before.map(({ run }) => run.id), ["run-0", "run-1", "run-2"]);
+  assert.deepEqual(beside.map(({ run }) => run.id), ["run-3", "run-4", "run-5"]);
 });
 
 function pause(ms: number): Promise<void> {

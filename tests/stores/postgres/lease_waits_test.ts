@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { claimOne } from "../contract/arrange.ts";
+import { claimOne } from "../../../src/testing/contract/arrange.ts";
 import { startServer } from "./server.ts";
 
 // What becomes of leases when a call has to wait for a lock.

@@ -1,4 +1,4 @@
-import { storeContract } from "../store_contract.ts";
+import { storeContract } from "../../../src/testing/contract/store_contract.ts";
 import { startServer } from "./server.ts";
 
 const server = startServer();

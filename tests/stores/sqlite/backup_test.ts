@@ -4,7 +4,7 @@ import { StoreError } from "../../../src/error.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { aRun } from "../../support/fixtures.ts";
-import { afterClose, withFile } from "../../support/sqlite.ts";
+import { afterClose, withFile } from "../../support/stores/sqlite.ts";
 
 Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
   withFile(async (path) => {

@@ -6,7 +6,7 @@ import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlit
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../support/fixtures.ts";
-import { afterClose, Closable, withFile } from "../../support/sqlite.ts";
+import { afterClose, Closable, withFile } from "../../support/stores/sqlite.ts";
 
 Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
   const database = {
@@ -25,6 +25,24 @@ Deno.test("SqliteStore.from() refuses a database that returns every integer as a
   await assert.rejects(SqliteStore.from(database), { name: "TypeError", message: /every integer as a bigint/ });
   database.close();
 });
+
+for (
+  const [version, isAccepted] of [["3.40.1", false], ["3.42.0", false], ["3.43.0", true], ["4.0.0", true]] as const
+) {
+  Deno.test(`SqliteStore.from() ${isAccepted ? "takes" : "refuses"} a database of SQLite ${version}`, async () => {
+    const database = new DatabaseSync(":memory:");
+    const driver = {
+      exec: (sql: string) => database.exec(sql),
+      prepare: (sql: string) => database.prepare(sql.replace("sqlite_version()", `'${version}'`)),
+    } as SqliteDriver;
+
+    const opening = SqliteStore.from(driver);
+
+    if (isAccepted) await (await opening).close();
+    else await assert.rejects(opening, { name: "TypeError", message: new RegExp(`3\\.43 or later.*has ${version}`) });
+    database.close();
+  });
+}
 
 Deno.test("SqliteStore.from() leaves other tables and the version of the file alone", async () => {
   const database = new DatabaseSync(":memory:");

@@ -3,7 +3,7 @@ import { PLAIN_FLOW } from "../../../src/flow.ts";
 import type { Store } from "../../../src/store.ts";
 import type { ClaimRequest } from "../../../src/store/claim.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { CountingDriver } from "../../support/counting_driver.ts";
+import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 

@@ -4,7 +4,7 @@ import type { Store } from "../../../src/store.ts";
 import type { ClaimRequest } from "../../../src/store/claim.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { CountingDriver } from "../../support/counting_driver.ts";
+import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
 

@@ -11,7 +11,7 @@ import { WriteBatch } from "../../../src/stores/sqlite/write_batch.ts";
 import { FactReader } from "../../support/fact_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aLogged, aProgress, aRun, aStart, aStep } from "../../support/fixtures.ts";
-import { startRun } from "../contract/arrange.ts";
+import { startRun } from "../../../src/testing/contract/arrange.ts";
 
 const HOUR_MS = 3_600_000;
 const MAX_BYTES = 33_554_432;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
-import { CountingDriver } from "../../support/counting_driver.ts";
+import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aFlow, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 

@@ -6,7 +6,7 @@ import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aLogged, aProgress, aRun, aStep } from "../../support/fixtures.ts";
-import { afterClose, Closable, runProgram, withFile } from "../../support/sqlite.ts";
+import { afterClose, Closable, runProgram, withFile } from "../../support/stores/sqlite.ts";
 
 /** What can be found in a database file and in its log, by another process: to close a file here drops its locks. */
 async function grep(path: string, text: string): Promise<string[]> {

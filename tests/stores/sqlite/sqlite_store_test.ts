@@ -4,12 +4,13 @@ import Database from "better-sqlite3";
 import { StoreError } from "../../../src/error.ts";
 import type { RunFilter } from "../../../src/run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
-import { storeContract } from "../store_contract.ts";
-import { afterClose, runProgram, withFile } from "../../support/sqlite.ts";
+import { needs } from "../../support/platform.ts";
+import { storeContract } from "../../../src/testing/contract/store_contract.ts";
+import { afterClose, runProgram, withFile } from "../../support/stores/sqlite.ts";
 
 storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
 
@@ -19,32 +20,6 @@ storeContract("SqliteStore on a file", async (host) => {
     await SqliteStore.open(`${folder}/jobs.db`, { host }),
     () => Deno.remove(folder, { recursive: true }),
   );
-});
-
-storeContract("SqliteStore on an open node:sqlite database", async (host) => {
-  const database = new DatabaseSync(":memory:");
-  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
-});
-
-storeContract("SqliteStore on an open better-sqlite3 database", async (host) => {
-  const database = new Database(":memory:");
-  return afterClose(await SqliteStore.from(database, { host }), () => database.close());
-});
-
-storeContract("SqliteStore on a driver that answers null for no row", async (host) => {
-  const database = new DatabaseSync(":memory:");
-  const driver: SqliteDriver = {
-    exec: (sql) => database.exec(sql),
-    prepare: (sql) => {
-      const statement = database.prepare(sql);
-      return {
-        run: statement.run.bind(statement),
-        get: (...parameters: SqliteValue[]) => statement.get(...parameters) ?? null,
-        all: statement.all.bind(statement),
-      };
-    },
-  };
-  return afterClose(await SqliteStore.from(driver, { host }), () => database.close());
 });
 
 Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>
@@ -133,7 +108,7 @@ async function modeOf(path: string): Promise<number> {
 
 Deno.test({
   name: "SqliteStore.open() and backup() make files that only their owner can read",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await using store = await SqliteStore.open(path);
@@ -148,7 +123,7 @@ Deno.test({
 
 Deno.test({
   name: "SqliteStore.open() makes the file that a link names so that only its owner can read it",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await Deno.symlink(`${path}.real`, path);
@@ -162,7 +137,7 @@ Deno.test({
 
 Deno.test({
   name: "SqliteStore.open() leaves the mode of a file that exists",
-  ignore: Deno.build.os === "windows",
+  ...needs("file modes"),
   fn: () =>
     withFile(async (path) => {
       await Deno.writeFile(path, new Uint8Array());

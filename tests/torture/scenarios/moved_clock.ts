@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
 import { SqliteStore } from "../../../mod.ts";
 import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { audit } from "./audit.ts";
@@ -94,7 +95,7 @@ function setClock(path: string, seconds: number): void {
 async function compileShim(folder: string): Promise<{ path: string } | { reason: string }> {
   if (Deno.build.os !== "linux") return { reason: "the clock of a process is moved on Linux only" };
   const path = `${folder}/clock_shim.so`;
-  const source = new URL("clock_shim.c", import.meta.url).pathname;
+  const source = fileURLToPath(new URL("clock_shim.c", import.meta.url));
   try {
     const { success, stderr } = await new Deno.Command("gcc", {
       args: ["-shared", "-fPIC", "-O2", "-o", path, source, "-ldl"],

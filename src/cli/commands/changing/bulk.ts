@@ -81,10 +81,12 @@ export async function performPlan(
       noteSkipped(call, tried.skipped);
       return tried.skipped.length > 0 ? 1 : 0;
     }
-    if (
-      count > 0 &&
-      !await terminal.confirm!(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)
-    ) {
+    if (count === 0) {
+      output.object(tried, () => output.line(`There is no run to ${infinitive}`));
+      noteSkipped(call, tried.skipped);
+      return tried.skipped.length > 0 ? 1 : 0;
+    }
+    if (!await terminal.confirm!(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)) {
       output.note("Nothing was changed");
       return 1;
     }
@@ -116,9 +118,8 @@ async function performAll(
     let cursor: string | undefined;
     do {
       const options = { dryRun, ...(cursor === undefined ? {} : { cursor }), ...(from === undefined ? {} : { from }) };
-      const result = operation === "retrigger" && service.retrigger !== null
-        ? await service.retrigger(selection, options)
-        : await askApi<BulkResult>(service, "POST", `/runs/${operation}`, { body: { ...selection, ...options } });
+      const body = { ...selection, ...options };
+      const result = await askApi<BulkResult>(service, "POST", `/runs/${operation}`, { body });
       sum.matched += result.matched;
       sum.done += result.done;
       sum.skipped.push(...result.skipped);

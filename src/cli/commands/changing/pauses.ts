@@ -1,5 +1,6 @@
 import type { JobInfo } from "../../../engine/operate/job_info.ts";
 import type { Command } from "../../command.ts";
+import { countOf } from "../../output/describe.ts";
 import { askApi } from "../../service/api.ts";
 
 /** Pauses a job. */
@@ -15,7 +16,10 @@ export const pause: Command = {
     const job = await askApi<JobInfo>(service, "POST", "/jobs/pause", { query: { jobName }, body });
     output.object(job, ({ jobName, paused, byStatus: { running, leased } }) => {
       output.line(`${jobName} is paused since ${paused!.since}`); // it was just paused
-      if (running + leased > 0) output.line(`${running + leased} runs of it are still executed`);
+      const executed = running + leased;
+      if (executed > 0) {
+        output.line(`${countOf(executed, "run")} of it ${executed === 1 ? "is" : "are"} still executed`);
+      }
     });
     return 0;
   },
@@ -33,7 +37,8 @@ export const resume: Command = {
     const job = await askApi<JobInfo>(service, "POST", "/jobs/resume", { query: { jobName } });
     output.object(
       job,
-      ({ jobName, byStatus: { pending } }) => output.line(`${jobName} goes on: ${pending} runs are pending`),
+      ({ jobName, byStatus: { pending } }) =>
+        output.line(`${jobName} is resumed: ${countOf(pending, "run")} ${pending === 1 ? "is" : "are"} pending`),
     );
     return 0;
   },

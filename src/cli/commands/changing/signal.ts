@@ -24,7 +24,7 @@ export const signal: Command = {
     const signalId = args.text("signal-id") ?? `cli-${waitId}-${hash}`;
     const query = { runId: run.id, waitId };
     const receipt = await askApi<SignalReceipt>(service, "POST", "/signal", { query, body: { signalId, payload } });
-    output.object(receipt, ({ disposition }) => output.line(`The signal is ${disposition}; run ${run.id} goes on`));
+    output.object(receipt, ({ disposition }) => output.line(`The signal is ${disposition}; run ${run.id} resumes`));
     return 0;
   },
 };

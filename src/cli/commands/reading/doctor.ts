@@ -1,4 +1,4 @@
-import type { Explanation } from "../../../engine/operate/explanation.ts";
+import type { Explanation } from "../../../engine/operate/explain/explanation.ts";
 import type { JobInfo } from "../../../engine/operate/job_info.ts";
 import type { Health } from "../../../engine/operate/health.ts";
 import { HoldfastError, StoreError } from "../../../error.ts";

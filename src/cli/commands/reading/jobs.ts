@@ -43,19 +43,22 @@ function toRow(job: JobInfo, now: number): Cell[] {
     `${waiting}`,
     `${failed}`,
     describeInstant(job.oldestDue?.dueSince, now),
-    hour.perMinute === 0 ? "" : `${Math.round(hour.perMinute * 10) / 10}`,
+    describeRate(hour.perMinute),
     describeShare(hour.failureRate),
     describeLatency(hour.duration),
   ];
 }
 
+function describeRate(perMinute: number): string {
+  if (perMinute === 0) return "";
+  return perMinute < 0.1 ? "< 0.1" : `${Math.round(perMinute * 10) / 10}`;
+}
+
 function stateOf({ paused, liveWorkers, byStatus: { pending, waiting } }: JobInfo): Cell {
   if (paused !== null) {
     const { by, note } = paused;
-    return {
-      text: ["‖ paused", by === null ? "" : `by ${by}`, note ?? ""].filter((part) => part !== "").join(" "),
-      color: "yellow",
-    };
+    const why = note === null || note === "" ? "" : `: ${note}`;
+    return { text: `‖ paused${by === null ? "" : ` by ${by}`}${why}`, color: "yellow" };
   }
   if (liveWorkers === 0) return { text: "no worker", color: pending + waiting > 0 ? "red" : "grey" };
   return liveWorkers === 1 ? "1 worker" : `${liveWorkers} workers`;

@@ -1,4 +1,4 @@
-import { describeDuration } from "../../../engine/operate/describe_duration.ts";
+import { describeDuration } from "../../../engine/operate/explain/describe_duration.ts";
 import { isLastEvent, type RunEvent } from "../../../event.ts";
 import type { Command, CommandCall, ExitCode } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";
@@ -17,19 +17,17 @@ export const tail: Command = {
     logs: { value: null, about: "show log lines, too" },
   },
   async run(call) {
-    const { args, service, terminal: { abortSignal } } = call;
+    const { args, service, output, terminal: { abortSignal } } = call;
+    const options = { abortSignal, note: (text: string) => output.note(text) };
     const [text] = args.positionals;
     if (text === undefined) {
-      for await (
-        const followed of followEvents(service, "/runs/subscribe", { jobName: args.list("job") }, abortSignal)
-      ) {
-        print(call, followed);
-      }
+      const query = { jobName: args.list("job") };
+      for await (const followed of followEvents(service, "/runs/subscribe", query, options)) print(call, followed);
       return 0;
     }
     const runId = await findRunId(service, text);
     let code: ExitCode = 0;
-    for await (const followed of followEvents(service, "/subscribe", { runId }, abortSignal)) {
+    for await (const followed of followEvents(service, "/subscribe", { runId }, options)) {
       print(call, followed);
       if (followed.event === null || !isLastEvent(followed.event)) continue;
       code = followed.event.type === "run:complete" ? 0 : 1;

@@ -1,4 +1,4 @@
-import type { Explanation } from "../../../engine/operate/explanation.ts";
+import type { Explanation } from "../../../engine/operate/explain/explanation.ts";
 import type { Command } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";
 import { askApi } from "../../service/api.ts";

@@ -4,10 +4,10 @@ import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../no_runs.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import { type ClaimState, isLive } from "../claim.ts";
-import { nextDeadline } from "../deadlines.ts";
-import { DueRuns } from "../due_runs.ts";
+import { nextDeadline } from "../flow/deadlines.ts";
+import { DueRuns } from "../flow/due_runs.ts";
 import { wakesAt } from "../pauses.ts";
-import { jobScope } from "../rates.ts";
+import { jobScope } from "../flow/rates.ts";
 import { dueFrom, earliest, type KeptRun } from "../records.ts";
 
 /** The workers, by their first claims. See `Store.getWorkers()`. */

@@ -104,7 +104,7 @@ function placeOf({ deadlineAt, seq }: KeptPause): OpenWaitPlace {
   return { deadlineAt, seq };
 }
 
-/** Finds runs by a text. See `Store.searchRuns()`. */
+/** Finds runs by a string. See `Store.searchRuns()`. */
 export function searchRuns(runs: MemoryRuns, text: string, limit: number): SearchHit[] {
   const newest = runs.all.toReversed();
   const [key, value] = text.includes("=") ? [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)] : [];

@@ -140,7 +140,7 @@ async function loadDriver() {
   return (await import("pg")).default;
 }
 
-/** Uses a client that somebody else has opened. It is told apart by its shape, and never closed. */
+/** Uses a client that somebody else has opened. It is recognized by its shape, and never closed. */
 export function lendClient(client: PostgresClient): Connection {
   return { query: queryOf(client), close: () => Promise.resolve() };
 }
@@ -178,11 +178,22 @@ export function isTransient(error: unknown): boolean {
   return TRANSIENT.test(sqlState(error) ?? "");
 }
 
+// Serialization, connections, resources, intervention by an operator, a standby: the server has refused any statement.
+const UNAVAILABLE = /^(40001|40P01|55P03|53|25006|57)/;
+// Transactions, rights, and what there is in the schema: the same for all calls of a kind.
+const OF_ALL_CALLS = /^(25|28|3F|42)/;
+
+/** Whether the server may have refused a statement because of a value in it, and would not refuse another one. */
+export function isOfOneCall(error: unknown): boolean {
+  const code = sqlState(error) ?? "";
+  return isServerError(error) && !UNAVAILABLE.test(code) && !OF_ALL_CALLS.test(code);
+}
+
 /** Converts a driver's error to a `StoreError`. */
 export function storeError(error: unknown, { writes }: { writes: boolean }): StoreError {
   if (error instanceof StoreError) return error;
   const message = error instanceof Error ? error.message : String(error);
-  const isUnavailable = !isServerError(error) || /^(40001|40P01|55P03|53|25006|57)/.test(sqlState(error) ?? "");
+  const isUnavailable = !isServerError(error) || UNAVAILABLE.test(sqlState(error) ?? "");
   return new StoreError(`The database cannot answer: ${message}`, {
     cause: error,
     code: isUnavailable ? "unavailable" : "internal",

@@ -44,7 +44,7 @@ export async function migrateTables(database: PostgresDatabase, durability: Dura
     if (error instanceof StoreError && sqlState(error.cause) === INSUFFICIENT_PRIVILEGE) {
       throw new StoreError(
         `The role of the connection has not the rights that the store needs: ${error.message}. Let the owner of the ` +
-          'schema call migrate(), and grant them: see "Roles" in docs/postgres.md',
+          'schema call migrate(), and grant them: see "Roles" in docs/guides/postgres.md',
         { code: "internal", cause: error },
       );
     }

@@ -8,18 +8,22 @@
  */
 export type PostgresListen = (channel: string, onNotify: () => void) => Promise<() => unknown>;
 
-/** Listens to channels, until the returned function is called. `onLost` is called when it has ended before. */
+/**
+ * Listens to channels, until the returned function is called. `onLost` is called when it has ended before. When the signal
+ * fires, nobody waits any more until it listens.
+ */
 export type Listen = (
   channels: readonly string[],
   onNotify: (channel: string) => void,
   onLost: (error: Error) => void,
+  abortSignal: AbortSignal,
 ) => Promise<() => void>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
 
 /** Listens on a connection of `npm:pg` that it opens. */
 export function listenAt(url: string): Listen {
-  return async (channels, onNotify, onLost) => {
+  return async (channels, onNotify, onLost, abortSignal) => {
     const { default: pg } = await import("pg");
     const client = new pg.Client({
       connectionString: url,
@@ -36,24 +40,35 @@ export function listenAt(url: string): Listen {
     client.on("error", onLost);
     client.on("end", () => onLost(new Error("the connection has ended")));
     client.on("notification", ({ channel }) => onNotify(channel));
+    abortSignal.addEventListener("abort", destroy);
     try {
+      abortSignal.throwIfAborted();
       await client.connect();
       await client.query(channels.map((channel) => `listen ${channel}`).join("; "));
     } catch (error) {
       destroy();
       throw error;
+    } finally {
+      abortSignal.removeEventListener("abort", destroy);
     }
     return destroy;
   };
 }
 
-/** Listens with a function of the caller. */
+/** Listens with a function of the caller. If it fails for one of the channels, it ends the others. */
 export function listenWith(listen: PostgresListen): Listen {
   return async (channels, onNotify) => {
-    const ends = await Promise.all(channels.map((channel) => listen(channel, () => onNotify(channel))));
-    return () => {
+    const results = await Promise.allSettled(channels.map(async (channel) => {
+      return await listen(channel, () => onNotify(channel));
+    }));
+    const ends = results.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
+    const endAll = () => {
       // It may return a promise, and fail because the connection is gone.
       for (const end of ends) Promise.resolve().then(end).catch(() => {});
     };
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure === undefined) return endAll;
+    endAll();
+    throw failure.reason;
   };
 }

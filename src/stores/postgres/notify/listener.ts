@@ -107,13 +107,15 @@ export class NotifyListener {
     abortSignal.addEventListener("abort", stop);
     let noteTest = () => {};
     const onNotify = (channel: string) => channel === testChannel ? noteTest() : this.#reportChange();
-    const listening = listen([changeChannel, testChannel], onNotify, ending.reject);
+    const listening = listen([changeChannel, testChannel], onNotify, ending.reject, abortSignal);
     try {
       await inTime(host, LISTEN_LIMIT_MS, Promise.race([listening, ending.promise]), "the server does not answer");
       while (true) {
         const arrival = new Promise<void>((resolve) => noteTest = resolve);
         const test = Promise.race([Promise.all([notify(testChannel), arrival]), ending.promise]);
         await inTime(host, TEST_LIMIT_MS, test, NOTHING_ARRIVES);
+        // It may have been stopped at the moment at which the test arrived.
+        abortSignal.throwIfAborted();
         this.#setLive(true);
         await within(host, TEST_EVERY_MS, ending.promise);
       }

@@ -1,6 +1,6 @@
 import { failureText } from "../../../failure.ts";
-import { isoTime } from "../../../iso_time.ts";
-import type { JsonText } from "../../../json.ts";
+import { isoTime } from "../../../values/iso_time.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../run.ts";
 import type { BlockerFacts, WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import type { RunFailures, TimelineRecords } from "../../../store/timeline_records.ts";
 import { type AttemptRow, toFailures, toTimelineStep, type TrailStepRow } from "../../operate/trail_rows.ts";

@@ -1,5 +1,5 @@
 import type { FactValue, FactValueRef } from "../../../fact.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Cursor, JournalPage } from "../../../journal.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { AwaitedPause, RunState } from "../../../store/run_state.ts";

@@ -1,4 +1,4 @@
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 
 /** Something outside of the store that makes it slow. */

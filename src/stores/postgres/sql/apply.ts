@@ -2,6 +2,8 @@ import { ENTRY } from "./basics.ts";
 
 // The part of the groups after which the journal is trimmed, if it is too long.
 const TRIM_CHANCE = 0.02;
+// A group with more keys takes the lock of the schema alone: the server has room for a limited number of locks.
+const MAX_KEYS = 100;
 
 /** The kinds of writes, each with the function that does it. */
 const KINDS = [
@@ -30,28 +32,6 @@ export type WriteKind = typeof KINDS[number];
 
 /** How several writes are one transaction. */
 export const APPLY = `
--- A write that changes a queue, a pause or a child waits here for all other writes, so that it sees what those before it
--- have committed.
-create or replace function fn.lock_all() returns void language plpgsql volatile as $$
-begin
-  perform pg_advisory_xact_lock(hashtextextended('holdfast/write/' || {literal}, 0));
-  perform fn.lock_journal();
-end $$;
-
--- A write that changes nothing but runs under its leases waits for those, and not for others like it. The rows are locked
--- in one order.
-create or replace function fn.lock_runs(p_ids text[]) returns void language plpgsql volatile as $$
-begin
-  perform pg_advisory_xact_lock_shared(hashtextextended('holdfast/write/' || {literal}, 0));
-  perform 1 from {schema}.runs r where r.id = any(p_ids) order by r.seq for no key update;
-  perform fn.lock_journal();
-end $$;
-
--- A worker has one claim at a time.
-create or replace function fn.lock_worker(p_worker text) returns void language sql volatile as $$
-  select pg_advisory_xact_lock(hashtextextended('holdfast/worker/' || {literal} || '/' || p_worker, 0))
-$$;
-
 create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
   select fn.delete_run(p ->> 'runId', p_now)
 $$;
@@ -59,17 +39,24 @@ $$;
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.
 -- First those that are performed together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
-declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_new boolean; v_simple boolean;
+declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_new boolean; v_keys text[];
 begin
   v_new := p -> 'triggers' <> '[]' and fn.are_new_runs(array(
     select r ->> 'id' from jsonb_array_elements(p -> 'triggers') e, jsonb_array_elements(e -> 'runs') r));
-  v_simple := fn.is_simple(p, v_new);
-  if v_simple then perform fn.lock_runs(fn.texts(p -> 'runIds'));
-  else perform fn.lock_all();
+  if p -> 'triggers' = '[]' or v_new then v_keys := fn.changed_keys(p); end if;
+  if v_keys is null then
+    perform fn.lock_all();
+    v_now := fn.clock(p_now);
+    -- Some calls look whether the lease of another one has expired.
+    perform fn.begin_leases_anew(v_now);
+  else
+    perform fn.lock_some(fn.texts(p -> 'runIds'), v_keys);
+    v_now := fn.clock(p_now);
+    -- Since it looked, a run with a fairness key can have come to one of the keys. The caller tries again.
+    if fn.have_turns(v_keys) then
+      raise exception 'a run with a fairness key has come meanwhile' using errcode = 'serialization_failure';
+    end if;
   end if;
-  v_now := fn.clock(p_now);
-  -- Calls that look whether the lease of another one has expired.
-  if not v_simple then perform fn.begin_leases_anew(v_now); end if;
   if p -> 'steps' <> '[]' then v_steps := fn.save_steps(p -> 'steps', v_now); end if;
   if p -> 'endings' <> '[]' then v_endings := fn.finish_runs(p -> 'endings', v_now); end if;
   if v_new then v_triggers := fn.enqueue_plain(p -> 'triggers', v_now); end if;
@@ -83,17 +70,52 @@ begin
     || array_to_string(fn.apply_others(p -> 'others', null, v_now), ',') || ']}';
 end $$;
 
--- Whether a group changes nothing but runs under a lease, and adds others that stand in no line. p_new: its plain triggers
--- add runs.
-create or replace function fn.is_simple(p jsonb, p_new boolean) returns boolean language plpgsql stable as $$
+-- The keys whose queues a group changes, if it changes nothing else but runs under a lease, and adds others: it can commit
+-- beside groups with other runs and keys. NULL: it changes more than that.
+create or replace function fn.changed_keys(p jsonb) returns text[] language plpgsql stable as $$
+declare v_ended text[]; v_paused text[] := '{}'; v_keys text[]; v_more text[]; v_far boolean;
 begin
-  if p -> 'triggers' <> '[]' and not p_new then return false; end if;
-  if p -> 'endings' <> '[]'
-      and not fn.are_plain_endings(array(select e ->> 'runId' from jsonb_array_elements(p -> 'endings') e)) then
-    return false;
+  if p -> 'endings' = '[]' and p -> 'others' = '[]' then return '{}'; end if;
+  v_ended := array(select e ->> 'runId' from jsonb_array_elements(p -> 'endings') e);
+  if p -> 'others' <> '[]' then
+    select bool_or(case e ->> 'kind'
+        when 'save_step' then false when 'renew' then false when 'save_input' then false when 'finish' then false
+        when 'pause' then fn.has_children(e) when 'enqueue' then not fn.are_free_runs(e) else true end),
+      v_ended || array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'finish'),
+      array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'pause')
+      into v_far, v_ended, v_paused from jsonb_array_elements(p -> 'others') e;
+    if v_far then return null; end if;
+    v_more := array(select n ->> 'concurrencyKey' from jsonb_array_elements(p -> 'others') e,
+      jsonb_array_elements(e -> 'runs') n where e ->> 'kind' = 'enqueue');
   end if;
-  return p -> 'others' = '[]' or not exists (select 1 from jsonb_array_elements(p -> 'others') e
-    where e ->> 'kind' not in ('save_step', 'renew', 'save_input'));
+  -- Found by their ids alone. The end of a child changes its parent, and that of a parent its children.
+  select bool_or(r.id = any(v_ended) and (r.parent_seq is not null or (r.has_pauses and exists (
+      select 1 from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children' and w.status = 'pending')))),
+    array_agg(r.concurrency_key) into v_far, v_keys from {schema}.runs r where r.id = any(v_ended || v_paused);
+  v_keys := array(select distinct k from unnest(v_keys || v_more) k where k is not null);
+  if v_far or cardinality(v_keys) > ${MAX_KEYS} or fn.have_turns(v_keys) then return null; end if;
+  return v_keys;
+end $$;
+
+-- Whether a pause has children.
+create or replace function fn.has_children(p_pause jsonb) returns boolean language plpgsql immutable as $$
+begin
+  return (select exists (select 1 from jsonb_array_elements(p_pause -> 'pauses') x where x ->> 'children' is not null));
+end $$;
+
+-- Whether all runs of a trigger are new ones that take no turns, whatever runs there are.
+create or replace function fn.are_free_runs(p_trigger jsonb) returns boolean language plpgsql immutable as $$
+begin
+  return (select not exists (select 1 from jsonb_array_elements(p_trigger -> 'runs') n
+    where n ->> 'idempotencyKey' is not null or n ->> 'coalesce' is not null or n ->> 'retriggerOf' is not null
+      or n ->> 'scheduleName' is not null or n -> 'flow' ->> 'fairnessKey' is not null));
+end $$;
+
+-- Whether runs in the queues of some keys take turns.
+create or replace function fn.have_turns(p_keys text[]) returns boolean language plpgsql stable as $$
+begin
+  return cardinality(p_keys) > 0 and (select exists (select 1 from {schema}.runs r where r.concurrency_key || '' = any(p_keys)
+    and r.concurrency_key is not null and r.fairness_key is not null and r.queue_state is not null));
 end $$;
 
 -- Performs those writes of a list, one after another, that have no answer yet. Returns all answers.

@@ -8,8 +8,12 @@ import { FACTS_PER_ROW } from "./names.ts";
 export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
   "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'";
 
-/** The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone. */
-export const JOINS_LISTS = "set enable_hashjoin = on";
+/**
+ * The setting of a function that joins lists with each other, and reads tables by "= any(array)" alone: a row is joined with
+ * its element by "seq + 0 = ...", since "seq = ..." could be looked up for each element in an index of another order.
+ * Such a list looks short to the planner, which would compare each element with each row.
+ */
+export const JOINS_LISTS = "set enable_hashjoin = on set enable_nestloop = off";
 
 /** What all other functions use. */
 export const BASICS = `
@@ -18,7 +22,7 @@ create or replace function fn.clock(p_now bigint) returns bigint language sql vo
   select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$;
 
--- Whoever has waited for a lock must see what others have committed meanwhile, which a transaction of another isolation
+-- A transaction that has waited for a lock must see what others have committed meanwhile, which a transaction of another isolation
 -- level does not: it sees what was committed before its first statement.
 create or replace function fn.check_isolation() returns void language plpgsql as $$
 begin

@@ -1,5 +1,5 @@
 import { abandonedFailure } from "../../abandoned_failure.ts";
-import { deadlineFailure } from "../../../deadline_failure.ts";
+import { deadlineFailure } from "../../../failure/deadline_failure.ts";
 import { type Failure, failureText } from "../../../failure.ts";
 import { hadLease, underLease } from "./under_lease.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
@@ -196,7 +196,9 @@ end $$;
 
 -- Deletes runs that ended long enough ago. See Store.purge().
 create or replace function fn.purge(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
-declare r record; v_steps bigint := 0; v_gone jsonb; v_purged jsonb := '[]'; v_limit bigint := (p ->> 'limit')::bigint;
+declare
+  r record; v_steps bigint := 0; v_seqs bigint[] := '{}'; v_ids text[] := '{}'; v_id text; v_gone jsonb;
+  v_purged jsonb := '[]'; v_limit bigint := (p ->> 'limit')::bigint;
 begin
   perform fn.trim_journal(p_now);
   for r in select d.* from jsonb_each_text(p -> 'retention') t cross join lateral (
@@ -205,8 +207,14 @@ begin
       order by q.completed_at, q.seq limit v_limit) d
       order by d.completed_at, d.seq limit v_limit loop
     v_steps := v_steps + r.recorded;
-    exit when v_purged <> '[]' and v_steps > ${MAX_PURGED_STEPS};
-    v_gone := fn.delete_run(r.id, p_now);
+    exit when v_ids <> '{}' and v_steps > ${MAX_PURGED_STEPS};
+    v_seqs := v_seqs || r.seq;
+    v_ids := v_ids || r.id;
+  end loop;
+  -- In the order in which those who append log lines lock them.
+  perform 1 from {schema}.runs q where q.seq = any(v_seqs) order by q.seq for update;
+  foreach v_id in array v_ids loop
+    v_gone := fn.delete_run(v_id, p_now);
     if v_gone is not null then v_purged := v_purged || v_gone; end if;
   end loop;
   return v_purged;

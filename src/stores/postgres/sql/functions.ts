@@ -8,6 +8,7 @@ import { EVOLUTION } from "./evolution/functions.ts";
 import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
 import { LEASES } from "./leases.ts";
+import { LOCKS } from "./locks.ts";
 import { OPERATE } from "./operate/functions.ts";
 import { OUTAGES } from "./outages.ts";
 import { PAUSES } from "./pauses.ts";
@@ -22,6 +23,7 @@ export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
   ...[
     BASICS,
+    LOCKS,
     FLOW,
     RECORDS,
     ENDINGS,

@@ -5,13 +5,13 @@ import { FACTS_PER_ROW } from "./names.ts";
 // they cannot do is left to the function of the kind: they answer NULL for it. The lists have no run twice, but for steps
 // of different names: see write_group.ts.
 
-// The runs of the writes i which are under a lease. `lock_runs()` or `lock_all()` keeps them from changing meanwhile. They
+// The runs of the writes i which are under a lease. `lock_some()` or `lock_all()` keeps them from changing meanwhile. They
 // are found by their ids alone: a plan that is made while the tables are empty could prefer the index of all runs under a
 // lease.
 const RUNS_UNDER_LEASE = `
     select r.* from (
       select r.seq, r.id, r.status, r.lease_generation, r.lease_claim, r.recorded, r.last_report_no,
-        r.concurrency_key is null and not r.has_pauses and r.parent_seq is null as is_plain
+        r.concurrency_key, not r.has_pauses and r.parent_seq is null as is_plain
       from {schema}.runs r where r.id = any(array(select i.id from i)) offset 0) r
     where r.status = 'running'`;
 
@@ -21,13 +21,6 @@ const HOLDS_LEASE =
 
 /** Writes of a group that are performed together. */
 export const SETS = `
--- Whether endings concern only their own runs: these have no key, no pauses and no parent.
-create or replace function fn.are_plain_endings(p_ids text[]) returns boolean language plpgsql stable as $$
-begin
-  return (select not exists (select 1 from {schema}.runs r where r.id = any(p_ids)
-    and (r.concurrency_key is not null or r.has_pauses or r.parent_seq is not null)));
-end $$;
-
 -- Whether runs can be added together: none of them was added before, and none is there twice.
 create or replace function fn.are_new_runs(p_ids text[]) returns boolean language plpgsql stable as $$
 begin
@@ -64,7 +57,7 @@ begin
     update {schema}.runs r set recorded = g.recorded, abandonments = 0, updated_at = p_now,
       last_report_no = greatest(r.last_report_no, g.report_no)
     from (select n.seq, max(n.recorded_no) as recorded, max(n.report_no) as report_no from n group by n.seq) g
-    where r.seq = any(array(select n.seq from n)) and r.seq = g.seq),
+    where r.seq = any(array(select n.seq from n)) and r.seq + 0 = g.seq),
   f as (
     insert into {schema}.journal (at, facts) select p_now, p.facts from fn.pack_facts(array(
       select '[' || n.seq || case when n.status = 'completed' then ',"step_completed",' else ',"step_failed",' end
@@ -81,9 +74,9 @@ begin
   return v_answers;
 end $$;
 
--- Ends runs without a key, pauses and a parent, without reports. Returns an answer for each.
+-- Ends runs without pauses and a parent, without reports, and releases their keys. Returns an answer for each.
 create or replace function fn.finish_runs(p_writes jsonb, p_now bigint) returns text[] language plpgsql ${JOINS_LISTS} as $$
-declare v_answers text[];
+declare k record;
 begin
   with i as materialized (
     select x.* from rows from (jsonb_to_recordset(p_writes) as ("runId" text, generation int, "claimId" text, recorded int,
@@ -97,8 +90,8 @@ begin
     update {schema}.runs r set status = n.status, output = n.output, error = n.error, failure = n.failure,
       failed_step = n.failed_step, lease_owner = null, lease_expires_at = null, updated_at = p_now,
       completed_at = p_now
-    from n where r.seq = any(array(select n.seq from n)) and r.seq = n.seq
-    returning n.no, r.seq, r.job, r.status, n.fact),
+    from n where r.seq = any(array(select n.seq from n)) and r.seq + 0 = n.seq
+    returning n.no, r.seq, r.id, r.job, r.status, n.fact, r.concurrency_key, r.lease_generation),
   c as (
     insert into {schema}.counts (status, job, runs)
       select m.status, m.job, sum(m.runs) from (select u.status, u.job, 1 as runs from u
@@ -107,9 +100,16 @@ begin
     insert into {schema}.journal (at, facts)
       select p_now, p.facts from fn.pack_facts(array(select '[' || u.seq || ',' || u.fact from u order by u.no)) p)
   -- What has not ended now is for the function of one ending: it has ended before, or the lease is lost.
-  select array_agg(case when u.no is not null then 'null' end order by i.no)
-    into v_answers from i left join u on u.no = i.no;
-  return v_answers;
+  select array_agg(case when u.no is not null then 'null' end order by i.no) as answers,
+      array_agg(u.concurrency_key order by i.no) filter (where u.concurrency_key is not null) as keys,
+      array_agg(u.id order by i.no) filter (where u.concurrency_key is not null) as ids,
+      array_agg(u.lease_generation order by i.no) filter (where u.concurrency_key is not null) as generations
+    into k from i left join u on u.no = i.no;
+  for at in 1 .. coalesce(cardinality(k.keys), 0) loop
+    perform fn.release_key(k.keys[at], k.ids[at], k.generations[at], p_now);
+    perform fn.settle_heads();
+  end loop;
+  return k.answers;
 end $$;
 
 -- Adds runs that use nothing but labels. Returns an answer for each call.
@@ -146,8 +146,11 @@ begin
 end $$;
 
 -- Rows of the journal with facts, in their order.
-create or replace function fn.pack_facts(p_facts text[]) returns table (facts text) language sql immutable as $$
-  select array_to_string(p_facts[s.no : s.no + ${FACTS_PER_ROW - 1}], ',')
-  from generate_series(1, cardinality(p_facts), ${FACTS_PER_ROW}) s (no) order by s.no
-$$;
+create or replace function fn.pack_facts(p_facts text[]) returns table (facts text) language plpgsql immutable as $$
+begin
+  for at in 1 .. cardinality(p_facts) by ${FACTS_PER_ROW} loop
+    facts := array_to_string(p_facts[at : at + ${FACTS_PER_ROW - 1}], ',');
+    return next;
+  end loop;
+end $$;
 `;

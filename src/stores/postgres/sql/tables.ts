@@ -11,6 +11,8 @@ import { OPERATE_TABLES } from "./operate/tables.ts";
 // `queue_state` is R (it has passed its key and can be claimed), B (blocked by its key) or NULL (it is not due).
 // `lease_claim` is the claim that gave the newest lease. It stays when a run parks, ends or is held, so that a repeated
 // call is known.
+// runs_ready_by_key and runs_keyed_fair have an expression, so that a look into them is never planned as a read of the whole
+// queue of a key.
 // `timer_at` is when a waiting run becomes due without a signal, `due_at` when a delayed one does. `deadline_at` is the
 // deadline that applies: `start_by` until the run has begun, then `finish_by`; NULL under a lease and after the end.
 //
@@ -96,10 +98,12 @@ create index runs_ready_fair on {schema}.runs (queue, fairness_key, position, se
   where queue_state = 'R' and fairness_key is not null;
 create index runs_ready_fair_begun on {schema}.runs (queue, fairness_key, position, seq)
   where queue_state = 'R' and fairness_key is not null and started_at is not null;
-create index runs_ready_by_key on {schema}.runs (concurrency_key, queue, position, seq)
+create index runs_ready_by_key on {schema}.runs ((concurrency_key || ''), queue, position, seq)
   where concurrency_key is not null and queue_state = 'R';
 create index runs_queued_by_key on {schema}.runs (concurrency_key, queue, position, seq)
   where concurrency_key is not null and queue_state is not null;
+create index runs_keyed_fair on {schema}.runs ((concurrency_key || ''))
+  where concurrency_key is not null and fairness_key is not null and queue_state is not null;
 create index runs_keyed_pending on {schema}.runs (concurrency_key, job, seq)
   where concurrency_key is not null and status = 'pending';
 create index runs_keyed_waiting on {schema}.runs (concurrency_key, job, seq)

@@ -4,7 +4,7 @@ import { underLease } from "./under_lease.ts";
 
 /** Workers, their leases, and the jobs that are paused. */
 export const WORKERS = `
--- All leases, including those of cancelled runs that still hold a key. See Store.getLeases().
+-- All leases, including those of cancelled runs that a worker may still execute. See Store.getLeases().
 create or replace function fn.get_leases(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
   select coalesce(jsonb_agg(to_jsonb(l)), '[]') from (
     select r.id as "runId", r.lease_generation as generation, r.lease_claim as "claimId", r.recorded,
@@ -13,7 +13,7 @@ create or replace function fn.get_leases(p jsonb, p_now bigint) returns jsonb la
     from {schema}.runs r left join {schema}.workers w on w.id = r.lease_owner where r.status = 'running'
     union all
     select g.run_id, g.generation, g.lease_claim, 0, g.concurrency_key, g.expires_at, null
-    from {schema}.ghosts g where g.concurrency_key is not null) l
+    from {schema}.ghosts g where g.expires_at > fn.clock(p_now)) l
 $$;
 
 -- The indexes of the leases that are no longer current. See Store.getLostLeases().

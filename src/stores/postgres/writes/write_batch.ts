@@ -1,5 +1,5 @@
 import { StoreError } from "../../../error.ts";
-import { isServerError, type Lane } from "../database/client.ts";
+import { isOfOneCall, type Lane, NotSentError, storeError } from "../database/client.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";
 
@@ -21,13 +21,14 @@ const MIN_BESIDE = 16;
  * Performs writes in groups: those that arrive while a group is under way go together in the next one. A group is one
  * statement, and so one transaction and one flush of the server's disk.
  *
- * Two groups can be under way, if they cannot depend on each other: steps and endings of different runs.
+ * Two groups can be under way, if they cannot depend on each other: steps, pauses and endings of different runs.
  */
 export class WriteBatch {
   readonly #database: PostgresDatabase;
-  #urgent: Write[] = [];
   #queue: Write[] = [];
   readonly #sent = new Set<readonly Write[]>();
+  /** Urgent writes that later ones to their runs wait for. */
+  readonly #awaited = new Set<Write>();
   #isStarting = false;
   #pending = new Set<Promise<unknown>>();
 
@@ -38,15 +39,14 @@ export class WriteBatch {
   /**
    * Performs a write, and returns its answer, which can be a refusal.
    *
-   * @param options.urgent It precedes the others, and waits for no group that is under way: then it is sent on the
-   * connections for leases.
-   * @param options.isAlone It is sent so in any case.
+   * @param options.isUrgent It waits for no other write: it is sent alone, on the connections for leases.
+   * @param options.isAwaited Later writes to its runs wait for it, if it is urgent. Others are in order anyway.
    */
-  submit(write: WriteParameter, { urgent = false, isAlone = false } = {}): Promise<unknown> {
+  submit(write: WriteParameter, { isUrgent = false, isAwaited = false } = {}): Promise<unknown> {
     const answer = new Promise<unknown>((resolve, reject) => {
       const waiting = { ...toGroupedWrite(write), resolve, reject };
-      if (isAlone || (urgent && this.#sent.size > 0)) return void this.#send([waiting], "leases");
-      (urgent ? this.#urgent : this.#queue).push(waiting);
+      if (isUrgent) return void this.#sendUrgent(waiting, isAwaited);
+      this.#queue.push(waiting);
       this.#startSoon();
     });
     this.#pending.add(answer);
@@ -58,6 +58,12 @@ export class WriteBatch {
   /** Completes the writes that are pending. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#pending);
+  }
+
+  async #sendUrgent(write: Write, isAwaited: boolean): Promise<void> {
+    if (isAwaited) this.#awaited.add(write);
+    await this.#send([write], "leases");
+    if (this.#awaited.delete(write)) this.#start();
   }
 
   /** Sends a group of what is written at the same moment. */
@@ -87,41 +93,60 @@ export class WriteBatch {
     const others = [...this.#sent].flat();
     const isAlone = others.length === 0;
     if (!isAlone && this.#queue.length < MIN_BESIDE) return [];
-    const busy = new Set(others.flatMap(({ runIds }) => runIds));
+    const busy = new Set([...others, ...this.#awaited].flatMap(({ runIds }) => runIds));
     const group: Write[] = [];
     let length = 0;
-    for (const write of [...this.#urgent, ...this.#queue]) {
+    for (const write of this.#queue) {
       length += write.text.length;
       if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
-      if (!isAlone) {
-        // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
-        if (write.list !== "steps" && write.list !== "endings") break;
-        const isBusy = write.runIds.some((id) => busy.has(id));
-        if (isBusy) continue;
-      }
-      group.push(write);
+      // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
+      if (!isAlone && !write.isOwn) break;
+      const isBusy = write.runIds.some((id) => busy.has(id));
+      if (!isBusy) group.push(write);
     }
     if (!isAlone && group.length < MIN_BESIDE) return [];
     const taken = new Set(group);
-    this.#urgent = this.#urgent.filter((write) => !taken.has(write));
     this.#queue = this.#queue.filter((write) => !taken.has(write));
     return group;
   }
 
   async #send(group: readonly Write[], lane: Lane): Promise<void> {
+    const failure = await this.#trySend(group, lane);
+    if (failure === null) return;
+    if (group.length === 1 || !isOfOneWrite(failure)) return rejectAll(group, failure.error);
+    // The server has refused the statement because of one of the writes: the others are not to suffer for it.
+    for (const [at, write] of group.entries()) {
+      const own = await this.#trySend([write], lane);
+      if (own === null) continue;
+      write.reject(own.error);
+      if (isOfOneWrite(own)) continue;
+      return rejectAll(group.slice(at + 1), storeError(new NotSentError(own.error), { writes: true }));
+    }
+  }
+
+  /** Returns why the group could not be written, or `null` if each of its writes has its answer. */
+  async #trySend(group: readonly Write[], lane: Lane): Promise<Failure | null> {
     try {
       const { text, lists } = toWriteGroup(group);
       const answers = await this.#database.apply(text, lane);
       for (const [list, indexes] of Object.entries(lists)) {
         for (const [no, at] of indexes.entries()) group[at]!.resolve(answers[list as WriteList][no]); // of this group
       }
+      return null;
     } catch (error) {
-      if (group.length > 1 && error instanceof StoreError && isServerError(error.cause)) {
-        // The server has refused the statement because of one of the writes: the others are not to suffer for it.
-        for (const write of group) await this.#send([write], lane);
-        return;
-      }
-      for (const { reject } of group) reject(error);
+      return { error };
     }
   }
+}
+
+interface Failure {
+  error: unknown;
+}
+
+function isOfOneWrite({ error }: Failure): boolean {
+  return error instanceof StoreError && isOfOneCall(error.cause);
+}
+
+function rejectAll(group: readonly Write[], error: unknown): void {
+  for (const { reject } of group) reject(error);
 }

@@ -17,6 +17,8 @@ export interface WriteParameter {
   reports?: readonly unknown[];
   /** The runs that it adds. */
   runs?: readonly object[];
+  /** The pauses that it prepares. */
+  pauses?: readonly { children: unknown }[];
 }
 
 /**
@@ -31,6 +33,8 @@ export interface GroupedWrite {
   /** Its parameter as JSON. */
   text: string;
   list: WriteList;
+  /** Whether it can be performed beside groups of other runs: it is a step, a pause without children, or an end. */
+  isOwn: boolean;
   /** The runs that it changes. */
   runIds: readonly string[];
   /** Of a step its name, which no other step of the same run in the same list has. */
@@ -47,7 +51,12 @@ export interface WriteGroup {
 export function toGroupedWrite(write: WriteParameter): GroupedWrite {
   const { kind, runId, renewals = [], name = "" } = write;
   const runIds = runId === undefined ? renewals.map((renewal) => renewal.runId) : [runId];
-  return { kind, text: writeParameter(write), list: listOf(write), runIds, name };
+  return { kind, text: writeParameter(write), list: listOf(write), isOwn: isOwn(write), runIds, name };
+}
+
+function isOwn({ kind, pauses = [] }: WriteParameter): boolean {
+  if (kind === "pause") return pauses.every(({ children }) => children === null);
+  return kind === "save_step" || kind === "finish";
 }
 
 function listOf(write: WriteParameter): WriteList {

@@ -1,6 +1,6 @@
 import type { Host } from "../../../host.ts";
-import type { JsonText } from "../../../json.ts";
-import { isoTime } from "../../../iso_time.ts";
+import type { JsonText } from "../../../values/json.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { RunIdentity, RunStatus } from "../../../run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { CreatedChild, NewChildren, NewPause } from "../../../store/pause_request.ts";

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../wait.ts";

@@ -1,8 +1,8 @@
 import { LeaseLostError } from "../../../error.ts";
 import type { Report } from "../../../execution_report.ts";
 import type { HoldCode } from "../../../hold.ts";
-import { isoTime } from "../../../iso_time.ts";
-import type { JsonText } from "../../../json.ts";
+import { isoTime } from "../../../values/iso_time.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { Run } from "../../../run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";

@@ -1,5 +1,5 @@
 import type { KnownJob } from "../../../flow.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
 import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";

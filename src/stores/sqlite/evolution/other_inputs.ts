@@ -1,5 +1,5 @@
 import { LeaseLostError } from "../../../error.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";

@@ -1,4 +1,4 @@
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { isTerminal, RUN_STATUSES } from "../../../run.ts";
 import type { StrandedJob } from "../../../store/hold_record.ts";
 import { byNameAndVersion } from "../../by_name_and_version.ts";

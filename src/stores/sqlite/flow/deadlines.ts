@@ -1,4 +1,4 @@
-import { deadlineFailure } from "../../../deadline_failure.ts";
+import { deadlineFailure } from "../../../failure/deadline_failure.ts";
 import { failedFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";

@@ -1,4 +1,4 @@
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 

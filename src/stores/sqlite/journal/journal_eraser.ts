@@ -1,5 +1,5 @@
 import type { Fact } from "../../../fact.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many rows are read at once.

@@ -1,7 +1,7 @@
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import { type Fact, triggeredFact } from "../../../fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { FactInRow } from "./journal.ts";
 

@@ -1,6 +1,6 @@
 import { failureText } from "../../../failure.ts";
 import { positionOf } from "../../../flow.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../run.ts";
 import { type BlockerFacts, liveWorkers, versionQueue, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";

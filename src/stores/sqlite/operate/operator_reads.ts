@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import { MAX_COUNTED_WAITS } from "../../../wait.ts";
 import { SEARCHED_BY_END } from "../../operate/trail_rows.ts";
@@ -49,7 +49,7 @@ function readOpenRows(db: SqliteDatabase, isAfter: string, place: number[], limi
   );
 }
 
-/** Finds runs by a text. See `Store.searchRuns()`. */
+/** Finds runs by a string. See `Store.searchRuns()`. */
 export function searchRuns(db: SqliteDatabase, text: string, limit: number): SearchHit[] {
   const found = new Map<string, FoundBy>();
   const add = (by: FoundBy, rows: readonly { id: string }[]) => {

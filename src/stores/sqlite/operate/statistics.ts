@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
 import { addLatencies } from "../../latency_counts.ts";
 import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type {
   Interruption,
   RunFailures,

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { LISTED_LEASES, parseWorkerDetails } from "../../worker_details.ts";

@@ -1,5 +1,5 @@
 import type { Lease } from "../../../lease.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { versionOf } from "../../queue_name.ts";
 import { startDelay } from "../../start_delay.ts";

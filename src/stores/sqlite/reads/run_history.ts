@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
 import { readCopied } from "../evolution/copies.ts";
 import { readPauseRecord } from "../children/child_results.ts";

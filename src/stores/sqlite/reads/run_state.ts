@@ -1,5 +1,5 @@
 import type { RunState } from "../../../store/run_state.ts";
-import { isoTime } from "../../../iso_time.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";

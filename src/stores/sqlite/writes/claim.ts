@@ -1,6 +1,6 @@
 import type { Fact } from "../../../fact.ts";
 import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { TraceText } from "../../../trace_context.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
@@ -202,6 +202,8 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
 
 /** Extends the expired leases that the claiming worker still holds. */
 function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
+  const hasExpiredLease = "SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ? LIMIT 1";
+  if (holding.length === 0 || db.get(hasExpiredLease, now) === undefined) return;
   for (const lease of holding) {
     db.run(
       `UPDATE holdfast_runs SET lease_expires_at = ? WHERE ${UNDER_LEASE} AND lease_expires_at <= ?`,

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";

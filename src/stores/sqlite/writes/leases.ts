@@ -61,14 +61,15 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   }
 }
 
-/** All leases, including those of cancelled runs that still hold a key. See `Store.getLeases()`. */
-export function readLeases(db: SqliteDatabase): SeenLease[] {
+/** All leases, including those of cancelled runs that a worker may still execute. See `Store.getLeases()`. */
+export function readLeases(db: SqliteDatabase, now: number): SeenLease[] {
   const rows = db.all<HeldLeaseRow>(
     `SELECT r.id, r.lease_generation AS generation, r.lease_claim, r.recorded, r.concurrency_key,
        r.lease_expires_at AS expires_at, w.lease_ms
      FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
      UNION ALL SELECT run_id, generation, lease_claim, 0, concurrency_key, expires_at, NULL
-     FROM holdfast_ghosts INDEXED BY holdfast_ghosts_with_key WHERE concurrency_key IS NOT NULL`,
+     FROM holdfast_ghosts WHERE expires_at > ?`,
+    now,
   );
   return rows.map((row) => ({
     runId: row.id,

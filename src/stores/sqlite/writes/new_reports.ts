@@ -1,5 +1,5 @@
 import { toFact } from "../../../fact.ts";
-import type { JsonText } from "../../../json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
 import { latestProgress, type Report } from "../../../execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,6 +1,6 @@
 import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts";
 import type { Host } from "../../../host.ts";
-import { isSameJson, type JsonText } from "../../../json.ts";
+import { isSameJson, type JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";

@@ -5,7 +5,7 @@ import { StoreError } from "../../../../src/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
-import { anything } from "../../../support/for_each_store.ts";
+import { anything } from "../../../support/stores/for_each_store.ts";
 import { startServer } from "../server.ts";
 
 const server = startServer();
@@ -97,7 +97,7 @@ test("a call says that a newer version has dropped the functions of its version"
   await assert.rejects(store.enqueue([aRun()]), isStoreError(/tables of version 3/));
 });
 
-/** What docs/postgres.md says of the role of a service. */
+/** What docs/guides/postgres.md says of the role of a service. */
 async function makeRole({ schema, ask }: Place): Promise<string> {
   const role = `service_of_${schema}`;
   await ask(`

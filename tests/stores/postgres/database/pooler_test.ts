@@ -5,7 +5,7 @@ import type { PostgresStoreOptions } from "../../../../src/stores/postgres/mod.t
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { anything } from "../../../processes/anything.ts";
 import { until } from "../../../processes/deadline.ts";
-import { storeContract } from "../../store_contract.ts";
+import { storeContract } from "../../../../src/testing/contract/store_contract.ts";
 import { startPooler } from "./pooler.ts";
 import { startServer } from "../server.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Announcer } from "../../../../src/stores/postgres/notify/announcer.ts";
 import type { PostgresDatabase } from "../../../../src/stores/postgres/database/postgres_database.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
-import { pass } from "../../../support/for_each_store.ts";
+import { pass } from "../../../support/stores/for_each_store.ts";
 
 function anAnnouncer() {
   const host = new FakeHost();

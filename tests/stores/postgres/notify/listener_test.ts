@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import type { Listen } from "../../../../src/stores/postgres/notify/listen.ts";
+import { systemHost } from "../../../../src/host.ts";
+import { type Listen, listenAt, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
-import { pass } from "../../../support/for_each_store.ts";
+import { pass } from "../../../support/stores/for_each_store.ts";
 
 /** A listener, and what its server does. */
 class World {
@@ -19,6 +20,8 @@ class World {
   refusal: Error | null = null;
   /** Whether it never answers. */
   isHanging = false;
+  /** Called when it tests itself, and the notification has arrived. */
+  onTest: () => unknown = () => {};
   #onNotify: (channel: string) => void = () => {};
   #onLost: (error: Error) => void = () => {};
 
@@ -36,6 +39,7 @@ class World {
     notify: (channel) => {
       this.tests += 1;
       this.notify(channel);
+      this.onTest();
       return Promise.resolve();
     },
     changeChannel: "changes",
@@ -177,4 +181,59 @@ Deno.test("NotifyListener listens only while somebody watches, and ends though i
   await pass(world.host, 10, 1);
 
   assert.deepEqual([before, endsWithOne, ends, last.isLive, world.tries.length], [0, 0, 1, false, 2]);
+});
+
+Deno.test("NotifyListener that is stopped at any moment after the arrival of its test is not live", async () => {
+  const areLive: boolean[] = [];
+  for (let turns = 0; turns < 12; turns++) {
+    const world = new World();
+    const watch = world.watch();
+    world.onTest = async () => {
+      for (let n = 0; n < turns; n++) await Promise.resolve();
+      watch.stop();
+    };
+    await pass(world.host, 10, 1);
+    areLive.push(watch.isLive);
+    await world.listener.close();
+  }
+
+  assert.deepEqual(areLive, Array(12).fill(false));
+});
+
+for (const order of ["before", "after"] as const) {
+  Deno.test(`listenWith() ends one channel when another one fails ${order} it`, async () => {
+    const ended: string[] = [];
+    const listen = listenWith(async (channel) => {
+      if (channel === (order === "before" ? "second" : "first")) throw new Error("too many channels");
+      await Promise.resolve();
+      return () => ended.push(channel);
+    });
+
+    const listening = listen(["first", "second"], () => {}, () => {}, new AbortController().signal);
+
+    await assert.rejects(listening, /too many channels/);
+    await Promise.resolve();
+    assert.deepEqual(ended, [order === "before" ? "first" : "second"]);
+  });
+}
+
+Deno.test("close() ends a connection that is still being made, at once", async () => {
+  // A server that accepts connections and says nothing.
+  using server = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = server.addr as Deno.NetAddr;
+  const listener = new NotifyListener({
+    listen: listenAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
+    notify: () => Promise.resolve(),
+    changeChannel: "changes",
+    testChannel: "test",
+    host: systemHost,
+  });
+  listener.watch({ onChange: () => {}, onError: () => {} });
+  using connection = await server.accept();
+
+  const since = performance.now();
+  await listener.close();
+  while (await connection.read(new Uint8Array(1_024)) !== null); // its first message, and then the end
+
+  assert.ok(performance.now() - since < 3_000); // it would wait for five seconds
 });

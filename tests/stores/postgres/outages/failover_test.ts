@@ -3,7 +3,7 @@ import { LeaseLostError, StoreError } from "../../../../src/error.ts";
 import type { Lease } from "../../../../src/lease.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../../support/fixtures.ts";
-import { claimOne, complete, look, park, prepare, startRun } from "../../contract/arrange.ts";
+import { claimOne, complete, look, park, prepare, startRun } from "../../../../src/testing/contract/arrange.ts";
 import { hasServer, type Pair, startPair } from "./standby.ts";
 
 // Each test has a server with an asynchronous standby that is cut off from it, so that it lacks what is committed from

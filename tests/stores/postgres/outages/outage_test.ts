@@ -3,9 +3,9 @@ import pg from "pg";
 import { createEngine, defineJob } from "../../../../mod.ts";
 import { StoreError } from "../../../../src/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
-import { anything } from "../../../support/for_each_store.ts";
+import { anything } from "../../../support/stores/for_each_store.ts";
 import { A_JOB, aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
-import { claimedIds, claimOne, complete } from "../../contract/arrange.ts";
+import { claimedIds, claimOne, complete } from "../../../../src/testing/contract/arrange.ts";
 import { type Server, startServer } from "../server.ts";
 
 const server = startServer({ fsync: true, isOwn: true });

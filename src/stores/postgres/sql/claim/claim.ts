@@ -13,7 +13,7 @@ declare
   v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
   v_limit int := (p ->> 'limit')::int; v_lease_ms bigint := ceil((p ->> 'leaseMs')::numeric); w {schema}.workers;
   f record; g record; v_own text[] := fn.queues_of_worker(p); v_open text[]; v_begun text[];
-  v_page bigint[] := '{}'; t record;
+  v_page bigint[]; v_due bigint[]; v_beside boolean; t record;
 begin
   -- A call that is repeated while its first try is still under way waits for it.
   perform fn.lock_worker(v_worker);
@@ -29,13 +29,15 @@ begin
     return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
       and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, v_now);
   end if;
-  if not fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
+  if not fn.has_expired(f.other_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
     g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
     v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
     v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
-    v_page := fn.find_simple(p, g.rooms, g.limits, v_open, v_limit);
+    v_due := fn.find_due_pauses(f.pause_at, v_now);
+    v_page := fn.find_free(p, g.rooms, g.limits, v_open, v_limit, v_due);
     -- There is nothing to do, and others have seen not long ago that the worker is alive.
-    if cardinality(v_page) = 0 and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
+    if v_due = '{}' and coalesce(cardinality(v_page), 0) = 0
+        and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'offersHeld')::boolean and v_limit > 0
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
@@ -44,18 +46,12 @@ begin
     end if;
   end if;
 
-  if cardinality(v_page) > 0 then
-    -- The next runs stand in no line: they are claimed beside others who claim such runs.
-    perform fn.lock_runs('{}');
+  v_beside := coalesce(cardinality(v_page) + cardinality(v_due) > 0, false);
+  if v_beside then
+    -- Other processes claim and write at the same moment.
+    perform fn.lock_some('{}', '{}');
     v_now := fn.clock(p_now);
-    -- While it has waited, a job can have been paused, a deadline have passed, or a parent have ended: then it takes nothing, and the next claim
-    -- looks anew.
-    if exists (select 1 from {schema}.paused_jobs j where j.job <> all(f.paused))
-        or exists (select 1 from {schema}.orphans)
-        or exists (select 1 from {schema}.runs r where r.deadline_at is not null and r.deadline_at <= v_now) then
-      v_limit := 0;
-    end if;
-    t := fn.take_simple(v_page, v_limit);
+    t := fn.take_beside(p, f.paused, v_open, v_page, v_due, v_now);
   else
     perform fn.lock_all();
     v_now := fn.clock(p_now);
@@ -69,7 +65,7 @@ begin
       limits = excluded.limits;
   perform fn.settle_heads();
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
-  if cardinality(t.seqs) = 0 and cardinality(v_page) = 0 then perform fn.tidy_up(v_now);
+  if cardinality(t.seqs) = 0 and not v_beside then perform fn.tidy_up(v_now);
   elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
   end if;
   f := fn.claim_facts(p -> 'jobs');
@@ -93,38 +89,6 @@ begin
   from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x);
 end $$;
 
--- The next runs for a worker without limits, one more than it takes, if they have no key: nobody else has to wait while
--- they are claimed. Empty if there are none, or if one of them needs a closer look.
-create or replace function fn.find_simple(p jsonb, p_rooms bigint[], p_limits bigint[], p_open text[], p_limit int)
-returns bigint[] language plpgsql stable as $$
-declare v_page bigint[]; v_special boolean;
-begin
-  if p_limit = 0 or exists (select 1 from {schema}.heads)
-      or exists (select 1 from unnest(p_rooms, p_limits) x (room, rate) where x.room is not null or x.rate is not null)
-      or ((p ->> 'offersHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
-    return '{}';
-  end if;
-  select array_agg(o.seq order by o.position, o.seq), bool_or(o.is_special) into v_page, v_special from (
-    select r.* from unnest(p_open) q cross join lateral (
-      select r.seq, r.position, r.concurrency_key is not null or r.is_held as is_special from {schema}.runs r
-      where r.queue = q and r.queue_state = 'R' and r.fairness_key is null order by r.position, r.seq limit p_limit + 1) r
-    order by r.position, r.seq limit p_limit + 1) o;
-  return case when v_special then '{}' else coalesce(v_page, '{}') end;
-end $$;
-
--- Takes runs that stand in no line, but for those that somebody else is taking.
-create or replace function fn.take_simple(p_page bigint[], p_limit int, out seqs bigint[], out before text[],
-  out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
-begin
-  select coalesce(array_agg(t.seq order by t.position, t.seq), '{}'),
-      coalesce(array_agg(t.status order by t.position, t.seq), '{}') into seqs, before from (
-    -- Found by their numbers alone, not by an index of a queue.
-    select q.seq, q.position, q.status, q.queue_state from {schema}.runs q where q.seq = any(p_page[:p_limit])
-      order by q.position, q.seq offset 0 for no key update skip locked) t where t.queue_state = 'R';
-  resumed := '{}'; failed := '[]'; cancelled := '[]';
-  more := cardinality(p_page) > cardinality(seqs);
-end $$;
-
 -- Gives a lease to each run that was taken. p_before are their statuses before, p_resumed those that were held.
 create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)
 returns void language plpgsql ${JOINS_LISTS} as $$
@@ -138,7 +102,7 @@ begin
       lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
       lease_generation = q.lease_generation + 1, last_report_no = 0, leased_at = p_now, started_at = coalesce(q.started_at, p_now),
       updated_at = p_now, finish_by = coalesce(q.finish_by, p_now + q.finish_within)
-    from x where q.seq = any(p_seqs) and q.seq = x.seq
+    from x where q.seq = any(p_seqs) and q.seq + 0 = x.seq
     returning x.no, x.before, q.seq, q.job, q.lease_generation, q.lease_expires_at, q.interruptions, q.has_pauses),
   c as (
     insert into {schema}.counts (status, job, runs)

@@ -4,21 +4,23 @@ const MAX_EXAMINED = 8;
 /** What a claim has to know before it looks for runs, and when the next one is needed. */
 export const CLAIM_FACTS = `
 -- What a claim has to know before it looks for runs.
-create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out opening_at bigint,
-  out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
+-- pause_at is when the first pause ends, other_at when the first of all other timers expires, timer_at the earlier one.
+create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out pause_at bigint, out other_at bigint,
+  out opening_at bigint, out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
 language plpgsql stable as $$
 declare v_ghost bigint;
 begin
   -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
-  timer_at := least(
-    (select r.timer_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1),
+  select r.timer_at into pause_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1;
+  other_at := least(
     (select r.lease_expires_at from {schema}.runs r where r.status = 'running' order by r.lease_expires_at limit 1),
     (select min(g.expires_at) from {schema}.ghosts g where g.concurrency_key is not null),
     (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
     (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1));
   select min(g.expires_at) into v_ghost from {schema}.ghosts g where g.job = any(array(
     select j ->> 'name' from jsonb_array_elements(p_jobs) j where j ->> 'concurrency' is not null));
-  timer_at := least(timer_at, v_ghost);
+  other_at := least(other_at, v_ghost);
+  timer_at := least(pause_at, other_at);
   select o.opens_at into opening_at from {schema}.openings o where not o.is_open order by o.opens_at limit 1;
   select o.opens_at into passed_opening_at from {schema}.openings o where o.is_open order by o.opens_at desc limit 1;
   select s.at into newest_start from {schema}.starts s order by s.at desc limit 1;

@@ -136,7 +136,8 @@ create or replace function fn.block(p_key text, p_queue text) returns void langu
 declare r record;
 begin
   for r in update {schema}.runs set queue_state = 'B'
-      where concurrency_key = p_key and queue = p_queue and queue_state = 'R' and position > ${LAST_KEPT}
+      where concurrency_key || '' = p_key and concurrency_key is not null and queue = p_queue and queue_state = 'R'
+        and position > ${LAST_KEPT}
       returning fairness_key loop
     perform fn.touch_group(p_queue, r.fairness_key);
   end loop;

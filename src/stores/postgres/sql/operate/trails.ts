@@ -79,7 +79,7 @@ begin
       order by coalesce(w.deadline_at, ${LAST}), w.seq limit ${MAX_COUNTED_WAITS + 1}) o));
 end $$;
 
--- Finds runs by a text. See Store.searchRuns().
+-- Finds runs by a string. See Store.searchRuns().
 create or replace function fn.search_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare
   v_text text collate "C" := p ->> 'text'; v_limit int := (p ->> 'limit')::int; v_label int := strpos(p ->> 'text', '=');

@@ -1,0 +1,91 @@
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Engine } from "../../../engine/engine.ts";
+import { createHandler } from "../../../http/handler.ts";
+import { dashboard } from "../../../ui/dashboard.ts";
+
+/** The dashboard of a database, for one user of this machine. */
+export interface LocalDashboard {
+  /** The address that opens it. Its fragment has the token, which a browser sends to no server. */
+  address: string;
+  /** Answers a request. */
+  fetch(request: Request): Promise<Response>;
+  /** Ends all event streams. */
+  closeStreams(): void;
+}
+
+/** Where it is served. */
+export interface LocalDashboardOptions {
+  /** The port on 127.0.0.1. */
+  port: number;
+  /** Receives errors that a response hides. */
+  onError: (error: unknown) => void;
+}
+
+const TOKEN_BYTES = 32;
+const HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-resource-policy": "same-origin",
+  "cache-control": "no-store",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+};
+const PAGE = `<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Holdfast</title>
+<script src="open.js"></script>
+<noscript>The dashboard needs JavaScript.</noscript>
+</html>
+`;
+// Where the dashboard looks for a token. It is kept for this tab and this port: a cookie would be sent to all ports.
+const SCRIPT = `const token = location.hash.slice(1);
+if (token !== "") sessionStorage.setItem("holdfast-token", token);
+location.replace("ui/");
+`;
+
+/**
+ * The dashboard over an engine. Each request for data needs a token that is made here, so that neither other users of the
+ * machine nor pages of other sites can read or change anything.
+ */
+export function localDashboard(engine: Engine, { port, onError }: LocalDashboardOptions): LocalDashboard {
+  const token = randomBytes(TOKEN_BYTES).toString("base64url");
+  const origin = `http://127.0.0.1:${port}`;
+  const handler = createHandler(engine, {
+    auth: {
+      authenticate: (request) => {
+        if (!isSame(request.headers.get("authorization") ?? "", `Bearer ${token}`)) {
+          throw Response.json({ error: "The token is missing or wrong", code: "forbidden" }, { status: 401 });
+        }
+      },
+      onTrigger: () => {},
+      onRunAccess: () => {},
+      onOperate: () => {},
+      scopeRuns: (_, filter) => filter,
+      open: ["ui"],
+    },
+    allowedHosts: [`127.0.0.1:${port}`, `localhost:${port}`],
+    ui: dashboard(),
+    onError,
+  });
+  return {
+    address: `${origin}/#${token}`,
+    fetch: async (request) => {
+      const { pathname } = new URL(request.url);
+      if (request.method === "GET" && pathname === "/") return fileOf(PAGE, "text/html");
+      if (request.method === "GET" && pathname === "/open.js") return fileOf(SCRIPT, "text/javascript");
+      return await handler.fetch(request);
+    },
+    closeStreams: () => void handler.closeStreams(() => true),
+  };
+}
+
+function fileOf(text: string, type: string): Response {
+  return new Response(text, { headers: { ...HEADERS, "content-type": `${type}; charset=utf-8` } });
+}
+
+/** Whether two strings are the same: the time says nothing about where they differ. */
+function isSame(one: string, other: string): boolean {
+  const [left, right] = [one, other].map((text) => createHash("sha256").update(text).digest());
+  return timingSafeEqual(left!, right!); // there are two
+}

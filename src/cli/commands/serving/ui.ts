@@ -1,0 +1,44 @@
+import type { Command } from "../../command.ts";
+import { UsageError } from "../../usage_error.ts";
+import { localDashboard } from "./local_dashboard.ts";
+import { serveLocally } from "./serve_locally.ts";
+
+const MAX_PORT = 65_535;
+
+/** Serves the dashboard for a database. */
+export const ui: Command = {
+  name: "ui",
+  usage: "[STORE] [--port PORT]",
+  about: "serve the dashboard for a database, to this machine alone, until Ctrl-C",
+  arity: [0, 1],
+  takesStore: true,
+  options: { port: { value: "PORT", about: "the port (any that is free)" } },
+  async run({ args, service, output, terminal }) {
+    const { engine } = service;
+    if (engine === null) {
+      throw new UsageError(
+        "ui is for a database: open the dashboard of a service in a browser, if it serves one (ui/)",
+      );
+    }
+    const port = args.integer("port", 0) ?? 0;
+    if (port > MAX_PORT) throw new UsageError(`--port must be a number from 0 to ${MAX_PORT}`);
+    const server = await serveLocally(port);
+    try {
+      const { fetch, address, closeStreams } = localDashboard(engine, {
+        port: server.port,
+        onError: (error) => output.note(`The dashboard has met an error: ${error}`),
+      });
+      server.answer(fetch);
+      output.object({ url: address }, () => output.line(address));
+      output.note("Only this address opens the dashboard: it has a token. Ctrl-C ends it");
+      const { abortSignal } = terminal;
+      if (!abortSignal.aborted) {
+        await new Promise<void>((resolve) => abortSignal.addEventListener("abort", () => resolve(), { once: true }));
+      }
+      closeStreams();
+    } finally {
+      await server.close();
+    }
+    return 0;
+  },
+};

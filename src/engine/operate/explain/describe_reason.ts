@@ -1,0 +1,151 @@
+import { isoTime } from "../../../values/iso_time.ts";
+import type { Run } from "../../../run.ts";
+import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
+import { describeDuration } from "./describe_duration.ts";
+import type { Sight } from "./sight.ts";
+
+/** For whom, and of which run, a reason is described. */
+export interface ReasonContext {
+  /** The run. */
+  run: Run;
+  /** The current instant. */
+  now: number;
+  /** What may be named. */
+  sight: Sight;
+}
+
+/** A reason in words, without a full stop. */
+export function describeReason(blocker: Blocker, { run, now, sight }: ReasonContext): string {
+  const since = (at: number) => describeDuration(now - at);
+  const until = (at: number) => `${isoTime(at)} (in ${describeDuration(at - now)})`;
+  const worker = (named: BlockingWorker) => sight.workers ? `worker ${named.name ?? named.id}` : "a worker";
+  switch (blocker.kind) {
+    case "ended":
+      return `${capitalized(run.status)} ${since(blocker.endedAt)} ago${run.error === null ? "" : `: ${run.error}`}`;
+    case "executing":
+      return `Running for ${since(blocker.since)}${sight.workers ? ` on ${nameOf(blocker.worker)}` : ""}`;
+    case "worker_lost":
+      return `${capitalized(worker(blocker.worker))} was lost: its lease expired ${
+        since(blocker.leaseExpiresAt)
+      } ago; ` +
+        `the next claim of a worker that has the job ${run.jobName} takes the run over`;
+    case "parent_ended":
+      return `Its parent, ${runName(blocker.runId, sight)}, has ended: the next claim cancels it`;
+    case "late":
+      return `Too late by ${since(blocker.at)} to ${blocker.deadline === "startBy" ? "start" : "end"}: ` +
+        "the next claim fails it";
+    case "delayed":
+      return `Starts at ${until(blocker.until)}`;
+    case "signal": {
+      const deadline = blocker.deadlineAt === null ? "no deadline" : `times out at ${until(blocker.deadlineAt)}`;
+      return `Waiting for a signal to "${blocker.name}"; ${deadline}`;
+    }
+    case "sleep":
+      return `Sleeping in "${blocker.name}" until ${until(blocker.until)}`;
+    case "retry": {
+      const { stepName, attempts, error, at } = blocker;
+      return `Step "${stepName}" has failed ${times(attempts)} (${error}); it is tried again at ${until(at)}`;
+    }
+    case "child": {
+      const { child, open } = blocker;
+      const others = open > 1 ? `, and for ${runs(open - 1, "other")}` : "";
+      return `Waiting for ${describeChild(child, sight)}${others}`;
+    }
+    case "held":
+      return blocker.message;
+    case "job_paused": {
+      const by = blocker.by === null ? "" : ` by ${blocker.by}`;
+      const note = blocker.note === null || blocker.note === "" ? "" : `: ${blocker.note}`;
+      return `Job ${run.jobName} has been paused${by} for ${since(blocker.since)}${note}`;
+    }
+    case "no_worker":
+      return blocker.lastSeenAt === null
+        ? "No worker is live, and none has claimed for long"
+        : `No worker is live; the last one claimed ${since(blocker.lastSeenAt)} ago`;
+    case "unknown_job":
+      return describeUnknownJob(blocker, { run, now, sight });
+    case "key":
+      return describeKey(blocker, { run, now, sight });
+    case "turn":
+      return `Behind ${
+        runs(blocker.ahead)
+      } of the fairness key ${run.fairnessKey}, the first of which cannot be claimed`;
+    case "limit":
+      return describeLimit(blocker, run, until);
+    case "slots": {
+      const { busy, total, ahead } = blocker;
+      return `${busy} of ${total} slots of the workers that have the job ${run.jobName} are busy; ` + aheadOf(ahead);
+    }
+    case "due":
+      return `Due for ${since(blocker.since)}; the next claim takes it`;
+  }
+}
+
+function describeUnknownJob(
+  { lastKnownBy }: Extract<Blocker, { kind: "unknown_job" }>,
+  { run, now, sight }: ReasonContext,
+): string {
+  const job = `job ${run.jobName}${run.version === 1 ? "" : ` version ${run.version}`}`;
+  if (lastKnownBy === null) return `No live worker has the ${job}`;
+  const last = lastKnownBy.lastSeenAt === null ? "" : `, ${describeDuration(now - lastKnownBy.lastSeenAt)} ago`;
+  const version = lastKnownBy.deployment === null ? "" : ` (version ${lastKnownBy.deployment})`;
+  const who = sight.workers ? `the last that had it was ${nameOf(lastKnownBy)}${version}` : "one had it last";
+  return `No live worker has the ${job}; ${who}${last}`;
+}
+
+function describeKey(
+  { holder, ahead }: Extract<Blocker, { kind: "key" }>,
+  { run, now, sight }: ReasonContext,
+): string {
+  const key = `the key ${run.concurrencyKey}`;
+  if (holder === null) return `Behind another run for ${key}, which is free; ${aheadOf(ahead)}`;
+  if (!sight.mayRead(holder.runId)) return `Behind another run for ${key}; ${aheadOf(ahead)}`;
+  const { runId, jobName, status, since, worker } = holder;
+  const on = worker === null || !sight.workers ? "" : ` on ${nameOf(worker)}`;
+  const state = `${status} for ${describeDuration(now - since)}${on}`;
+  return `Behind run ${runId} (${jobName}, ${state}) for ${key}; ${aheadOf(ahead)}`;
+}
+
+function describeLimit(
+  { of, inUse, max, ahead, rate }: Extract<Blocker, { kind: "limit" }>,
+  run: Run,
+  until: (at: number) => string,
+): string {
+  const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;
+  if (rate === null) {
+    const executed = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "is" : "are"} executed`;
+    return `${executed}, of ${max} at most; ${aheadOf(ahead)}`;
+  }
+  const started = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "has" : "have"} started`;
+  return `${started} in ${describeDuration(rate.period)}, of ${max} at most; ${aheadOf(ahead)}; the rate opens at ` +
+    until(rate.opensAt);
+}
+
+function nameOf({ id, name }: BlockingWorker): string {
+  return name ?? id;
+}
+
+function describeChild({ runId, jobName, status }: BlockingRun, sight: Sight): string {
+  return sight.mayRead(runId) ? `child run ${runId} (${jobName}, ${status})` : "a child run";
+}
+
+function runName(runId: string, sight: Sight): string {
+  return sight.mayRead(runId) ? `run ${runId}` : "another run";
+}
+
+function aheadOf(count: number): string {
+  const more = count >= 1_000 ? "1,000 or more runs" : runs(count);
+  return count === 0 ? "no run is ahead of it" : `${more} ${count === 1 ? "is" : "are"} ahead of it`;
+}
+
+function runs(count: number, kind = ""): string {
+  return `${count} ${kind === "" ? "" : `${kind} `}${count === 1 ? "run" : "runs"}`;
+}
+
+function times(count: number): string {
+  return count === 1 ? "once" : `${count} times`;
+}
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,123 @@
+import { systemHost } from "../../../host.ts";
+import type { Recorder } from "../../../statistics/recorder.ts";
+import type { StoreCondition } from "../../../statistics/measured_store.ts";
+import type { ProcessMetrics } from "../../../statistics/process_metrics.ts";
+import type { StoreInfo } from "../../../store/store_info.ts";
+import { EventLoopDelay } from "./event_loop.ts";
+import { type Health, HealthChecks, type ProcessCondition } from "../health.ts";
+import type { JobInfo } from "../job_info.ts";
+import type { Operator, OperatorDeps } from "../operator.ts";
+import { StatisticsReporter } from "./statistics_reporter.ts";
+import type { WorkerInfo } from "../worker_info.ts";
+
+/** All that metrics are made of. */
+export interface MetricsSource {
+  /** What this process has counted. */
+  process: ProcessMetrics;
+  /** The jobs of the store. */
+  jobs: readonly JobInfo[];
+  /** The workers of the store. */
+  workers: readonly WorkerInfo[];
+  /** The store. */
+  info: StoreInfo;
+  /** The slots of the worker of this process. */
+  slots: { busy: number; free: number };
+  /** The instant of the store's clock, in milliseconds. */
+  now: number;
+}
+
+/** The state of an engine, as far as it decides about the health of the process. */
+export type EngineCondition = Pick<ProcessCondition, "worker" | "isMigrated" | "isStopping">;
+
+/** The dependencies of {@linkcode Monitor}. */
+export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
+  /** Reads the numbers of the store. */
+  operator: Operator;
+  /** Counts what happens. */
+  recorder: Recorder;
+  /** Creates or updates the tables of the store, once. */
+  migrate: () => Promise<void>;
+  /** What calls to the store have shown. */
+  storeCondition: StoreCondition;
+  /** The state of the engine. */
+  lookAtEngine: () => EngineCondition;
+  /** The slots of the current worker. */
+  slots: () => { busy: number; free: number };
+  /** Takes work that a stop waits for. */
+  inBackground: (work: Promise<unknown>) => void;
+}
+
+/** Watches one process: writes what it has counted, and reports its health and its metrics. */
+export class Monitor {
+  readonly #deps: MonitorDeps;
+  readonly #reporter: StatisticsReporter;
+  readonly #eventLoop: EventLoopDelay;
+  readonly #checks: HealthChecks;
+
+  constructor(deps: MonitorDeps) {
+    this.#deps = deps;
+    this.#reporter = new StatisticsReporter(deps);
+    this.#eventLoop = new EventLoopDelay(deps.host, deps.recorder.metrics.eventLoopDelay);
+    this.#checks = new HealthChecks({
+      host: deps.host,
+      look: () => ({
+        ...deps.lookAtEngine(),
+        isStoreBroken: deps.storeCondition.isBroken,
+        eventLoopDelayMs: this.#eventLoop.longestMs,
+        statisticsError: this.#reporter.error,
+      }),
+      readStore: () => deps.migrate().then(() => this.#readStore()),
+    });
+  }
+
+  /** Writes statistics and measures the event loop from now on. */
+  start(): void {
+    this.#reporter.start();
+    // With another host, time passes as a test says, and nothing is late.
+    if (this.#deps.host === systemHost) this.#eventLoop.start();
+  }
+
+  /** Ends both; writes what is left. */
+  async stop(): Promise<void> {
+    this.#eventLoop.stop();
+    await this.#reporter.stop();
+  }
+
+  /** Writes what was counted, unless that was done within the last second. */
+  reportIdle(): Promise<void> {
+    return this.#reporter.reportIdle();
+  }
+
+  /** Notes that something was counted. */
+  noteRecord(): void {
+    this.#reporter.noteRecord();
+  }
+
+  /** Does `Engine.health()`. */
+  health(): Promise<Health> {
+    return this.#checks.health();
+  }
+
+  /** The part of the health that is known without a call to the store. */
+  liveness(): Health {
+    return this.#checks.liveness();
+  }
+
+  /** What metrics are made of. */
+  async metrics(): Promise<MetricsSource> {
+    const { recorder, slots, migrate } = this.#deps;
+    await migrate();
+    return { process: recorder.metrics, slots: slots(), ...await this.#readStore() };
+  }
+
+  async #readStore(): Promise<Pick<MetricsSource, "jobs" | "workers" | "info" | "now">> {
+    const { operator } = this.#deps;
+    const [jobs, workers, info, now] = await Promise.all([
+      operator.getJobs(),
+      operator.getWorkers(),
+      operator.getStoreInfo(),
+      operator.now(),
+    ]);
+    return { jobs, workers, info, now };
+  }
+}

@@ -1,0 +1,34 @@
+import type { StepContext, StepTools } from "../job.ts";
+import type { Claim } from "../store/claim.ts";
+
+/** A call of the function of a step. */
+export interface StepCall {
+  /** The claim of the run. */
+  claim: Claim;
+  /** The name of the step, with its occurrence. */
+  stepName: string;
+  /** The argument of the function. */
+  tools: StepTools;
+  /** Calls the function. */
+  work: () => unknown;
+}
+
+/** What surrounds an engine: a test kit replaces it. */
+export interface Surroundings {
+  /**
+   * Whether others change the store without notice, so that the engine has to poll for it. If not, the engine does what
+   * is due when it is due, and looks for more when it is woken.
+   */
+  readonly polls: boolean;
+  /** Calls the function of a job with its input and its `step`, or with another object that does what `step` does. */
+  callJob<T>(claim: Claim, input: unknown, step: StepContext, body: (step: StepContext) => T): T;
+  /** Calls the function of a step, or does something else instead. */
+  callStep(call: StepCall): unknown;
+}
+
+/** The surroundings of an engine in production. */
+export const PRODUCTION: Surroundings = {
+  polls: true,
+  callJob: (_claim, _input, step, body) => body(step),
+  callStep: ({ work }) => work(),
+};

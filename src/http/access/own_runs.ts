@@ -1,0 +1,52 @@
+import { MAX_FOUND } from "../../engine/operate/found_runs.ts";
+import { readRunTexts } from "../../engine/operate/failed_runs.ts";
+import { isLabelKey } from "../../values/name.ts";
+import { isTerminal, RUN_STATUSES, type RunFilter } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import type { SearchHit } from "../../store/operator_reads.ts";
+import type { RunQuery } from "../../store/run_query.ts";
+import { isInScope } from "./run_scope.ts";
+
+// Among how many of the caller's newest runs an id is looked for.
+const NEWEST = 5_000;
+
+/** Where a caller's own runs are. */
+export interface OwnRunsDeps {
+  /** The store. */
+  store: Pick<Store, "findRuns">;
+  /** The filter that matches both a filter and what the caller may list. */
+  scopeOf: (filter: RunFilter) => Promise<RunQuery | null>;
+}
+
+/**
+ * Finds a caller's own runs by the start or the end of an id, among the newest 5,000, and by a label. A search among the
+ * runs of all callers ends after some of them, and might not come to these.
+ */
+export async function findOwnRuns(text: string, { store, scopeOf }: OwnRunsDeps): Promise<SearchHit[]> {
+  const newest = await store.findRuns({ ...await scopeOf({}), limit: NEWEST, uncounted: true });
+  const hits: SearchHit[] = newest.ids.filter((id) => id.startsWith(text) || id.endsWith(text))
+    .map((runId) => ({ runId, by: "id" }));
+  const at = text.indexOf("=");
+  if (at === -1 || !isLabelKey(text.slice(0, at))) return hits;
+  const scope = await scopeOf({ labels: { [text.slice(0, at)]: text.slice(at + 1) } });
+  const labelled = await store.findRuns({ ...scope, limit: MAX_FOUND, uncounted: true });
+  return [...hits, ...labelled.ids.map((runId): SearchHit => ({ runId, by: "label" }))];
+}
+
+const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
+
+/** Whether a run in a scope has not ended. */
+export async function hasOpenRun(store: Pick<Store, "findRuns">, scope: RunQuery): Promise<boolean> {
+  const { ids } = await store.findRuns({ ...scope, status: scope.status ?? OPEN, limit: 1, uncounted: true });
+  return ids.length > 0;
+}
+
+/** Which of these runs are in a scope. */
+export async function idsInScope(
+  store: Pick<Store, "readRuns">,
+  runIds: readonly string[],
+  scope: RunFilter,
+): Promise<Set<string>> {
+  const runs = await readRunTexts(store, [...new Set(runIds)]);
+  return new Set(runs.filter((run) => isInScope(run, scope)).map(({ id }) => id));
+}

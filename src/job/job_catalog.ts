@@ -1,0 +1,119 @@
+import { createHash } from "node:crypto";
+import type { KnownJob } from "../flow.ts";
+import type { OnDivergence } from "../hold.ts";
+import type { Job } from "../job.ts";
+import { jsonSchemaOf } from "../schema.ts";
+
+/** A definition of a job in an engine. */
+export interface CatalogJob {
+  /** The definition. */
+  readonly job: Job;
+  /** Other names of the job. */
+  readonly aliases: readonly string[];
+  /** Identifies the code: a held run is tried again by code with another print. */
+  readonly print: string;
+  /** Identifies the schema of the input; `null`: its library does not describe it. */
+  readonly schemaPrint: string | null;
+}
+
+/** What identifies the code of all jobs of an engine. */
+export interface CodeOptions {
+  /** The code, such as a commit. Left out: the text of each function and the schema of each input identify it. */
+  build?: string;
+  /** What is done with runs that diverge, of jobs that do not say it. */
+  onDivergence?: OnDivergence;
+}
+
+/** The jobs of an engine, with all their versions and names. */
+export class JobCatalog {
+  /** The newest version of each job, by name. */
+  readonly newest: ReadonlyMap<string, Job>;
+  /** What a worker claims. */
+  readonly known: readonly KnownJob[];
+  readonly #jobs = new Map<string, CatalogJob>();
+  /** The definition that executes the runs of a name and a version. */
+  readonly #executing = new Map<string, CatalogJob>();
+  /** The name of the job that has an alias. */
+  readonly #names = new Map<string, string>();
+
+  /**
+   * @param jobs The newest version of each job.
+   * @param options What identifies their code besides their definitions.
+   * @throws {TypeError} A name or an alias has two jobs, or a version two definitions.
+   */
+  constructor(jobs: readonly Job[], options: CodeOptions = {}) {
+    this.newest = new Map(jobs.map((job) => [job.name, job]));
+    for (const job of jobs) this.#addNames(job);
+    for (const job of jobs) {
+      const { aliases } = job.changes;
+      for (const definition of [job, ...job.previous]) this.#add(definition, aliases, options);
+    }
+    this.known = [...this.#executing].map(([key, { job, aliases, print }]) => {
+      const at = key.lastIndexOf("\t");
+      const [name, version] = [key.slice(0, at), Number(key.slice(at + 1))];
+      const names = [job.name, ...aliases] as const;
+      return { name, names, version, print, concurrency: job.flow.concurrency, rate: job.flow.rate };
+    });
+  }
+
+  /** The newest definition of a name or an alias, or the one of this very version; `undefined`: there is none. */
+  find(job: string | Job): CatalogJob | undefined {
+    const name = typeof job === "string" ? job : job.name;
+    const own = this.newest.get(this.#names.get(name) ?? name);
+    if (own === undefined) return undefined;
+    const version = typeof job === "string" ? own.changes.version : job.changes.version;
+    return this.#jobs.get(keyOf(own.name, version));
+  }
+
+  /** The definition that executes a run; `undefined`: this engine does not execute it. */
+  executing(jobName: string, version: number): CatalogJob | undefined {
+    return this.#executing.get(keyOf(jobName, version));
+  }
+
+  #addNames({ name, changes: { aliases } }: Job): void {
+    for (const alias of aliases) {
+      if (this.newest.has(alias)) {
+        throw new TypeError(`Job "${name}" has the alias "${alias}", which is the name of another job`);
+      }
+      const other = this.#names.get(alias);
+      if (other !== undefined) throw new TypeError(`Jobs "${other}" and "${name}" both have the alias "${alias}"`);
+      this.#names.set(alias, name);
+    }
+  }
+
+  #add(job: Job, aliases: readonly string[], options: CodeOptions): void {
+    const { name, changes: { version, continues } } = job;
+    const entry = { job, aliases, print: codePrint(job, options), schemaPrint: schemaPrint(job) };
+    this.#jobs.set(keyOf(name, version), entry);
+    for (const executed of [version, ...continues]) {
+      for (const known of [name, ...aliases]) {
+        const key = keyOf(known, executed);
+        if (this.#executing.has(key)) throw new TypeError(`Two definitions of "${name}" have version ${executed}`);
+        this.#executing.set(key, entry);
+      }
+    }
+  }
+}
+
+/** The key of a version of a job; a name has no control characters. */
+function keyOf(name: string, version: number): string {
+  return `${name}\t${version}`;
+}
+
+/** Identifies all of a job that decides whether a held run goes on. */
+function codePrint(job: Job, { build, onDivergence }: CodeOptions): string {
+  const { run, changes } = job;
+  const { version, renamed, removed, added, upgradeInput, recheckInput } = changes;
+  const code = build ?? [run.toString(), upgradeInput?.toString() ?? "", schemaPrint(job)];
+  const names = [[...renamed], [...removed], [...added]];
+  return hash(JSON.stringify([code, version, names, changes.onDivergence ?? onDivergence ?? null, recheckInput]));
+}
+
+function schemaPrint({ input }: Job): string | null {
+  const schema = jsonSchemaOf(input);
+  return schema === null ? null : hash(JSON.stringify(schema));
+}
+
+function hash(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}

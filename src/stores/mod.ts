@@ -1,0 +1,132 @@
+/**
+ * What an implementation of `Store` needs, and a user of the stores of this package does not: the requests and results
+ * of its methods, and the rules that all stores share.
+ *
+ * ```ts ignore
+ * import { LeaseLostError, type Lease, type Report, stepFacts, type Store, type StepWrite } from "@holdfast/jobs/store";
+ *
+ * class MyStore implements Store {
+ *   async saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]) { ... }
+ *   ...
+ * }
+ * ```
+ *
+ * The comments of {@linkcode Store} say what a store promises, and `storeContract()` of `@holdfast/jobs/testing` tests
+ * it. `MemoryStore` is written with these names alone: its source is the shortest example.
+ *
+ * @module
+ */
+
+export type * from "../store.ts";
+export type * from "../store/blockers.ts";
+export type * from "../store/claim.ts";
+export type * from "../store/hold_record.ts";
+export type * from "../store/job_numbers.ts";
+export type * from "../store/job_pause.ts";
+export type * from "../store/new_run.ts";
+export type * from "../store/operator_reads.ts";
+export type * from "../store/pause_request.ts";
+export type * from "../store/run_query.ts";
+export type * from "../store/run_state.ts";
+export type * from "../store/schedule_record.ts";
+export type * from "../store/statistics.ts";
+export type * from "../store/store_info.ts";
+export type * from "../store/store_watch.ts";
+export type * from "../store/timeline_records.ts";
+export type * from "../store/worker_record.ts";
+
+// What the methods take and return.
+export type { EndedPause } from "../around.ts";
+export type { Report } from "../execution_report.ts";
+export type { Fact, FactValue, FactValueRef } from "../fact.ts";
+export type { Failure, FailureKind } from "../failure.ts";
+export type { Flow, KnownJob, Rate } from "../flow.ts";
+export type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
+export type { Host } from "../host.ts";
+export type { Cursor, JournalPage, JournalRow } from "../journal.ts";
+export type { Json, JsonText, LargeText, Stored, StoredValue } from "../values/json.ts";
+export type { Lease, SeenLease } from "../lease.ts";
+export type { LogEntry, LogLevel, LogText, NewLogEntry } from "../log.ts";
+export type {
+  Coalesce,
+  Disposition,
+  Labels,
+  ListFilter,
+  Progress,
+  Retention,
+  RetriggerFrom,
+  Run,
+  RunFilter,
+  RunIdentity,
+  RunPage,
+  RunStatus,
+  RunText,
+  TerminalStatus,
+} from "../run.ts";
+export type {
+  ExecutingStep,
+  RetryTime,
+  SavedStep,
+  Step,
+  StepRecord,
+  StepStatus,
+  StepText,
+  StepWrite,
+} from "../step.ts";
+export type { TraceText } from "../trace_context.ts";
+export type {
+  ChildResult,
+  Deadline,
+  PauseKind,
+  PauseRecord,
+  ResumedPause,
+  Signal,
+  SignalOutcome,
+  SignalReceipt,
+  Wait,
+  WaitResult,
+  WaitStatus,
+  WaitText,
+} from "../wait.ts";
+
+// What the methods throw.
+export { ConflictError, HoldfastError, LeaseLostError, NotFoundError, StoreError, WaitExpiredError } from "../error.ts";
+
+// Rules of the nouns.
+export { deadlineFailure } from "../failure/deadline_failure.ts";
+export { latestProgress } from "../execution_report.ts";
+export { coalescedFacts, failedFact, stepFacts, toFact, triggeredFact } from "../fact.ts";
+export { failureText } from "../failure.ts";
+export { positionOf } from "../flow.ts";
+export { systemHost } from "../host.ts";
+export { isoTime } from "../values/iso_time.ts";
+export { decode, isSameJson } from "../values/json.ts";
+export { droppedLines, fitLine, MAX_LOG_LINES, parseLog } from "../log.ts";
+export { noRuns } from "../no_runs.ts";
+export { DEFAULT_RUN_LIMIT, isOneOf, isTerminal, matches, parseRun, RUN_VALUES } from "../run.ts";
+export { parseStep, retryTime, startedAt, STEP_VALUES, stepId } from "../step.ts";
+export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait, WAIT_VALUES } from "../wait.ts";
+
+// Rules that stores share.
+export { abandonedFailure } from "./abandoned_failure.ts";
+export { DELETED_RUNS_KNOWN_MS } from "./deleted_runs_ttl.ts";
+export { firstResumed } from "./first_resumed.ts";
+export { addLatencies } from "./latency_counts.ts";
+export {
+  type BlockerFacts,
+  type FirstInQueue,
+  type KeyFacts,
+  type LimitFacts,
+  limitsOf,
+  liveWorkers,
+  MAX_AHEAD,
+  versionQueue,
+  type WorkerFacts,
+  type WorkerLimit,
+} from "./operate/blocker_facts.ts";
+export { findBlockers } from "./operate/find_blockers.ts";
+export { MAX_FAILURES, SEARCHED_BY_END } from "./operate/trail_rows.ts";
+export { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part_builder.ts";
+export { queueName } from "./queue_name.ts";
+export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";
+export { LISTED_LEASES, toNamedWorker } from "./worker_details.ts";

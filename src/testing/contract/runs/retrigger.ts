@@ -1,0 +1,380 @@
+import assert from "node:assert/strict";
+import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
+import { uuidV7 } from "../../../host.ts";
+import type { Run } from "../../../run.ts";
+import { stepId } from "../../../step.ts";
+import type { Store } from "../../../store.ts";
+import type { Claim } from "../../../store/claim.ts";
+import type { NewRun } from "../../../store/new_run.ts";
+import type { NewPause } from "../../../store/pause_request.ts";
+import { isoTime } from "../../../values/iso_time.ts";
+import { FAKE_START, type FakeHost } from "../../fake_host.ts";
+import { aFailure, aPause, aRun, aStep } from "../fixtures.ts";
+import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "../arrange.ts";
+import { newCases } from "../case.ts";
+
+const { cases, test, timed } = newCases();
+
+/** What `Store.enqueue()` promises of runs that are retriggered. */
+export const retriggerCases = cases;
+
+test("enqueue() begins a retry from the failure with the completed steps of the old run", async ({ store }) => {
+  const old = await addWithSteps(store);
+
+  const { run } = await add(store, fromFailure(old));
+
+  const steps = await store.getSteps(run.id);
+  assert.deepEqual(steps.map(({ id, index, status, output, attempts }) => [id, index, status, output, attempts]), [
+    [stepId(run.id, "read"), 0, "completed", "rows", 1],
+    [stepId(run.id, "check"), 1, "completed", null, 2],
+  ]);
+});
+
+test("enqueue() keeps the order in which copied steps were recorded", async ({ store }) => {
+  const old = await addWithSteps(store);
+  const { run } = await add(store, fromFailure(old));
+
+  const claim = await claimOne(store);
+  await store.saveStep(claim.lease, aStep({ name: "write", index: 2 }), []);
+  await store.release(claim.lease, []);
+  const again = await claimOne(store);
+
+  assert.equal(claim.run.id, run.id);
+  assert.deepEqual(inOrder(claim.steps).map(({ name }) => name), ["check", "read"]);
+  assert.deepEqual(inOrder(again.steps).map(({ name }) => name), ["check", "read", "write"]);
+});
+
+timed("enqueue() copies nothing to a retry from the start", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+
+  const { run } = await add(store, { retriggerOf: { runId: old.id, from: "start" } });
+
+  const claim = await claimOne(store);
+  assert.equal(claim.run.id, run.id);
+  assert.deepEqual([claim.steps, claim.pauses], [[], []]);
+});
+
+timed("enqueue() changes nothing in the old run but its link to the retry", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  const before = await look(store, old.id);
+  host.advance(10);
+
+  const { run } = await add(store, fromFailure(old));
+
+  assert.deepEqual(await look(store, old.id), { ...before, run: { ...before.run, retriggeredAs: run.id } });
+});
+
+timed("enqueue() copies resolved waits and finished sleeps to a retry from the failure", async ({ store, host }) => {
+  const { old, claim: before } = await addWithPauses(store, host);
+
+  const { run } = await add(store, fromFailure(old));
+
+  const claim = await claimOne(store);
+  assert.equal(claim.run.id, run.id);
+  const copied = before.pauses.filter(({ name }) => ["answered", "expired", "nap"].includes(name));
+  const withoutId = ({ id: _id, ...pause }: Claim["pauses"][number]) => pause;
+  assert.deepEqual(claim.pauses.map(withoutId), copied.map(withoutId));
+  assert.equal(new Set([...before.pauses, ...claim.pauses].map(({ id }) => id)).size, before.pauses.length + 3);
+});
+
+timed("enqueue() shows copied waits as they were, in the new run", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  const waits = await store.getWaits(old.id);
+
+  const { run } = await add(store, fromFailure(old));
+
+  const copies = await store.getWaits(run.id);
+  const expected = waits.filter(({ name }) => name === "answered" || name === "expired");
+  assert.deepEqual(copies, expected.map((wait, at) => ({ ...wait, id: copies[at]!.id, runId: run.id })));
+  assert.partialDeepStrictEqual(copies[0], { outcome: "signal", payload: { ok: true }, signalId: "s-1" });
+  assert.deepEqual(await store.getWait(copies[0]!.id), copies[0]);
+});
+
+timed("enqueue() copies the receipt of a signal: the same signal again is a duplicate", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  const { run } = await add(store, fromFailure(old));
+  const [answered, expired] = await store.getWaits(run.id);
+  await claimOne(store);
+
+  const again = await store.signal(answered!.id, { signalId: "s-1", payload: { ok: true } });
+
+  assert.deepEqual([again.disposition, again.run.id], ["duplicate", run.id]);
+  assert.deepEqual(again.wait, { ...answered, firstResumedAt: null });
+  await assert.rejects(store.signal(answered!.id, { signalId: "s-2", payload: 1 }), ConflictError);
+  await assert.rejects(store.signal(expired!.id, { signalId: "s-2", payload: 1 }), WaitExpiredError);
+});
+
+timed("enqueue() copies no wait that timed out if nothing was recorded after it", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await park(store, lease, aPause({ deadline: { afterMs: 100 } }));
+  host.advance(100);
+  const resumed = await claimOne(store);
+  await fail(store, resumed, null);
+
+  const { run } = await add(store, fromFailure({ id: lease.runId }));
+
+  assert.deepEqual(await store.getWaits(run.id), []);
+});
+
+timed("enqueue() copies a wait that timed out before a step failed", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await park(store, lease, aPause({ deadline: { afterMs: 100 } }));
+  host.advance(100);
+  const resumed = await claimOne(store);
+  await store.saveStep(resumed.lease, aFailedStep("remind"), []);
+  await fail(store, resumed, "remind");
+
+  const { run } = await add(store, fromFailure({ id: lease.runId }));
+
+  assert.deepEqual((await store.getWaits(run.id)).map(({ outcome }) => outcome), ["timeout"]);
+});
+
+timed("enqueue() copies a sleep that was the last thing that was recorded", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  await park(store, lease, aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 100 } }));
+  host.advance(100);
+  await fail(store, await claimOne(store), null);
+
+  await add(store, fromFailure({ id: lease.runId }));
+
+  const { pauses } = await claimOne(store);
+  assert.deepEqual(pauses.map(({ name, resolution }) => [name, resolution?.outcome]), [["nap", "timeout"]]);
+});
+
+for (const ending of ["closed", "cancelled"] as const) {
+  test(`enqueue() copies no wait that is ${ending}`, async ({ store }) => {
+    const { lease } = await startRun(store);
+    await prepare(store, lease, aPause({ prepared: true }));
+    await (ending === "closed" ? complete(store, lease) : store.cancel(lease.runId, "request-1", null));
+    assert.deepEqual((await store.getWaits(lease.runId)).map(({ status }) => status), [ending]);
+
+    const { run } = await add(store, fromFailure({ id: lease.runId }));
+
+    assert.deepEqual(await store.getWaits(run.id), []);
+  });
+}
+
+timed("enqueue() lets a retry ask again for a wait that was not copied", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  await add(store, fromFailure(old));
+  const { lease } = await claimOne(store);
+
+  const { pauses: [open] } = await park(store, lease, aPause({ name: "open" }));
+  await store.signal(open!.id, { signalId: "s-3", payload: 3 });
+
+  const again = await claimOne(store);
+  assert.equal(again.run.id, lease.runId);
+  assert.deepEqual(
+    inOrder(again.pauses.map(({ name, resolution }) => ({ name, ...resolution! }))).at(-1)!.name,
+    "open",
+  );
+});
+
+test("enqueue() names in every retry from the failure the first run, and from the start the run itself", async (context) => {
+  const { store } = context;
+  const first = await failed(store);
+  const second = await failed(store, fromFailure(first.run));
+
+  const third = await failed(store, fromFailure(second.run));
+  const anew = await failed(store, { retriggerOf: { runId: third.run.id, from: "start" } });
+  const next = await failed(store, fromFailure(anew.run));
+
+  const origins = [first, second, third, anew, next].map(({ originId }) => originId);
+  assert.deepEqual(origins, [first.run.id, first.run.id, first.run.id, anew.run.id, anew.run.id]);
+});
+
+for (const from of ["start", "failure"] as const) {
+  test(`enqueue() links a run with its newest retry from the ${from}`, async ({ store }) => {
+    const { run: { id } } = await failed(store);
+
+    const first = await failed(store, { retriggerOf: { runId: id, from } });
+    const { run: second } = await add(store, { retriggerOf: { runId: id, from } });
+
+    const [oldRun, firstRun, secondRun] = await Promise.all(
+      [id, first.run.id, second.id].map((id) => store.getRun(id)),
+    );
+    assert.deepEqual([oldRun!.retriggerOf, oldRun!.retriggeredAs], [null, second.id]);
+    assert.deepEqual([firstRun!.retriggerOf, firstRun!.retriggeredAs], [id, null]);
+    assert.deepEqual([second.retriggerOf, second.retriggeredAs], [id, null]);
+    assert.deepEqual(secondRun, second);
+    assert.deepEqual((await store.getRuns({})).runs, [secondRun, firstRun, oldRun]);
+    assert.deepEqual((await store.getRunState(id))!.run, oldRun);
+  });
+
+  test(`enqueue() answers the newest retry from the ${from} while it has not ended`, async ({ store }) => {
+    const { run: { id } } = await failed(store);
+    const { run } = await add(store, { retriggerOf: { runId: id, from } });
+
+    const pending = await add(store, fromFailure({ id }));
+    const { lease } = await claimOne(store);
+    const running = await add(store, { retriggerOf: { runId: id, from: "start" } });
+    await park(store, lease, aPause());
+    const waiting = await add(store, fromFailure({ id }));
+
+    assert.deepEqual(pending, { run, disposition: "idempotent" });
+    for (const again of [running, waiting]) {
+      assert.deepEqual([again.run.id, again.disposition], [run.id, "idempotent"]);
+    }
+    assert.deepEqual([running.run.status, waiting.run.status], ["running", "waiting"]);
+    assert.equal((await store.getRuns({})).total, 2);
+  });
+}
+
+test("enqueue() makes one run of two retriggers in one call", async ({ store }) => {
+  const { run: { id } } = await failed(store);
+
+  const [first, second] = await store.enqueue([aRun(fromFailure({ id })), aRun(fromFailure({ id }))]);
+
+  assert.deepEqual([first!.disposition, second!.disposition], ["created", "idempotent"]);
+  assert.equal(second!.run.id, first!.run.id);
+});
+
+test("enqueue() makes another retry once the newest one has ended or is deleted", async ({ store }) => {
+  const { run: { id } } = await failed(store);
+  const ended = await failed(store, fromFailure({ id }));
+
+  const second = await failed(store, fromFailure({ id }));
+  await store.delete(second.run.id);
+  const third = await add(store, fromFailure({ id }));
+
+  assert.equal(third.disposition, "created");
+  assert.equal(new Set([ended.run.id, second.run.id, third.run.id]).size, 3);
+  assert.equal((await store.getRun(id))!.retriggeredAs, third.run.id);
+});
+
+test("enqueue() recognises a retrigger that is repeated, whatever has become of the retry", async ({ store }) => {
+  const { run: { id } } = await failed(store);
+  const request = aRun(fromFailure({ id }));
+  const [first] = await store.enqueue([request]);
+
+  const [second] = await store.enqueue([request]);
+  await fail(store, await claimOne(store), null);
+  await add(store, fromFailure({ id }));
+  const [third] = await store.enqueue([request]);
+
+  assert.deepEqual(second, first);
+  assert.equal(first!.disposition, "created");
+  assert.deepEqual([third!.run.id, third!.disposition, third!.run.status], [request.id, "created", "failed"]);
+  assert.equal((await store.getRuns({})).total, 3);
+});
+
+for (const from of ["start", "failure"] as const) {
+  test(`enqueue() refuses a retry from the ${from} of a run that does not exist, and adds nothing`, async ({ store }) => {
+    const requests = [aRun(), aRun({ retriggerOf: { runId: uuidV7(FAKE_START), from } }), aRun()];
+
+    const adding = store.enqueue(requests);
+
+    await assert.rejects(adding, NotFoundError);
+    assert.equal((await store.getRuns({})).total, 0);
+  });
+}
+
+test("enqueue() can be repeated when the old run is gone, whose id its retry keeps", async ({ store }) => {
+  const old = await addWithSteps(store);
+  const request = aRun(fromFailure(old));
+  const first = await store.enqueue([request]);
+  await store.delete(old.id);
+
+  const second = await store.enqueue([request]);
+
+  assert.deepEqual(second, first);
+  assert.equal(second[0]!.run.retriggerOf, old.id);
+});
+
+test("enqueue() copies nothing to a run that it has found", async ({ store }) => {
+  const old = await addWithSteps(store);
+  const { run } = await add(store, { idempotencyKey: "once" });
+
+  await add(store, { idempotencyKey: "once", ...fromFailure(old) });
+
+  assert.deepEqual(await store.getSteps(run.id), []);
+  assert.equal((await store.getRun(run.id))!.retriggerOf, null);
+  assert.equal((await store.getRun(old.id))!.retriggeredAs, null);
+});
+
+timed("enqueue() copies what was copied, and what was recorded since", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  await add(store, fromFailure(old));
+  const second = await claimOne(store);
+  await store.saveStep(second.lease, aStep({ name: "more", index: 9 }), []);
+  await fail(store, second, null);
+
+  await add(store, fromFailure({ id: second.run.id }));
+
+  const third = await claimOne(store);
+  assert.deepEqual(third.steps.map(({ name }) => name).sort(), ["more", "read"]);
+  assert.deepEqual(third.pauses.map(({ name }) => name), ["answered", "expired", "nap"]);
+});
+
+timed("delete() of a run leaves the waits of its retry", async ({ store, host }) => {
+  const { old } = await addWithPauses(store, host);
+  const { run } = await add(store, fromFailure(old));
+  const waits = await store.getWaits(run.id);
+
+  await store.delete(old.id);
+
+  assert.deepEqual(await store.getWaits(run.id), waits);
+  assert.deepEqual(await store.getWait(waits[0]!.id), waits[0]);
+});
+
+function fromFailure({ id }: Pick<Run, "id">): Pick<NewRun, "retriggerOf"> {
+  return { retriggerOf: { runId: id, from: "failure" } };
+}
+
+function aFailedStep(name: string) {
+  const failure = aFailure();
+  return aStep({ name, index: 5, result: { status: "failed", failure } });
+}
+
+function fail(store: Store, { lease }: Claim, failedStepName: string | null): Promise<void> {
+  return store.finish(lease, { status: "failed", failure: aFailure(), failedStepName }, []);
+}
+
+/** Adds a run that has failed already, and answers its claim. */
+async function failed(store: Store, overrides: Partial<NewRun> = {}): Promise<Claim> {
+  const claim = await startRun(store, overrides);
+  await fail(store, claim, null);
+  return claim;
+}
+
+/** Adds a run that failed with two completed steps, of which the second was recorded first. */
+async function addWithSteps(store: Store): Promise<Run> {
+  const { lease } = await startRun(store);
+  await store.saveStep(lease, aRetry(10, { name: "check", index: 1 }), []);
+  await store.saveStep(
+    lease,
+    aStep({ name: "check", index: 1, attempts: 2, result: { status: "completed", output: null } }),
+    [],
+  );
+  await store.saveStep(lease, aStep({ name: "read", index: 0 }), []);
+  await store.saveStep(lease, aFailedStep("write"), []);
+  await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), []);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
+  return (await store.getRun(lease.runId))!;
+}
+
+/**
+ * Adds a run that failed after a step, a wait that was signalled, a wait that timed out and a sleep, beside a wait
+ * and a sleep that were not over. Answers it with its last claim.
+ */
+async function addWithPauses(store: Store, host: FakeHost): Promise<{ old: Run; claim: Claim }> {
+  const pauses: NewPause[] = [
+    aPause({ name: "answered", metadata: '{"for":"you"}', prepared: true }),
+    aPause({ name: "expired", deadline: { afterMs: 100 } }),
+    aPause({ name: "nap", kind: "sleep", deadline: { afterMs: 200 } }),
+    aPause({ name: "open" }),
+    aPause({ name: "long nap", kind: "sleep", deadline: { afterMs: 10_000 } }),
+  ];
+  const first = await startRun(store);
+  await store.saveStep(first.lease, aStep(), []);
+  await park(store, first.lease, ...pauses);
+  host.advance(50);
+  await store.signal(pauses[0]!.id, { signalId: "s-1", payload: { ok: true } });
+  host.advance(200);
+  const claim = await claimOne(store);
+  await store.saveStep(claim.lease, aFailedStep("write"), []);
+  await store.finish(claim.lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
+  const [answered] = await store.getWaits(claim.run.id);
+  assert.equal(answered!.resolvedAt, isoTime(FAKE_START + 50));
+  return { old: (await store.getRun(claim.run.id))!, claim };
+}

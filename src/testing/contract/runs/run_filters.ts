@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import { isoTime } from "../../../values/iso_time.ts";
+import type { FailureKind } from "../../../failure.ts";
+import type { RunFilter } from "../../../run.ts";
+import type { Store } from "../../../store.ts";
+import { FAKE_START, type FakeHost } from "../../fake_host.ts";
+import { aFailure, aFlow } from "../fixtures.ts";
+import { add, addCompleted, startRun } from "../arrange.ts";
+import { newCases } from "../case.ts";
+
+const { cases, test, timed } = newCases();
+
+/** What `Store.getRuns()` and `Store.findRuns()` promise of filters by time, by failure and by parent. */
+export const runFilterCases = cases;
+
+const KINDS: FailureKind[] = ["error", "timeout", "expired", "abandoned"];
+
+test("getRuns() finds the runs that failed for a reason", async ({ store }) => {
+  await addCompleted(store);
+  const ids = new Map<FailureKind, string>();
+  for (const kind of KINDS) ids.set(kind, await fail(store, kind));
+  await add(store);
+
+  for (const kind of KINDS) assert.deepEqual(await find(store, { failureKind: kind }), [ids.get(kind)], kind);
+});
+
+timed("getRuns() finds the runs that ended from an instant on, and until another", async ({ store, host }) => {
+  const [, second, third] = await endOneASecond(store, host);
+  await add(store);
+
+  assert.deepEqual(await find(store, { completedAfter: isoTime(FAKE_START + 1_000) }), [third, second]);
+  assert.deepEqual(
+    await find(store, { completedAfter: isoTime(FAKE_START + 1_000), completedBefore: isoTime(FAKE_START + 2_000) }),
+    [second],
+  );
+});
+
+timed("getRuns() leaves out what has not ended if it is asked for what ended before", async ({ store, host }) => {
+  const [first, second, third] = await endOneASecond(store, host);
+  await add(store);
+  const waiting = await startRun(store, { jobName: "export" });
+
+  const found = await find(store, { completedBefore: isoTime(FAKE_START + 60_000) });
+
+  assert.deepEqual(found, [third, second, first]);
+  assert.equal(found.includes(waiting.run.id), false);
+});
+
+timed("getRuns() finds the runs that were triggered from an instant on, and until another", async ({ store, host }) => {
+  const ids = [];
+  for (let i = 0; i < 3; i++) {
+    ids.push((await add(store)).run.id);
+    host.advance(1_000);
+  }
+
+  assert.deepEqual(await find(store, { createdAfter: isoTime(FAKE_START + 1_000) }), [ids[2], ids[1]]);
+  assert.deepEqual(await find(store, { createdBefore: isoTime(FAKE_START + 1_000) }), [ids[0]]);
+  assert.deepEqual(
+    await find(store, { createdAfter: isoTime(FAKE_START + 1_000), createdBefore: isoTime(FAKE_START + 2_000) }),
+    [ids[1]],
+  );
+});
+
+test("getRuns() counts a delayed run by its trigger, not by its start", async ({ store }) => {
+  const { run } = await add(store, { flow: aFlow({ start: { at: FAKE_START + 60_000 } }) });
+
+  assert.deepEqual(await find(store, { createdBefore: isoTime(FAKE_START + 1) }), [run.id]);
+});
+
+timed("getRuns() takes instants in any time zone, and without milliseconds", async ({ store, host }) => {
+  await add(store);
+  host.advance(1_000);
+  const { run } = await add(store);
+
+  assert.deepEqual(await find(store, { createdAfter: "2040-01-01T01:00:01+01:00" }), [run.id]);
+  assert.deepEqual(await find(store, { createdAfter: "2040-01-01T00:00:01Z" }), [run.id]);
+});
+
+test("getRuns() finds no run of a parent that has none", async ({ store }) => {
+  const { run } = await add(store);
+
+  assert.deepEqual(await find(store, { parentRunId: run.id }), []);
+  assert.equal((await store.getRun(run.id))?.parentRunId, null);
+});
+
+timed("getRuns() joins all parts of a filter, and pages through what is left", async ({ store, host }) => {
+  const ids = [];
+  for (const org of ["acme", "other", "acme", "acme"]) {
+    const { lease } = await startRun(store, { labels: { org } });
+    await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+    ids.push(lease.runId);
+    host.advance(1_000);
+  }
+  const filter: RunFilter = {
+    jobName: ["import-csv", "export"],
+    status: "failed",
+    labels: { org: "acme" },
+    failureKind: "error",
+    createdAfter: isoTime(FAKE_START),
+    completedBefore: isoTime(FAKE_START + 3_000),
+  };
+
+  const page = await store.getRuns({ ...filter, limit: 1, offset: 0 });
+  const next = await store.getRuns({ ...filter, limit: 1, offset: 1 });
+
+  assert.deepEqual([page.runs.map(({ id }) => id), page.total, page.hasMore], [[ids[2]], 2, true]);
+  assert.deepEqual([next.runs.map(({ id }) => id), next.total, next.hasMore], [[ids[0]], 2, false]);
+});
+
+test("getRuns() counts what matches though it lists none", async ({ store }) => {
+  await fail(store, "error");
+
+  const { runs, total, hasMore } = await store.getRuns({ failureKind: "error", limit: 0 });
+
+  assert.deepEqual([runs, total, hasMore], [[], 1, true]);
+});
+
+test("findRuns() continues before a row number, also after runs were added and removed", async ({ store }) => {
+  const ids = [];
+  for (let i = 0; i < 5; i++) ids.push((await addCompleted(store, { labels: { org: "acme" } })).id);
+  const [fifth, fourth, third, second, first] = ids.reverse();
+  for (const filter of [{}, { jobName: "import-csv" }, { status: "completed" }, { labels: { org: "acme" } }] as const) {
+    const page = await store.findRuns({ ...filter, limit: 2 });
+    assert.deepEqual(page.ids, [fifth, fourth], JSON.stringify(filter));
+  }
+  const { seqs } = await store.findRuns({ limit: 2 });
+  await store.delete(fourth!);
+  const { id: added } = await addCompleted(store, { labels: { org: "acme" } });
+
+  const filters = [{}, { jobName: "import-csv" }, { jobName: "import-csv", status: "completed" }, {
+    labels: { org: "acme" },
+  }] as const;
+  for (const filter of filters) {
+    const all = await store.findRuns(filter);
+    const next = await store.findRuns({ ...filter, before: seqs[1]!, limit: 2 });
+    const last = await store.findRuns({ ...filter, before: next.seqs[1]!, limit: 2 });
+    const none = await store.findRuns({ ...filter, before: last.seqs[0]!, limit: 2 });
+
+    assert.deepEqual(all.ids, [added, fifth, third, second, first]);
+    assert.deepEqual(all.seqs, all.seqs.toSorted((left, right) => right - left));
+    assert.deepEqual([next.ids, next.total, next.hasMore], [[third, second], 3, true]);
+    assert.deepEqual([last.ids, last.total, last.hasMore], [[first], 1, false]);
+    assert.deepEqual([none.ids, none.total, none.hasMore], [[], 0, false]);
+  }
+});
+
+test("findRuns() leaves out runs that were retriggered, if it is asked to", async ({ store }) => {
+  const first = await addCompleted(store);
+  const second = await addCompleted(store);
+  const { run: retry } = await add(store, { retriggerOf: { runId: first.id, from: "start" } });
+
+  const { ids, total } = await store.findRuns({ notRetried: true });
+  const completed = await store.findRuns({ notRetried: true, status: "completed", jobName: "import-csv" });
+
+  assert.deepEqual([ids, total], [[retry.id, second.id], 2]);
+  assert.deepEqual([completed.ids, completed.total], [[second.id], 1]);
+});
+
+test("findRuns() need not count: it says whether there are more", async ({ store }) => {
+  for (let i = 0; i < 4; i++) await add(store, { labels: { org: "acme" } });
+
+  for (const filter of [{}, { jobName: "import-csv" }, { status: "pending" }, { labels: { org: "acme" } }] as const) {
+    const answers = [];
+    for (const page of [{ limit: 2 }, { limit: 2, offset: 1 }, { limit: 2, offset: 2 }, { limit: 9 }, { limit: 0 }]) {
+      const { ids, total, hasMore } = await store.findRuns({ ...filter, ...page, uncounted: true });
+      answers.push([ids.length, total, hasMore]);
+    }
+
+    assert.deepEqual(answers, [[2, 3, true], [2, 4, true], [2, 4, false], [4, 4, false], [0, 1, true]]);
+  }
+});
+
+/** The runs that both `getRuns()` and `findRuns()` find. */
+async function find(store: Store, filter: RunFilter): Promise<string[]> {
+  const { runs, total, hasMore } = await store.getRuns(filter);
+  const ids = runs.map(({ id }) => id);
+  assert.deepEqual([total, hasMore], [ids.length, false]);
+  const { seqs, ...found } = await store.findRuns(filter);
+  assert.deepEqual([found, seqs.length], [{ ids, total, hasMore }, ids.length]);
+  return ids;
+}
+
+async function fail(store: Store, kind: FailureKind): Promise<string> {
+  const { lease } = await startRun(store);
+  await store.finish(lease, { status: "failed", failure: aFailure({ kind }), failedStepName: null }, []);
+  return lease.runId;
+}
+
+async function endOneASecond(store: Store, host: FakeHost): Promise<string[]> {
+  const ids = [];
+  for (let i = 0; i < 3; i++) {
+    ids.push((await addCompleted(store)).id);
+    host.advance(1_000);
+  }
+  return ids;
+}

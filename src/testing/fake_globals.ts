@@ -1,0 +1,70 @@
+import { randomNumbers } from "./random_numbers.ts";
+
+/** A replacement of a global, undone at the end of a `using` block. */
+export interface Replaced extends Disposable {
+  /** Undoes it. */
+  restore(): void;
+}
+
+/**
+ * Replaces `Math.random()`, `crypto.randomUUID()` and `crypto.getRandomValues()` with functions that follow a seed. Undone
+ * at the end of a `using` block.
+ */
+export function fakeChance(seed = 1): Replaced {
+  return replaceChance(seed, () => {});
+}
+
+/** Does {@linkcode fakeChance}, and calls back for each use. */
+export function replaceChance(seed: number, onUse: (what: string) => void): Replaced {
+  const next = randomNumbers(seed);
+  const fill = (view: ArrayBufferView) => {
+    const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = Math.floor(next() * 256);
+  };
+  const restores = [
+    replace(Math, "random", () => (onUse("Math.random()"), next())),
+    replace(crypto, "getRandomValues", <T extends ArrayBufferView | null>(view: T): T => {
+      onUse("crypto.getRandomValues()");
+      if (view !== null) fill(view);
+      return view;
+    }),
+    replace(crypto, "randomUUID", () => (onUse("crypto.randomUUID()"), uuid(next))),
+  ];
+  return replaced(() => restores.forEach((restore) => restore()));
+}
+
+/** Replaces `Date` with one that reads another clock. */
+export function replaceDate(now: () => number, onUse: (what: string) => void): Replaced {
+  const RealDate = Date;
+  const read = (what: string) => (onUse(what), now());
+  const FakeDate = new Proxy(RealDate, {
+    construct: (target, args, newTarget) =>
+      Reflect.construct(target, args.length === 0 ? [read("new Date()")] : args, newTarget),
+    apply: () => new RealDate(read("Date()")).toString(),
+    get: (target, name) => name === "now" ? () => read("Date.now()") : Reflect.get(target, name),
+  });
+  return replaced(replace(globalThis, "Date", FakeDate));
+}
+
+function replace<T extends object, K extends keyof T>(target: T, name: K, value: T[K]): () => void {
+  const own = Object.getOwnPropertyDescriptor(target, name);
+  Object.defineProperty(target, name, { value, configurable: true, writable: true });
+  return () => {
+    if (own === undefined) delete target[name];
+    else Object.defineProperty(target, name, own);
+  };
+}
+
+function replaced(undo: () => void): Replaced {
+  let isUndone = false;
+  const restore = () => {
+    if (!isUndone) undo();
+    isUndone = true;
+  };
+  return { restore, [Symbol.dispose]: restore };
+}
+
+function uuid(next: () => number): `${string}-${string}-${string}-${string}-${string}` {
+  const hex = (length: number) => Array.from({ length }, () => Math.floor(next() * 16).toString(16)).join("");
+  return `${hex(8)}-${hex(4)}-4${hex(3)}-${"89ab"[Math.floor(next() * 4)]}${hex(3)}-${hex(12)}`;
+}

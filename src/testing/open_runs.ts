@@ -1,0 +1,17 @@
+import type { Store } from "../store.ts";
+
+const MAX_DESCRIBED = 5;
+
+/** Which runs have not ended, and what they wait for; an empty string: all have ended. */
+export async function describeOpenRuns(store: Store): Promise<string> {
+  const status = ["pending", "leased", "running", "waiting"] as const;
+  const { runs, total } = await store.getRuns({ status, limit: MAX_DESCRIBED });
+  const texts = await Promise.all(runs.map(async ({ id, jobName, status }) => {
+    const open = (await store.getWaits(id)).filter((wait) => wait.status === "pending");
+    const hold = await store.getHold(id);
+    const waits = open.map(({ name }) => `"${name}"`).join(", ");
+    if (hold !== null) return `run ${id} of "${jobName}" is held: ${hold.message}`;
+    return `run ${id} of "${jobName}" ${waits === "" ? `is ${status}` : `waits for a signal ${waits}`}`;
+  }));
+  return texts.join("; ") + (total > runs.length ? `; and ${total - runs.length} more` : "");
+}

@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { bundle } from "../node/bundle.ts";
+import { inTime } from "../processes/deadline.ts";
+import { TextLineStream } from "../processes/text_line_stream.ts";
+import { PACKAGE_VERSION } from "../../src/version.ts";
+import { findObstacle, install, type Installation, npm, pathOf, run } from "./runtimes.ts";
+
+const FEWEST_CASES = 700;
+
+const obstacle = await findObstacle();
+if (obstacle !== null) console.log(`The npm package is not tested: ${obstacle}`);
+
+let installation: Installation;
+
+function test(name: string, body: () => Promise<void>): void {
+  Deno.test({ name, ignore: obstacle !== null, fn: body });
+}
+
+Deno.test.beforeAll(async () => {
+  if (obstacle === null) installation = await install();
+});
+Deno.test.afterAll(async () => {
+  if (obstacle === null) await installation[Symbol.asyncDispose]();
+});
+
+test("the npm package says what it is, and has types of every entry point", async () => {
+  const content = join(installation.folder, "node_modules", "@holdfast", "jobs");
+  const manifest = JSON.parse(await Deno.readTextFile(join(content, "package.json")));
+  const { exports } = JSON.parse(await Deno.readTextFile(pathOf("deno.json")));
+
+  assert.deepEqual([manifest.name, manifest.version, manifest.license, manifest.type], [
+    "@holdfast/jobs",
+    PACKAGE_VERSION,
+    "MIT",
+    "module",
+  ]);
+  assert.deepEqual(manifest.engines, { node: ">=22.13" });
+  assert.ok(manifest.description.length > 20);
+  assert.deepEqual(Object.keys(manifest.exports), Object.keys(exports));
+  for (const { types } of Object.values<{ types: string }>(manifest.exports)) await Deno.stat(join(content, types));
+  for (const name of ["README.md", "LICENSE", "CHANGELOG.md"]) await Deno.stat(join(content, name));
+});
+
+test("the npm package names no folder of the machine that made it", async () => {
+  const content = join(installation.folder, "node_modules", "@holdfast", "jobs");
+  const root = pathOf("");
+
+  for (const name of ["mod.js", "mod.d.ts", "src/http/handler.js", "src/stores/sqlite/sqlite_store.js"]) {
+    const text = await Deno.readTextFile(join(content, name));
+    assert.ok(!text.includes(root) && !text.includes("sourceMappingURL=data:application/json"), name);
+  }
+});
+
+for (const name of ["Node 22", "Node 24", "Bun"]) {
+  for (
+    const [program, expected] of [
+      ["entry_points.ts", /^\d+ entry points and \d{3} modules were loaded$/m],
+      ["stores.ts", /^stores pass$/m],
+      ["service.ts", /^the service passes$/m],
+    ] as const
+  ) {
+    test(`${program} passes on ${name}, with the npm package`, async () => {
+      const runtime = installation.runtimes.find((one) => one.name === name)!; // it was installed
+
+      const told = await run(runtime.program, [`tests/npm/programs/${program}`], installation.folder);
+
+      assert.match(told, expected);
+    });
+  }
+}
+
+test("SqliteStore keeps the store contract on bun:sqlite", async () => {
+  const { folder, runtimes } = installation;
+  const bun = runtimes.find(({ name }) => name === "Bun")!; // it was installed
+  const modules = ["deno_test_anywhere.ts", "bun_sqlite.ts"].map((name) =>
+    new URL(`contract/${name}`, import.meta.url)
+  );
+
+  const told = await run(bun.program, [await bundle(modules, folder)], folder);
+
+  const [, passed] = /^(\d+) passed, 0 failed$/m.exec(told) ?? assert.fail(told);
+  assert.ok(Number(passed) >= FEWEST_CASES, `${passed} cases passed`);
+});
+
+for (const [module, moduleResolution] of [["nodenext", "nodenext"], ["esnext", "bundler"]] as const) {
+  test(`tsc accepts the types of the npm package with moduleResolution ${moduleResolution}`, async () => {
+    const { folder, runtimes } = installation;
+    const tsc = join(folder, "node_modules", "typescript", "bin", "tsc");
+    const options = ["--noEmit", "--strict", "--skipLibCheck", "false", "--target", "es2024", "--types", "node"];
+
+    await run(runtimes[0]!.program, [
+      tsc,
+      ...options,
+      "--module",
+      module,
+      "--moduleResolution",
+      moduleResolution,
+      "tests/npm/programs/types.ts",
+    ], folder);
+  });
+}
+
+test("the commands of the npm package run on Node", async () => {
+  const { folder, runtimes: [node] } = installation;
+  const bin = (name: string) => join("node_modules", "@holdfast", "jobs", "bin", `${name}.js`);
+
+  assert.match(await run(node!.program, [bin("holdfast"), "--help"], folder), /holdfast COMMAND --store STORE/);
+  assert.match(await run(node!.program, [bin("holdfast-replay"), "--help"], folder), /--jobs/);
+  assert.match(await run(node!.program, [bin("holdfast-create"), "--help"], folder), /FOLDER \[--node\]/);
+});
+
+test("the app for Node passes its test and its type check, and serves its dashboard", async () => {
+  const { folder, tarball, runtimes: [node] } = installation;
+  const app = join(folder, "shop");
+  await run(
+    node!.program,
+    [join("node_modules", "@holdfast", "jobs", "bin", "holdfast-create.js"), "shop", "--node"],
+    folder,
+  );
+  const manifest = JSON.parse(await Deno.readTextFile(join(app, "package.json")));
+  manifest.dependencies["@holdfast/jobs"] = `file:${tarball}`;
+  await Deno.writeTextFile(join(app, "package.json"), JSON.stringify(manifest));
+  await npm(["install", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"], app);
+
+  const told = await run(node!.program, ["--test"], app);
+  await run(node!.program, [join("node_modules", "typescript", "bin", "tsc")], app);
+
+  assert.match(told, /^# pass 3$/m);
+  const { DENO_COVERAGE_DIR: _left, ...env } = Deno.env.toObject();
+  const server = new Deno.Command(node!.program, {
+    args: ["main.ts"],
+    cwd: app,
+    clearEnv: true,
+    env: { ...env, PORT: "0", HOST: "", TOKEN: "", NODE_OPTIONS: "" },
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const lines = server.stdout.pipeThrough(new TextLineStream()).getReader();
+  try {
+    const { value: line = "" } = await inTime(lines.read(), "the server was to listen");
+    const response = await fetch(line.replace("Dashboard: ", ""));
+    assert.match(await response.text(), /<!doctype html>/i);
+  } finally {
+    server.kill("SIGKILL");
+    await Promise.all([server.status, lines.cancel()]);
+  }
+});

@@ -1,0 +1,57 @@
+// The handler behind a server of the runtime, and the client that calls it.
+import assert from "node:assert/strict";
+import type { AddressInfo } from "node:net";
+import { createEngine, createHandler, defineJob, MemoryStore } from "@holdfast/jobs";
+import { ClientError, createClient } from "@holdfast/jobs/client";
+import { dashboard } from "@holdfast/jobs/ui";
+import { z } from "zod";
+import { listen } from "../../../templates/listen.ts";
+
+const greet = defineJob({
+  name: "greet",
+  input: z.object({ name: z.string() }),
+  async run(step, { name }) {
+    const wait = await step.wait("review", { timeout: 60_000 });
+    return { text: await step.run("compose", () => `Hello, ${name}!`), outcome: wait.outcome };
+  },
+});
+const jobs = { greet };
+const engine = createEngine({ store: new MemoryStore(), jobs });
+await engine.start();
+const handler = createHandler(engine, { basePath: "/api/jobs", ui: dashboard() });
+
+async function passes(origin: string): Promise<void> {
+  const url = `${origin}/api/jobs`;
+  const client = createClient<typeof jobs>({ url });
+  const { runId } = await client.trigger("greet", { name: "Ada" });
+  const types: string[] = [];
+  for await (const { type } of client.watch(runId)) {
+    types.push(type);
+    if (type !== "run:waiting") continue;
+    const [wait] = await client.waits(runId);
+    await client.signal(runId, wait!.id, { signalId: "1", payload: { ok: true } });
+  }
+  const { output } = await client.waitForRun(runId, { timeout: 30_000 });
+  assert.deepEqual(output, { text: "Hello, Ada!", outcome: "signal" });
+  assert.equal(types.at(-1), "run:complete");
+  await assert.rejects(client.run("none"), ClientError);
+  await assert.rejects(client.trigger("greet", { name: 7 as never }), /does not fit its schema/);
+  const page = await fetch(`${url}/ui/`);
+  assert.equal(page.status, 200);
+  assert.match(await page.text(), /<!doctype html>/i);
+}
+
+const server = await listen(handler.fetch, { port: 0, hostname: "127.0.0.1" });
+await passes(`http://127.0.0.1:${(server.address() as AddressInfo).port}`); // it listens on a port
+server.close();
+
+const { Bun } = globalThis as { Bun?: { serve(options: object): { port: number; stop(): Promise<void> } } };
+if (Bun !== undefined) {
+  const own = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: handler.fetch });
+  await passes(`http://127.0.0.1:${own.port}`);
+  await own.stop();
+}
+
+await engine.stop();
+server.closeAllConnections();
+console.log("the service passes");

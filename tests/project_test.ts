@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { appFiles } from "../src/create/app_files.ts";
+import { findObstacles } from "../tools/check_release.ts";
+
+const ROOT = new URL("../", import.meta.url);
+const read = (file: string) => Deno.readTextFile(new URL(file, ROOT));
+const { tasks } = JSON.parse(await read("deno.json"));
+const appTasks = JSON.parse(appFiles("my-app", "deno").get("deno.json")!).tasks;
+
+for (
+  const file of [
+    "CONTRIBUTING.md",
+    "README.md",
+    ".ci/run",
+    ".github/workflows/ci.yml",
+    ".github/workflows/docs.yml",
+    ".github/workflows/release.yml",
+  ]
+) {
+  Deno.test(`${file} names only tasks that exist, here or in an app that is made`, async () => {
+    const named = [...(await read(file)).matchAll(/deno task ([a-z][a-z:-]*)/g)].map(([, name]) => name!);
+
+    assert.deepEqual(named.filter((name) => !(name in tasks) && !(name in appTasks)), []);
+  });
+}
+
+Deno.test("CONTRIBUTING.md names only files that exist", async () => {
+  const text = await read("CONTRIBUTING.md");
+  const named = [...text.matchAll(/`((?:src|tests|tools|bench|docs|templates)\/[\w./]*)`|\]\(([\w./]+)[)#]/g)]
+    .map(([, code, link]) => (code ?? link)!);
+
+  const missing = named.filter((path) => !exists(path));
+
+  assert.ok(named.length > 20);
+  assert.deepEqual(missing, []);
+});
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(new URL(path, ROOT));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+Deno.test("the CI of GitHub runs every task of tests", async () => {
+  const workflow = await read(".github/workflows/ci.yml");
+  const names = Object.keys(tasks).filter((name) => /^test(?::|$)/.test(name) && name !== "test:scale");
+
+  assert.deepEqual(
+    names.filter((name) => !workflow.includes(`deno task ${name}\n`) && !workflow.includes(`"${name}"`)),
+    [],
+  );
+});
+
+const CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n- New\n\n## 0.1.0\n";
+
+Deno.test("findObstacles() finds nothing if all versions are those of the tag", () => {
+  assert.deepEqual(findObstacles("v0.2.0", CHANGELOG, { "deno.json": "0.2.0" }), []);
+});
+
+Deno.test("findObstacles() names what has another version, and changes that are under no version", () => {
+  const changelog = CHANGELOG.replace("## Unreleased\n", "## Unreleased\n\n- Forgotten\n");
+
+  assert.deepEqual(findObstacles("v0.3.0", changelog, { "deno.json": "0.3.0", "src/version.ts": "0.2.0" }), [
+    "The version in src/version.ts is 0.2.0, and that of the tag 0.3.0",
+    "The first version in CHANGELOG.md is not 0.3.0",
+    'CHANGELOG.md has changes under "Unreleased": move them to 0.3.0',
+  ]);
+});

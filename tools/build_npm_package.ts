@@ -1,0 +1,121 @@
+// deno task npm [folder]    makes the npm package: holdfast-jobs-<version>.tgz
+
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+
+/** Node 22.13 is the first version that has `node:sqlite` without a flag. */
+const NODE = ">=22.13";
+
+const DESCRIPTION =
+  "Durable jobs: plain functions whose steps are saved, so that a run continues after a crash. On SQLite or PostgreSQL.";
+
+/** The commands of the package, by name. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  "holdfast": `import process from "node:process";
+import { processTerminal } from "../src/cli/process_terminal.js";
+import { runCli } from "../src/cli/run_cli.js";
+
+process.exitCode = await runCli(process.argv.slice(2), processTerminal());
+`,
+  "holdfast-replay": `import { main } from "../src/replay/command/main.js";
+
+await main();
+`,
+  "holdfast-create": `import process from "node:process";
+import { runCreate } from "../src/create/run_create.js";
+
+process.exitCode = await runCreate(process.argv.slice(2), { print: console.log, note: console.error });
+`,
+};
+
+interface Manifest {
+  name: string;
+  version: string;
+  exports: Record<string, { types?: string; import: string }>;
+  [field: string]: unknown;
+}
+
+/**
+ * Makes the npm package: what `deno pack` makes of this one, with the fields of `package.json` that it cannot know, with
+ * commands, and with types that need no option of `tsc`.
+ *
+ * @param folder Where it is written to.
+ * @param repository The repository on GitHub, as `owner/name`: npm needs it for provenance, and follows the relative links
+ * of the README there. Left out: the package names none.
+ * @returns Its path.
+ */
+export async function buildNpmPackage(folder: string, repository?: string): Promise<string> {
+  const work = await Deno.makeTempDir({ prefix: "holdfast_npm_" });
+  try {
+    const packed = join(work, "packed.tgz");
+    // Without source maps: they would have the paths of this machine, and the code is hardly changed.
+    await run(Deno.execPath(), ["pack", "--allow-dirty", "--no-source-maps", "--output", packed]);
+    await run("tar", ["-xzf", packed, "-C", work]);
+    const content = join(work, "package");
+    const manifestPath = join(content, "package.json");
+    const manifest = complete(JSON.parse(await Deno.readTextFile(manifestPath)), repository);
+    await Deno.writeTextFile(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
+    await addCommands(content);
+    await referToDisposables(content, manifest);
+    await Deno.mkdir(folder, { recursive: true });
+    const target = join(folder, `holdfast-jobs-${manifest.version}.tgz`);
+    await run("tar", ["-czf", target, "-C", work, "package"]);
+    return target;
+  } finally {
+    await Deno.remove(work, { recursive: true });
+  }
+}
+
+function complete(manifest: Manifest, repository: string | undefined): Manifest {
+  const withoutTypes = Object.entries(manifest.exports).filter(([, { types }]) => types === undefined);
+  if (withoutTypes.length > 0) {
+    throw new Error(`There are no types of ${withoutTypes.map(([name]) => name).join(", ")}`);
+  }
+  return {
+    ...manifest,
+    description: DESCRIPTION,
+    keywords: ["jobs", "queue", "durable", "workflow", "sqlite", "postgres", "deno", "node", "bun"],
+    ...(repository === undefined ? {} : {
+      repository: { type: "git", url: `git+https://github.com/${repository}.git` },
+      bugs: `https://github.com/${repository}/issues`,
+      homepage: `https://github.com/${repository}#readme`,
+    }),
+    engines: { node: NODE },
+    bin: Object.fromEntries(Object.keys(COMMANDS).map((name) => [name, `./bin/${name}.js`])),
+  };
+}
+
+/** `deno pack` knows no commands, and Node 22 no `import.meta.main`, so each gets a file that is nothing else. */
+async function addCommands(content: string): Promise<void> {
+  await Deno.mkdir(join(content, "bin"));
+  for (const [name, code] of Object.entries(COMMANDS)) {
+    await Deno.writeTextFile(join(content, "bin", `${name}.js`), `#!/usr/bin/env node\n${code}`, { mode: 0o755 });
+  }
+}
+
+/** Lets the types say that they need those of `await using`, which `tsc` leaves out by default. */
+async function referToDisposables(content: string, { exports }: Manifest): Promise<void> {
+  for (const { types } of Object.values(exports)) {
+    const path = join(content, types!); // complete() has checked it
+    const text = await Deno.readTextFile(path);
+    await Deno.writeTextFile(path, `/// <reference lib="esnext.disposable" />\n${text}`);
+  }
+}
+
+async function run(program: string, args: string[]): Promise<void> {
+  const { DENO_COVERAGE_DIR: _left, ...env } = Deno.env.toObject();
+  const { success, stderr } = await new Deno.Command(program, { args, cwd: ROOT, clearEnv: true, env }).output();
+  if (!success) throw new Error(`${program} ${args[0]} failed: ${new TextDecoder().decode(stderr)}`);
+}
+
+if (import.meta.main) {
+  const { values, positionals } = parseArgs({
+    args: Deno.args,
+    options: { repository: { type: "string" } },
+    allowPositionals: true,
+  });
+  console.log(await buildNpmPackage(positionals[0] ?? ".", values.repository));
+}
