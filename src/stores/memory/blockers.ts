@@ -10,7 +10,8 @@ import { DueRuns } from "./flow/due_runs.ts";
 import { queuesOf } from "./flow/gates.ts";
 import { wakesAt } from "./pauses.ts";
 import { jobScope, keyScope } from "./flow/rates.ts";
-import { byIndex, type KeptPause, type KeptRun, queueOf, toRun } from "./records.ts";
+import { byIndex, type KeptPause, type KeptRun, queueOf } from "./records.ts";
+import { toRun } from "./copies.ts";
 
 // The maximum number of holders of a key that are read.
 const MAX_HOLDERS = 20;

@@ -6,7 +6,8 @@ import type { Part } from "../../store/run_query.ts";
 import type { ChildResult } from "../../wait.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { commitDeadlines, resolvePause } from "./pauses.ts";
-import { type KeptChild, type KeptPause, type KeptRun, resultOf, toIdentity } from "./records.ts";
+import { type KeptChild, type KeptPause, type KeptRun } from "./records.ts";
+import { resultOf, toIdentity } from "./copies.ts";
 
 /** What {@linkcode addChildren} needs to know of other runs. */
 export interface ChildDeps {

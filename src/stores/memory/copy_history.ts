@@ -1,6 +1,7 @@
 import type { RecordName } from "../../hold.ts";
 import { copyChildren } from "./children.ts";
-import { type KeptPause, type KeptRun, resultOf } from "./records.ts";
+import { type KeptPause, type KeptRun } from "./records.ts";
+import { resultOf } from "./copies.ts";
 
 /** Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out. */
 export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): void {

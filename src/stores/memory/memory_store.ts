@@ -55,11 +55,8 @@ import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } 
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
+import { addLine, byIndex, type KeptPause, type KeptRun } from "./records.ts";
 import {
-  addLine,
-  byIndex,
-  type KeptPause,
-  type KeptRun,
   toHistory,
   toHoldRecord,
   toIdentity,
@@ -71,7 +68,7 @@ import {
   toStep,
   toWait,
   toWaitText,
-} from "./records.ts";
+} from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
 import { queryMatcher } from "./run_filter.ts";
 import { MemoryRuns } from "./runs.ts";

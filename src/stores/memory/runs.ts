@@ -12,15 +12,8 @@ import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
 import { closePauses, commitDeadlines, noteResumption } from "./pauses.ts";
-import {
-  type KeptPause,
-  type KeptRun,
-  newKeptRun,
-  retriesOf,
-  toAwaitedPause,
-  toIdentity,
-  triedPrints,
-} from "./records.ts";
+import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
+import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
 import { copyHistory } from "./copy_history.ts";
 
 /** The runs of a memory store and their concurrency keys: one method for each state change of a run. */

@@ -5,7 +5,8 @@ import { abandonedFailure } from "../abandoned_failure.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline, nextDeadline } from "./flow/deadlines.ts";
 import { wakesAt } from "./pauses.ts";
-import { earliest, type KeptRun, toIdentity } from "./records.ts";
+import { earliest, type KeptRun } from "./records.ts";
+import { toIdentity } from "./copies.ts";
 import type { MemoryRuns } from "./runs.ts";
 import { cancelSteps } from "./steps.ts";
 

@@ -1,7 +1,7 @@
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../../store/schedule_record.ts";
 import type { MemoryRuns } from "../runs.ts";
-import { toRun } from "../records.ts";
+import { toRun } from "../copies.ts";
 
 /** The schedules of a memory store. */
 export class MemorySchedules {

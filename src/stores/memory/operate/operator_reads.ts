@@ -10,7 +10,8 @@ import type {
   TimelineStep,
 } from "../../../store/timeline_records.ts";
 import { MAX_FAILURES, SEARCHED_BY_END } from "../../operate/trail_rows.ts";
-import { byIndex, type KeptPause, type KeptRun, type KeptStep, toIdentity, toWait } from "../records.ts";
+import { byIndex, type KeptPause, type KeptRun, type KeptStep } from "../records.ts";
+import { toIdentity, toWait } from "../copies.ts";
 import type { MemoryRuns } from "../runs.ts";
 
 /** A part of the records of a run. See `Store.getTimeline()`. */
