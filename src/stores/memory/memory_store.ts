@@ -5,7 +5,6 @@ import {
   type Signal,
   type SignalOutcome,
   type Wait,
-  WAIT_VALUES,
   type WaitText,
 } from "../../wait.ts";
 import { isoTime } from "../../values/iso_time.ts";
@@ -13,24 +12,21 @@ import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import type { JsonText, StoredValue } from "../../values/json.ts";
+import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { failureText } from "../../failure.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import {
-  DEFAULT_RUN_LIMIT,
   isTerminal,
   type Retention,
   type Run,
-  RUN_VALUES,
   type RunFilter,
   type RunIdentity,
   type RunPage,
   type RunText,
 } from "../../run.ts";
-import { parseStep, type SavedStep, type Step, STEP_VALUES, type StepText, type StepWrite } from "../../step.ts";
+import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -55,22 +51,10 @@ import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } 
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
-import { addLine, byIndex, type KeptPause, type KeptRun } from "./records.ts";
-import {
-  toHistory,
-  toHoldRecord,
-  toIdentity,
-  toLogText,
-  toPauseRecord,
-  toRun,
-  toRunState,
-  toRunText,
-  toStep,
-  toWait,
-  toWaitText,
-} from "./copies.ts";
+import { addLine, type KeptPause, type KeptRun } from "./records.ts";
+import { toHistory, toHoldRecord, toIdentity, toPauseRecord, toRun, toRunState, toWait } from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
-import { queryMatcher } from "./run_filter.ts";
+import { listRuns, readFactValues, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
@@ -78,7 +62,6 @@ import { MemoryStatistics } from "./operate/statistics.ts";
 import { cancelSteps, recordAttempt } from "./steps.ts";
 import { cancelOrphan } from "./timers.ts";
 import { MemoryTurns } from "./flow/fairness_turns.ts";
-import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
 
 const STORE_OPTIONS = { host: true, journalLength: true } as const;
 
@@ -653,7 +636,7 @@ export class MemoryStore implements Store {
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
-      const { runs, ...page } = this.#find(filter);
+      const { runs, ...page } = listRuns(this.#runs, filter);
       return { runs: runs.map(toRun), ...page };
     });
   }
@@ -684,49 +667,21 @@ export class MemoryStore implements Store {
   /** The ids of the runs that match a filter, newest first. */
   findRuns(query: RunQuery): Promise<FoundRuns> {
     return this.#perform(() => {
-      const { runs, ...page } = this.#find(query);
+      const { runs, ...page } = listRuns(this.#runs, query);
       return { ids: runs.map(({ id }) => id), seqs: runs.map(({ seq }) => seq), ...page };
     });
   }
 
-  #find(query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
-    const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
-    const isWanted = queryMatcher(query);
-    const all = this.#runs.all;
-    // Without a total, one run behind the page is enough.
-    const most = uncounted ? offset + limit + 1 : Infinity;
-    const matching: KeptRun[] = [];
-    for (let index = all.length - 1; index >= 0 && matching.length < most; index--) {
-      const run = all[index]!;
-      if (isWanted(run)) matching.push(run);
-    }
-    const runs = matching.slice(offset, offset + limit);
-    const total = matching.length;
-    return { runs, total, hasMore: offset + runs.length < total };
-  }
-
   /** Reads runs without parsing their values, up to a number of characters. */
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
-    return this.#perform(() => {
-      const part = new PartBuilder<RunText | null>(maxLength);
-      part.add(runIds, (id) => {
-        const run = this.#runs.get(id);
-        return run === undefined ? null : withoutLarge(toRunText(run), RUN_VALUES, maxLength);
-      });
-      return part.items;
-    });
+    return this.#perform(() => readRuns(runIds.map((id) => this.#runs.get(id)), maxLength));
   }
 
   /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
-      if (run === undefined) return null;
-      const steps = behind(byIndex(run.steps), ({ name }) => name === after);
-      return new PartBuilder<StepText>(maxLength).add(
-        steps,
-        (step) => withoutLarge(toStep(runId, step), STEP_VALUES, maxLength),
-      );
+      return run === undefined ? null : readSteps(run, after, maxLength);
     });
   }
 
@@ -734,12 +689,7 @@ export class MemoryStore implements Store {
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
-      if (run === undefined) return null;
-      const waits = behind(run.pauses, ({ id }) => id === after).filter(({ kind }) => kind === "wait");
-      return new PartBuilder<WaitText>(maxLength).add(
-        waits,
-        (wait) => withoutLarge(toWaitText(runId, wait), WAIT_VALUES, maxLength),
-      );
+      return run === undefined ? null : readWaits(run, after, maxLength);
     });
   }
 
@@ -747,33 +697,17 @@ export class MemoryStore implements Store {
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
     return this.#perform(() => {
       const run = this.#runs.get(runId);
-      if (run === undefined) return null;
-      const kept = [...run.logs.values()];
-      const lines = behind(kept, ({ id }) => id === after);
-      return new PartBuilder<LogText>(maxLength).add(lines, (line) => toLogText(run, line, line === kept[0]));
+      return run === undefined ? null : readLogs(run, after, maxLength);
     });
   }
 
   /** Reads the next part of a value. */
   readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
     return this.#perform(() => {
-      const text = this.#findValue(place);
-      if (typeof text !== "string") return null;
-      const end = from + VALUE_PART_LENGTH;
-      const next = isFirstHalf(text, end - 1) ? end - 1 : end;
-      return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
+      const found = place.of === "wait" ? this.#findWait(place.waitId) : undefined;
+      const run = place.of === "wait" ? found?.run : this.#runs.get(place.runId);
+      return run === undefined ? null : readValue(run, place, from);
     });
-  }
-
-  #findValue(place: ValuePlace): StoredValue | undefined {
-    if (place.of === "wait") {
-      const found = this.#findWait(place.waitId);
-      return found && toWaitText(found.run.id, found.wait)[place.value];
-    }
-    const run = this.#runs.get(place.runId);
-    if (place.of === "run") return run?.[place.value];
-    const result = run?.steps.get(place.stepName)?.result;
-    return result?.status === "completed" ? result.output : null;
   }
 
   /** Stores log lines. Lines of a deleted run are dropped. */
@@ -808,26 +742,8 @@ export class MemoryStore implements Store {
 
   /** Reads values that facts leave out, up to a number of characters. */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
-    return this.#perform(() => {
-      const part = new PartBuilder<FactValue | null>(maxLength);
-      part.add(values, (ref) => this.#findFactValue(ref));
-      return part.items;
-    });
-  }
-
-  #findFactValue(ref: FactValueRef): FactValue | null {
-    const run = this.#runs.getBySeq(ref.run);
-    if (run === undefined) return null;
-    if (ref.of === "step") {
-      const result = run.steps.get(ref.stepName)?.result;
-      if (result === undefined) return null;
-      return result.status === "completed"
-        ? { json: result.output, error: null, failedStepName: null }
-        : { json: null, error: result.failure?.message ?? null, failedStepName: null };
-    }
-    const { failure, failedStepName } = run;
-    if (ref.of !== "failure") return { json: run[ref.of], error: null, failedStepName: null };
-    return { json: null, error: failure === null ? null : failureText(failure), failedStepName };
+    const read = () => readFactValues(values.map((ref) => ({ ref, run: this.#runs.getBySeq(ref.run) })), maxLength);
+    return this.#perform(read);
   }
 
   /** A version that changes with every commit. */
@@ -859,15 +775,4 @@ export class MemoryStore implements Store {
  */
 function hadLease(run: KeptRun, { generation, claimId }: Lease, later = 0): boolean {
   return run.generation === generation + later && run.claimId === claimId;
-}
-
-/** Whether there is the first half of a surrogate pair at an index. */
-function isFirstHalf(text: string, at: number): boolean {
-  const code = text.charCodeAt(at);
-  return code >= 0xD800 && code <= 0xDBFF;
-}
-
-/** The items after a given one; all if there is none. */
-function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
-  return items.slice(items.findLastIndex(isReached) + 1);
 }

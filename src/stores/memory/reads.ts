@@ -1,0 +1,109 @@
+import { failureText } from "../../failure.ts";
+import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { LogText } from "../../log.ts";
+import { DEFAULT_RUN_LIMIT, RUN_VALUES, type RunPage, type RunText } from "../../run.ts";
+import { STEP_VALUES, type StepText } from "../../step.ts";
+import type { Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { StoredValue } from "../../values/json.ts";
+import { WAIT_VALUES, type WaitText } from "../../wait.ts";
+import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
+import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
+import { byIndex, type KeptRun } from "./records.ts";
+import { queryMatcher } from "./run_filter.ts";
+import type { MemoryRuns } from "./runs.ts";
+
+/** The runs that match a query, newest first, and how many there are. */
+export function listRuns(runs: MemoryRuns, query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
+  const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
+  const isWanted = queryMatcher(query);
+  // Without a total, one run behind the page is enough.
+  const most = uncounted ? offset + limit + 1 : Infinity;
+  const matching: KeptRun[] = [];
+  for (let index = runs.all.length - 1; index >= 0 && matching.length < most; index--) {
+    const run = runs.all[index]!;
+    if (isWanted(run)) matching.push(run);
+  }
+  const page = matching.slice(offset, offset + limit);
+  return { runs: page, total: matching.length, hasMore: offset + page.length < matching.length };
+}
+
+/** Reads runs up to a number of characters. See `Store.readRuns()`. */
+export function readRuns(runs: readonly (KeptRun | undefined)[], maxLength: number): (RunText | null)[] {
+  const part = new PartBuilder<RunText | null>(maxLength);
+  part.add(runs, (run) => run === undefined ? null : withoutLarge(toRunText(run), RUN_VALUES, maxLength));
+  return part.items;
+}
+
+/** Reads the steps of a run behind a given one. See `Store.readSteps()`. */
+export function readSteps(run: KeptRun, after: string | null, maxLength: number): Part<StepText> {
+  const steps = behind(byIndex(run.steps), ({ name }) => name === after);
+  const part = new PartBuilder<StepText>(maxLength);
+  return part.add(steps, (step) => withoutLarge(toStep(run.id, step), STEP_VALUES, maxLength));
+}
+
+/** Reads the waits of a run behind a given one. See `Store.readWaits()`. */
+export function readWaits(run: KeptRun, after: string | null, maxLength: number): Part<WaitText> {
+  const waits = behind(run.pauses, ({ id }) => id === after).filter(({ kind }) => kind === "wait");
+  const part = new PartBuilder<WaitText>(maxLength);
+  return part.add(waits, (wait) => withoutLarge(toWaitText(run.id, wait), WAIT_VALUES, maxLength));
+}
+
+/** Reads the log lines of a run behind a given one. See `Store.readLogs()`. */
+export function readLogs(run: KeptRun, after: string | null, maxLength: number): Part<LogText> {
+  const kept = [...run.logs.values()];
+  const lines = behind(kept, ({ id }) => id === after);
+  return new PartBuilder<LogText>(maxLength).add(lines, (line) => toLogText(run, line, line === kept[0]));
+}
+
+/** Reads the next part of a value. See `Store.readValue()`. */
+export function readValue(run: KeptRun, place: ValuePlace, from: number): ValuePart | null {
+  const text = findValue(run, place);
+  if (typeof text !== "string") return null;
+  const end = from + VALUE_PART_LENGTH;
+  const next = isFirstHalf(text, end - 1) ? end - 1 : end;
+  return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
+}
+
+function findValue(run: KeptRun, place: ValuePlace): StoredValue | undefined {
+  if (place.of === "run") return run[place.value];
+  if (place.of === "wait") {
+    const wait = run.pauses.find(({ id }) => id === place.waitId);
+    return wait && toWaitText(run.id, wait)[place.value];
+  }
+  const result = run.steps.get(place.stepName)?.result;
+  return result?.status === "completed" ? result.output : null;
+}
+
+/** Reads values that facts leave out. See `Store.readFactValues()`. */
+export function readFactValues(
+  values: readonly { ref: FactValueRef; run: KeptRun | undefined }[],
+  maxLength: number,
+): (FactValue | null)[] {
+  const part = new PartBuilder<FactValue | null>(maxLength);
+  part.add(values, ({ ref, run }) => run === undefined ? null : findFactValue(run, ref));
+  return part.items;
+}
+
+function findFactValue(run: KeptRun, ref: FactValueRef): FactValue | null {
+  if (ref.of === "step") {
+    const result = run.steps.get(ref.stepName)?.result;
+    if (result === undefined) return null;
+    return result.status === "completed"
+      ? { json: result.output, error: null, failedStepName: null }
+      : { json: null, error: result.failure?.message ?? null, failedStepName: null };
+  }
+  const { failure, failedStepName } = run;
+  if (ref.of !== "failure") return { json: run[ref.of], error: null, failedStepName: null };
+  return { json: null, error: failure === null ? null : failureText(failure), failedStepName };
+}
+
+/** Whether there is the first half of a surrogate pair at an index. */
+function isFirstHalf(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= 0xD800 && code <= 0xDBFF;
+}
+
+/** The items after a given one; all if there is none. */
+function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
+  return items.slice(items.findLastIndex(isReached) + 1);
+}
