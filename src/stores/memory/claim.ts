@@ -55,7 +55,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
       .filter((run) => run.claimId === claimId && run.lease?.owner === workerId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
-    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs, request), hasMore: true, now };
+    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
   }
   const jobs = request.jobs.map((
     job,
@@ -73,7 +73,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     claims,
     failed: [...failed, ...late],
     cancelled,
-    nextTimerAt: earliest([findNextTimer(runs, request), opensAt]),
+    nextTimerAt: earliest([findNextTimer(runs), opensAt]),
     hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan),
     now,
   };

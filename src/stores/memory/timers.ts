@@ -1,6 +1,6 @@
 import type { Failure } from "../../failure.ts";
 import type { RunIdentity } from "../../run.ts";
-import type { ClaimRequest, ClaimResult } from "../../store/claim.ts";
+import type { ClaimResult } from "../../store/claim.ts";
 import { abandonedFailure } from "../abandoned_failure.ts";
 import { isOrphan } from "./children.ts";
 import { missedDeadline, nextDeadline } from "./flow/deadlines.ts";
@@ -14,12 +14,9 @@ import { cancelSteps } from "./steps.ts";
 const MAX_TIMERS = 40;
 
 /** When the next timer of a run or of a cancelled run expires. */
-export function findNextTimer(runs: MemoryRuns, { jobs }: ClaimRequest): number | null {
-  const limited = new Set(jobs.filter(({ concurrency }) => concurrency !== null).map(({ name }) => name));
-  const ghosts = runs.keys.ghosts.filter(({ concurrencyKey, jobName }) =>
-    concurrencyKey !== null || limited.has(jobName)
-  );
-  return earliest([...runs.open.filter(hasTimer).map(nextTimerOf), ...ghosts.map(({ expiresAt }) => expiresAt)]);
+export function findNextTimer(runs: MemoryRuns): number | null {
+  const ghostsEndAt = runs.keys.ghosts.map(({ expiresAt }) => expiresAt);
+  return earliest([...runs.open.filter(hasTimer).map(nextTimerOf), ...ghostsEndAt]);
 }
 
 function hasTimer({ lease, parking, isDelayed, flow }: KeptRun): boolean {

@@ -1,4 +1,3 @@
-import type { KnownJob } from "../../../flow.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** What a claim has to know before it looks for runs. */
@@ -39,7 +38,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
        (SELECT min(at) FROM (
          SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
          UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
-         UNION ALL SELECT min(expires_at) FROM holdfast_ghosts WHERE concurrency_key IS NOT NULL
+         UNION ALL SELECT min(expires_at) FROM holdfast_ghosts
          UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
          UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)) AS timer_at,
        (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
@@ -65,26 +64,12 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
 }
 
 /** Whether time has something to do, the clock was set back, or there are children to cancel. */
-export function hasExpired(db: SqliteDatabase, facts: ClaimFacts, jobs: readonly KnownJob[], now: number): boolean {
-  const { openingAt, passedOpeningAt, newestStart, hasOrphans } = facts;
+export function hasExpired(facts: ClaimFacts, now: number): boolean {
+  const { timerAt, openingAt, passedOpeningAt, newestStart, hasOrphans } = facts;
   if (hasOrphans) return true;
-  const at = earliest(nextTimer(db, facts, jobs), openingAt);
+  const at = earliest(timerAt, openingAt);
   if (at !== null && at <= now) return true;
   return (newestStart !== null && newestStart > now) || (passedOpeningAt !== null && passedOpeningAt > now);
-}
-
-/** When the next timer expires that a worker with these jobs waits for, but for the openings of rates. */
-export function nextTimer(db: SqliteDatabase, { timerAt }: ClaimFacts, jobs: readonly KnownJob[]): number | null {
-  let at = timerAt;
-  for (const { name, concurrency } of jobs) {
-    if (concurrency === null) continue;
-    const ghost = db.one<{ at: number | null }>(
-      "SELECT min(expires_at) AS at FROM holdfast_ghosts WHERE job = ?",
-      name,
-    );
-    at = earliest(at, ghost.at);
-  }
-  return at;
 }
 
 /** The earlier of two instants. */

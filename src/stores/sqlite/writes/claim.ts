@@ -4,7 +4,7 @@ import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { TraceText } from "../../../trace_context.ts";
 import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
-import { type ClaimFacts, earliest, hasExpired, nextTimer, readClaimFacts } from "../flow/claim_facts.ts";
+import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";
 import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
 import { isOfPrint, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
@@ -96,7 +96,7 @@ export function findIdle(
   // Other workers have to see that this worker is alive.
   if (age < 0 || age > request.leaseMs / 3) return null;
   const facts = readClaimFacts(db);
-  if (hasExpired(db, facts, request.jobs, now)) return null;
+  if (hasExpired(facts, now)) return null;
   const gates = openGates(db, request.jobs, { ...facts, paused: pausedJobs(db, facts) }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
   if (takesOffers(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
@@ -125,7 +125,7 @@ function nextInstant(
   { facts, gates }: { facts: ClaimFacts; gates: readonly JobGate[] },
   now: number,
 ): number | null {
-  const timerAt = nextTimer(db, facts, request.jobs);
+  const { timerAt } = facts;
   const hasRates = facts.openingAt !== null || gates.some(({ job }) => job.rate !== null);
   if (!hasRates) return timerAt;
   return earliest(timerAt, findOpening(db, gates, precedenceOf(db, request, facts, pausedJobs(db, facts), now), now));
@@ -149,12 +149,12 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   const repeated = findClaimed(db, request);
   if (repeated !== null) {
     // The next call checks for more: this one is a repetition, and does nothing.
-    const nextTimerAt = nextTimer(db, readClaimFacts(db), request.jobs);
+    const { timerAt: nextTimerAt } = readClaimFacts(db);
     return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true };
   }
   extendHeld(db, request, now);
   const before = readClaimFacts(db);
-  const isLate = hasExpired(db, before, request.jobs, now);
+  const isLate = hasExpired(before, now);
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
   const isOffered = takesOffers(request) &&
@@ -173,7 +173,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     // A run that failed may have made one ready that was passed over.
-    hasMore: hasMore || late.length > 0 || hasExpired(db, facts, request.jobs, now),
+    hasMore: hasMore || late.length > 0 || hasExpired(facts, now),
   };
 }
 

@@ -23,7 +23,7 @@ begin
     v_now := fn.clock(p_now);
   end if;
   select q.* into w from {schema}.workers q where q.id = v_worker;
-  f := fn.claim_facts(p -> 'jobs');
+  f := fn.claim_facts();
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
     return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
@@ -68,7 +68,7 @@ begin
   if cardinality(t.seqs) = 0 and not v_beside then perform fn.tidy_up(v_now);
   elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
   end if;
-  f := fn.claim_facts(p -> 'jobs');
+  f := fn.claim_facts();
   g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
   return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
       g.limits, g.periods, f.paused, v_own, v_worker, v_now),

@@ -5,21 +5,17 @@ const MAX_EXAMINED = 8;
 export const CLAIM_FACTS = `
 -- What a claim has to know before it looks for runs.
 -- pause_at is when the first pause ends, other_at when the first of all other timers expires, timer_at the earlier one.
-create or replace function fn.claim_facts(p_jobs jsonb, out timer_at bigint, out pause_at bigint, out other_at bigint,
+create or replace function fn.claim_facts(out timer_at bigint, out pause_at bigint, out other_at bigint,
   out opening_at bigint, out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
 language plpgsql stable as $$
-declare v_ghost bigint;
 begin
   -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
   select r.timer_at into pause_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1;
   other_at := least(
     (select r.lease_expires_at from {schema}.runs r where r.status = 'running' order by r.lease_expires_at limit 1),
-    (select min(g.expires_at) from {schema}.ghosts g where g.concurrency_key is not null),
+    (select min(g.expires_at) from {schema}.ghosts g),
     (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
     (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1));
-  select min(g.expires_at) into v_ghost from {schema}.ghosts g where g.job = any(array(
-    select j ->> 'name' from jsonb_array_elements(p_jobs) j where j ->> 'concurrency' is not null));
-  other_at := least(other_at, v_ghost);
   timer_at := least(pause_at, other_at);
   select o.opens_at into opening_at from {schema}.openings o where not o.is_open order by o.opens_at limit 1;
   select o.opens_at into passed_opening_at from {schema}.openings o where o.is_open order by o.opens_at desc limit 1;

@@ -25,7 +25,7 @@ begin
   update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint
     from jsonb_array_elements(p -> 'holding') x where q.id = x ->> 'runId' and ${underLease("q", "x")}
       and q.lease_expires_at <= p_now;
-  f := fn.claim_facts(p -> 'jobs');
+  f := fn.claim_facts();
   if f.has_orphans then cancelled := fn.cancel_orphans(${MAX_TIMERS}, p_now); end if;
   v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, p_now);
   if v_late then failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, p_now); end if;
