@@ -166,7 +166,7 @@ test("migrate() by a role without rights says what to do", async (place) => {
 
   await assert.rejects(
     store.migrate(),
-    isStoreError(/has not the rights.*permission denied for database.*docs\/postgres.md/),
+    isStoreError(/has not the rights.*permission denied for database.*docs\/guides\/postgres.md/),
   );
   await using owner = await place.open();
   await owner.migrate();
