@@ -5,7 +5,9 @@ import type { EngineEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { Job } from "../job.ts";
+import { kindOf } from "../values/kind_of.ts";
 import type { Json } from "../values/json.ts";
+import { checkDuration } from "../values/check_duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
@@ -28,17 +30,18 @@ const OPTIONS: Record<keyof TestEngineOptions<Jobs>, true> = {
   patience: true,
   unusedFakes: true,
 };
+const SIGNAL_OPTIONS = { signalId: true, occurrence: true } as const;
 
 const DEFAULT_START = "2030-01-01T00:00:00Z";
 // Far more than a test needs: something repeats itself without end.
-const MAX_STEPS = 1_000_000;
+const MAX_STEPS = 100_000;
 
 /**
  * Creates an engine for a test: the real engine and worker, on a store in memory and a clock that only the test moves.
  * Use it with `await using`; the end of the block throws if a fake was never used, or a worker has reported an error.
  *
- * @throws {TypeError} An option is unknown.
- * @throws {RangeError} `now` is no instant, or there is no worker.
+ * @throws {TypeError} An option is unknown, or not of its type.
+ * @throws {RangeError} `now` is no instant, `patience` is negative, or there is no worker.
  */
 export function createTestEngine<const J extends Jobs>(options: TestEngineOptions<J>): TestEngine<J> {
   return new KitEngine(options);
@@ -57,8 +60,13 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
 
   constructor(options: TestEngineOptions<J>) {
     checkOptionNames(options, OPTIONS, "createTestEngine()");
-    const { jobs, now = DEFAULT_START, seed = 1, workers = 1, patience = 200 } = options;
+    const { jobs, now = DEFAULT_START, seed = 1, workers = 1, patience = 200, unusedFakes = "throw" } = options;
     if (!Number.isInteger(workers) || workers < 1) throw new RangeError(`workers must be 1 or more, not ${workers}`);
+    if (!Number.isFinite(seed)) throw new TypeError(`seed must be a number, not ${JSON.stringify(seed)}`);
+    checkDuration(patience, "patience");
+    if (unusedFakes !== "throw" && unusedFakes !== "ignore") {
+      throw new TypeError(`unusedFakes must be "throw" or "ignore", not ${JSON.stringify(unusedFakes)}`);
+    }
     this.#options = options;
     this.#jobs = jobs;
     this.#system = new TestSystem({ jobs, now: toInstant(now), seed, patience });
@@ -67,7 +75,9 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   get engine(): Engine<J> {
-    return this.#system.alive[0]!.engine as unknown as Engine<J>; // an engine of these jobs
+    const [process] = this.#system.alive;
+    if (process === undefined) throw new Error("No worker is alive: the test engine was closed");
+    return process.engine as unknown as Engine<J>; // an engine of these jobs
   }
 
   get store(): MemoryStore {
@@ -101,6 +111,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     options: { signalId?: string; occurrence?: number } = {},
   ): Promise<SignalReceipt> {
     return this.#act(async () => {
+      checkOptionNames(options, SIGNAL_OPTIONS, "signal()");
       const { occurrence, signalId = `signal-${++this.#signals}` } = options;
       const name = occurrence === undefined || occurrence === 1 ? waitName : `${waitName}#${occurrence}`;
       const open = (await this.engine.getWaits(idOf(run))).filter(({ status }) => status === "pending");
@@ -271,5 +282,9 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
 }
 
 function idOf(run: RunRef): string {
-  return typeof run === "string" ? run : run.id;
+  const id = typeof run === "string" ? run : run?.id;
+  if (typeof id === "string") return id;
+  const isPromise = (run as unknown) instanceof Promise;
+  const given = isPromise ? "a promise: await it" : kindOf(run);
+  throw new TypeError(`A run is what trigger() has returned, or its id, not ${given}`);
 }

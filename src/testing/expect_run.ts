@@ -56,9 +56,13 @@ export class ExpectedRun implements RunExpectations {
   }
 
   async failed(error?: RegExp | string, { step }: { step?: string } = {}): Promise<void> {
+    if (error !== undefined && typeof error !== "string" && !(error instanceof RegExp)) {
+      throw new TypeError("failed() takes a string or a regular expression");
+    }
     const run = await this.#withStatus("failed", "to have failed");
     const message = run.error ?? "";
-    const fits = typeof error === "string" ? message.includes(error) : error?.test(message) ?? true;
+    const fits = error === undefined ||
+      (typeof error === "string" ? message.includes(error) : message.search(error) >= 0);
     if (!fits) this.#fail("has failed of something else", message, error);
     if (step !== undefined && run.failedStepName !== step) this.#fail("has failed elsewhere", run.failedStepName, step);
   }

@@ -1,6 +1,7 @@
 import { isoTime } from "../values/iso_time.ts";
 import { baseOf } from "../execution/replay/recorded_history.ts";
 import type { StepCall } from "../execution/surroundings.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 
 /** A call of a faked step. */
 export interface FakeCall {
@@ -22,7 +23,7 @@ export interface FakeCall {
 
 /**
  * A step whose function is replaced. Behaviours follow one another: one with `times` is used so often, then the next
- * one; after the last, the real function is called.
+ * one; after the last, the real function is called. `times` is a whole number of 1 or more. Default: without an end.
  */
 export interface FakeStep {
   /** The calls so far, in order. */
@@ -48,26 +49,27 @@ class Fake implements FakeStep {
   readonly calls: FakeCall[] = [];
   readonly #behaviours: Behaviour[] = [];
 
-  returns(value: unknown, options?: { times?: number }): this {
-    return this.does(() => value, options);
+  returns(value: unknown, options?: Times): this {
+    return this.#add({ kind: "work", work: () => value, left: timesOf(options, "returns()") });
   }
 
-  does(work: (call: FakeCall) => unknown, { times = Infinity }: { times?: number } = {}): this {
-    return this.#add({ kind: "work", work, left: times });
+  does(work: (call: FakeCall) => unknown, options?: Times): this {
+    return this.#add({ kind: "work", work, left: timesOf(options, "does()") });
   }
 
-  throws(error: unknown, options?: { times?: number }): this {
-    return this.does(() => {
+  throws(error: unknown, options?: Times): this {
+    const work = () => {
       throw error;
-    }, options);
+    };
+    return this.#add({ kind: "work", work, left: timesOf(options, "throws()") });
   }
 
-  hangs({ times = Infinity }: { times?: number } = {}): this {
-    return this.#add({ kind: "hang", left: times });
+  hangs(options?: Times): this {
+    return this.#add({ kind: "hang", left: timesOf(options, "hangs()") });
   }
 
-  real({ times = Infinity }: { times?: number } = {}): this {
-    return this.#add({ kind: "real", left: times });
+  real(options?: Times): this {
+    return this.#add({ kind: "real", left: timesOf(options, "real()") });
   }
 
   #add(behaviour: Behaviour): this {
@@ -99,6 +101,17 @@ class Fake implements FakeStep {
     }
     return undefined;
   }
+}
+
+interface Times {
+  times?: number;
+}
+
+function timesOf(options: Times = {}, subject: string): number {
+  checkOptionNames(options, { times: true }, subject);
+  const { times = Infinity } = options;
+  if ((Number.isInteger(times) && times >= 1) || times === Infinity) return times;
+  throw new RangeError(`times must be a whole number of 1 or more, not ${times}`);
 }
 
 /** All fakes of a test. */

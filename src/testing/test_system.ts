@@ -21,6 +21,8 @@ const UNAWAITED = "the job can return before it has ended, and nobody sees that 
 
 // What a job awaits beside its steps can take a turn that no count shows.
 const QUIET_TURNS = 2;
+// A longer timer would fire at once.
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Which code calls. */
 export interface CodePlace {
@@ -211,7 +213,7 @@ export class TestSystem {
         cancelRealTimer(timer);
         resolve(isActive);
       };
-      const timer = realTimer(() => end(false), this.#options.patience);
+      const timer = realTimer(() => end(false), Math.min(this.#options.patience, MAX_TIMER_MS));
       this.#onActivity = () => end(true);
     });
   }

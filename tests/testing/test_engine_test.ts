@@ -134,6 +134,10 @@ Deno.test("functions of steps are awaited in real time while the clock stands st
   await t.advance("1m");
 
   await t.expectRun(hung).failed("took longer than 60000 ms", { step: "work" });
+
+  await using patient = createTestEngine({ jobs: { slow }, patience: Infinity });
+  const run = await patient.trigger(slow, 60);
+  await patient.expectRun(run).completed("done");
 });
 
 Deno.test("crash() and crashAt() kill the worker, and the run goes on when its lease has expired", async () => {

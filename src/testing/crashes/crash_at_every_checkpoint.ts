@@ -1,7 +1,15 @@
 import type { Job } from "../../job.ts";
+import { checkDuration } from "../../values/check_duration.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type CrashResult, executeWith } from "./crash_execution.ts";
-import { CRASH_MODES, type CrashKit, type CrashOptions, type CrashPlan, planCrashes } from "./crash_plan.ts";
+import {
+  CRASH_MODES,
+  type CrashKit,
+  type CrashMode,
+  type CrashOptions,
+  type CrashPlan,
+  planCrashes,
+} from "./crash_plan.ts";
 import { CrashFindings, type CrashReport } from "./crash_report.ts";
 
 /** A world that lives outside of the test, for the short form of {@linkcode crashAtEveryCheckpoint}. */
@@ -41,7 +49,9 @@ const SHORT_OPTIONS: Record<keyof ShortCrashOptions, true> = {
  * is due, and waits get their `signals`.
  *
  * @param setUp Called anew for each execution.
- * @throws {Error} The execution without crashes does not end as `expected`.
+ * @throws {Error} The execution without crashes does not end as `expected`, or does not use one of the fakes or signals.
+ * @throws {TypeError} An option, or a mode, is unknown.
+ * @throws {RangeError} `most` allows no crash, or `patience` is negative.
  */
 export async function crashAtEveryCheckpoint<Input>(
   setUp: (kit: CrashKit) => CrashPlan<Input>,
@@ -72,6 +82,11 @@ async function crashEverywhere(
   reset: () => unknown,
   { modes = CRASH_MODES, expected = "completed", most = 2_000, ordered = false, patience = 200 }: CrashOptions,
 ): Promise<CrashReport> {
+  checkModes(modes);
+  if (!Number.isInteger(most) || most < 2) {
+    throw new RangeError(`most must be a whole number of 2 or more, not ${most}`);
+  }
+  checkDuration(patience, "patience");
   await reset();
   const baseline = await executeWith(setUp, null, patience);
   checkBaseline(baseline, expected);
@@ -84,10 +99,19 @@ async function crashEverywhere(
   return findings;
 }
 
+/** Without any crash, or with none that exists, every job would pass. */
+function checkModes(modes: readonly CrashMode[]): void {
+  if (modes.length === 0) throw new TypeError("modes must name at least one mode");
+  const unknown = modes.find((mode) => !CRASH_MODES.includes(mode));
+  if (unknown === undefined) return;
+  throw new TypeError(`There is no mode ${JSON.stringify(unknown)}; there are: ${CRASH_MODES.join(", ")}`);
+}
+
 /** A job that cannot be executed at all is the same after each crash: that is no success. */
-function checkBaseline({ ended, reason, outcome, errors, trace }: CrashResult, expected: string): void {
+function checkBaseline({ ended, reason, outcome, errors, unused, trace }: CrashResult, expected: string): void {
   if (ended === "stuck") throw new Error(`Nothing is ever due: ${reason} (signals: { name: payload })\n${trace}`);
   if (errors.length > 0) throw new Error(`A worker has reported without a crash: ${errors[0]}\n${trace}`);
+  if (unused.length > 0) throw new Error(`${unused[0]}\n${trace}`);
   if (ended === expected) return;
   const how = ended === "held" ? `is held: ${reason}` : `${ended}${ended === "failed" ? `: ${outcome}` : ""}`;
   throw new Error(

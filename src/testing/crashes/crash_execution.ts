@@ -22,6 +22,8 @@ export interface CrashResult {
   steps: { name: string; status: string; result: unknown }[];
   /** What workers have reported. */
   errors: string[];
+  /** What is to be said of fakes and signals that were not used. */
+  unused: string[];
   /** The checkpoints, in their order. */
   checkpoints: CheckpointKey[];
   /** Whether the crash has happened. */
@@ -55,6 +57,8 @@ class CrashExecution {
   readonly #counts = new Map<string, number>();
   /** The numbers of the checkpoints, from 1 for each name. */
   readonly #numbers = new WeakMap<Checkpoint, number>();
+  /** The names of the signals of the plan that were sent. */
+  readonly #sent = new Set<string>();
   #hasCrashed = false;
   #suspended: TestProcess | null = null;
   /** Whether another worker has claimed the run of the suspended one. */
@@ -99,6 +103,7 @@ class CrashExecution {
       reason: problem?.reason ?? null,
       ...seen,
       errors: this.#system.workerErrors.map(String),
+      unused: [...this.#system.fakes.unused(), ...this.#unusedSignals()],
       checkpoints: this.#checkpoints,
       hasCrashed: this.#hasCrashed,
       trace: this.#system.trace.show(),
@@ -140,11 +145,17 @@ class CrashExecution {
     for (const { id, name, status } of await store.getWaits(runId)) {
       const key = Object.hasOwn(signals, name) ? name : name.replace(/#\d+$/, "");
       if (client === undefined || status !== "pending" || !Object.hasOwn(signals, key)) continue;
+      this.#sent.add(key);
       await client.engine.signal(id, { signalId: `signal for ${name}`, payload: signals[key]! });
       this.#system.trace.add("somebody", `signals "${name}"`, runId);
       return true;
     }
     return false;
+  }
+
+  #unusedSignals(): string[] {
+    return Object.keys(this.#plan.signals ?? {}).filter((name) => !this.#sent.has(name))
+      .map((name) => `Nothing has waited for the signal "${name}" in the execution without crashes`);
   }
 
   #faultAt(checkpoint: Checkpoint, moment: Moment, process: TestProcess): Fault | null {

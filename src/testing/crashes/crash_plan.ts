@@ -42,11 +42,11 @@ export interface CrashPlan<Input = unknown> {
 
 /** Options of {@linkcode crashAtEveryCheckpoint}. */
 export interface CrashOptions {
-  /** What goes wrong. Default: all modes. */
+  /** What goes wrong: at least one mode. Default: all modes. */
   modes?: readonly CrashMode[];
   /** How the run ends without crashes. Default: `completed`. */
   expected?: TerminalStatus;
-  /** The maximum number of executions. Default: 2,000. */
+  /** The maximum number of executions, 2 or more: the first one is without crashes. Default: 2,000. */
   most?: number;
   /** Whether the order of what `observe()` returns counts. Default: no. */
   ordered?: boolean;

@@ -405,6 +405,21 @@ test("claims at the same moment take what the others leave, without another try"
   assert.deepEqual(beside.map(({ run }) => run.id), ["run-3", "run-4", "run-5"]);
 });
 
+test("a claim that leaves out runs which others have locked says that there is more", async ({ store, client, schema }) => {
+  await store.enqueue(["first", "second", "third"].map((id) => aRun({ id, jobName: "a" })));
+
+  await client.query("begin");
+  await client.query(`select from ${schema}.runs where id in ('first', 'second') for no key update`);
+  const request = aClaimRequest({ workerId: "worker", jobs: JOBS, limit: 2, leaseMs: 60_000 });
+  const beside = await store.claim({ ...request, claimId: "beside" });
+  await client.query("rollback");
+  const after = await store.claim({ ...request, claimId: "after" });
+
+  assert.deepEqual(beside.claims.map(({ run }) => run.id), ["third"]);
+  assert.equal(beside.hasMore, true);
+  assert.deepEqual(after.claims.map(({ run }) => run.id), ["first", "second"]);
+});
+
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -355,3 +355,32 @@ Deno.test("crashAtEveryCheckpoint() finds an engine that acknowledges a record b
     MemoryStore.prototype.saveStep = saveStep;
   }
 });
+
+Deno.test("crashAtEveryCheckpoint() refuses options under which it would find nothing", async () => {
+  const body: Body = (step, bank) => step.run("charge", ({ idempotencyKey }) => bank.book("shop", 10, idempotencyKey));
+
+  await assert.rejects(
+    crash(body, {}, { modes: ["dies" as "dies before"] }),
+    /^TypeError: There is no mode "dies"; there are: dies before, dies after, answer lost, overtaken before, overtaken after$/,
+  );
+  await assert.rejects(crash(body, {}, { modes: [] }), /^TypeError: modes must name at least one mode$/);
+  for (const most of [0, 1, 1.5, NaN]) {
+    await assert.rejects(crash(body, {}, { most }), /^RangeError: most must be a whole number of 2 or more, not /);
+  }
+});
+
+Deno.test("crashAtEveryCheckpoint() refuses fakes and signals that the execution without crashes does not use", async () => {
+  const body: Body = async (step) => {
+    await step.run("charge", () => 1);
+    await step.wait("review", { timeout: DAY });
+  };
+
+  await assert.rejects(
+    crash(body, {}, { fakes: { chrage: 1 } }),
+    /^Error: Step "chrage" of "transfer" has a fake and was never asked for; asked for were: charge\n/,
+  );
+  await assert.rejects(
+    crash(body, { reviw: true }),
+    /^Error: Nothing has waited for the signal "reviw" in the execution without crashes\n/,
+  );
+});

@@ -70,6 +70,7 @@ begin
   seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := cardinality(p_page) > 0;
   perform fn.resume_due(p_due, p_now);
   if v_limit = 0 or fn.has_closed(p_paused, p_now) then return; end if;
+  more := false;
   for page in 1 .. ${MAX_PAGES} loop
     v_left := v_limit - cardinality(seqs);
     v_keys := fn.lock_free_keys(array_remove(array(
@@ -91,7 +92,8 @@ begin
     end if;
     seqs := seqs || t.seqs;
     before := before || t.before;
-    more := cardinality(p_page) > cardinality(t.seqs);
+    -- Also those that were left out: who has locked them may neither take them nor wake anybody.
+    more := more or cardinality(p_page) > cardinality(t.seqs);
     exit when cardinality(seqs) >= v_limit or cardinality(p_page) <= v_left;
     select q.position, q.seq into l from {schema}.runs q where q.seq = p_page[v_left];
     -- It has no limits, or it would not have come here.
