@@ -91,6 +91,24 @@ Deno.test("holdfast ui shows and changes nothing without its token, for another 
   assert.equal((await file.store.getRun(waiting))?.status, "waiting");
 });
 
+Deno.test("holdfast ui serves its own page in a browser that sends an Origin alone", async () => {
+  await using file = await aFile();
+  const { waiting } = await fill(file.store);
+  const { origin, token, stop } = await serveUi([file.path]);
+  const { port } = new URL(origin);
+
+  const answers = [];
+  for (const host of [`127.0.0.1:${port}`, `localhost:${port}`]) {
+    const headers = [`Host: ${host}`, `Origin: http://${host}`, "Content-Length: 0", `Authorization: Bearer ${token}`];
+    answers.push(await sendRaw(origin, [`POST /cancel?runId=${waiting} HTTP/1.1`, ...headers]));
+  }
+  await stop();
+
+  assert.match(answers[0]!, /^HTTP\/1\.1 200 /);
+  assert.match(answers[1]!, /^HTTP\/1\.1 409 /);
+  assert.equal((await file.store.getRun(waiting))?.status, "cancelled");
+});
+
 Deno.test("holdfast ui is for a database, which it takes as its argument or as --store", async () => {
   await using file = await aFile();
   await using server = await aServer(file.store);
