@@ -128,3 +128,12 @@ Deno.test("holdfast ui is for a database, which it takes as its argument or as -
   assert.match(taken.notes[0]!, /^Cannot listen on 127\.0\.0\.1:\d+: /);
   assert.equal(code, 0);
 });
+
+Deno.test("a command does not show the password of a Postgres address, whatever is wrong with it", async () => {
+  const addresses = ["u:secret@[bad/db", "u:sec/secret@h/db", "u:secret@127.0.0.1:1/db", "u:secret@h:port/db"];
+
+  const answers = await Promise.all(addresses.map((address) => callCli(["ui", `postgres://${address}`])));
+
+  assert.deepEqual(answers.map(({ code }) => code), [2, 2, 3, 2]);
+  for (const { lines, notes } of answers) assert.doesNotMatch([...lines, ...notes].join("\n"), /sec/);
+});
