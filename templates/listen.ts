@@ -32,14 +32,17 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
   }
 }
 
-/** `null`: the address is not valid. */
+/** `null`: no `Request` can have this address, or this method. */
 function toRequest(incoming: IncomingMessage): Request | null {
   const { method = "GET", url = "/", headersDistinct: { host } } = incoming;
-  if (!URL.canParse(url, `http://${host}`)) return null;
   const headers = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
     values.map((value): [string, string] => [name, value])
   );
   const hasBody = method !== "GET" && method !== "HEAD";
   const body = hasBody ? Readable.toWeb(incoming) as unknown as BodyInit : null;
-  return new Request(new URL(url, `http://${host}`), { method, headers, body, duplex: "half" } as RequestInit);
+  try {
+    return new Request(new URL(url, `http://${host}`), { method, headers, body, duplex: "half" } as RequestInit);
+  } catch {
+    return null; // such as the method TRACE, or an address with a password
+  }
 }

@@ -36,6 +36,11 @@ export function isLabelKey(key: unknown): boolean {
   return typeof key === "string" && LABEL_KEY.test(key);
 }
 
+/** Whether a value can be the value of a label: a name, or empty. */
+export function isLabelValue(value: unknown): boolean {
+  return value === "" || isName(value);
+}
+
 /**
  * Checks the labels of a run and copies them, so that the caller cannot change them later.
  *
@@ -60,7 +65,7 @@ export function copyLabels(labels: unknown): Labels {
     if (!isLabelKey(key)) {
       throw new ValidationError(`A label's key must be 1 to 63 characters of A-Za-z0-9-_./`);
     }
-    if (value !== "" && !isName(value)) {
+    if (!isLabelValue(value)) {
       throw new ValidationError(
         `The value of label "${key}" must be a string of up to ${MAX_LENGTH} characters, well-formed and without control characters`,
       );

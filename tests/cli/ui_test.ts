@@ -91,6 +91,24 @@ Deno.test("holdfast ui shows and changes nothing without its token, for another 
   assert.equal((await file.store.getRun(waiting))?.status, "waiting");
 });
 
+Deno.test("holdfast ui serves its own page in a browser that sends an Origin alone", async () => {
+  await using file = await aFile();
+  const { waiting } = await fill(file.store);
+  const { origin, token, stop } = await serveUi([file.path]);
+  const { port } = new URL(origin);
+
+  const answers = [];
+  for (const host of [`127.0.0.1:${port}`, `localhost:${port}`]) {
+    const headers = [`Host: ${host}`, `Origin: http://${host}`, "Content-Length: 0", `Authorization: Bearer ${token}`];
+    answers.push(await sendRaw(origin, [`POST /cancel?runId=${waiting} HTTP/1.1`, ...headers]));
+  }
+  await stop();
+
+  assert.match(answers[0]!, /^HTTP\/1\.1 200 /);
+  assert.match(answers[1]!, /^HTTP\/1\.1 409 /);
+  assert.equal((await file.store.getRun(waiting))?.status, "cancelled");
+});
+
 Deno.test("holdfast ui is for a database, which it takes as its argument or as --store", async () => {
   await using file = await aFile();
   await using server = await aServer(file.store);
@@ -109,4 +127,13 @@ Deno.test("holdfast ui is for a database, which it takes as its argument or as -
   assert.match(service.notes[0]!, /^ui is for a database/);
   assert.match(taken.notes[0]!, /^Cannot listen on 127\.0\.0\.1:\d+: /);
   assert.equal(code, 0);
+});
+
+Deno.test("a command does not show the password of a Postgres address, whatever is wrong with it", async () => {
+  const addresses = ["u:secret@[bad/db", "u:sec/secret@h/db", "u:secret@127.0.0.1:1/db", "u:secret@h:port/db"];
+
+  const answers = await Promise.all(addresses.map((address) => callCli(["ui", `postgres://${address}`])));
+
+  assert.deepEqual(answers.map(({ code }) => code), [2, 2, 3, 2]);
+  for (const { lines, notes } of answers) assert.doesNotMatch([...lines, ...notes].join("\n"), /sec/);
 });

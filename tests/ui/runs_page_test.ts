@@ -195,3 +195,21 @@ uiTest("1,200 runs are cancelled by a filter, after a dry run that counts them",
   ];
   assert.deepEqual([before.total, cancelled.total, others.total], [0, 1_200, 1]);
 });
+
+uiTest("a run that is unselected after all that match were selected is left out", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.jobs.quick.batchTrigger(Array.from({ length: 60 }, (_, n) => ({ input: { n } })));
+  const page = await open("runs?jobName=resize&status=pending");
+  const selection = page.getByRole("region", { name: "Selection" });
+
+  await page.getByRole("checkbox", { name: "Select all of this page" }).check();
+  await selection.getByRole("button", { name: "Select all 60 that match" }).click();
+  await selection.getByText("All 60 that match").waitFor();
+  await page.getByRole("checkbox", { name: /^Select run/ }).first().uncheck();
+  await selection.getByText("49 selected").waitFor();
+  await selection.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Cancel: 49" }).click();
+  await page.getByText("11 runs", { exact: true }).waitFor();
+
+  assert.equal((await engine.getRuns({ status: "pending", limit: 0 })).total, 11);
+});

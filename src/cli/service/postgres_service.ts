@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT_MS = { leases: MAX_ANSWER_MS, writes: MAX_ANSWER_MS, reads:
  * Opens a Postgres database.
  *
  * @throws {StoreError} It cannot be reached, or has no tables of this version.
- * @throws {UsageError} The name of the schema is not valid.
+ * @throws {UsageError} The address or the name of the schema is not valid.
  */
 export async function openPostgresService(url: string, schema: string, migrate: boolean): Promise<Service> {
   try {
@@ -25,7 +25,9 @@ export async function openPostgresService(url: string, schema: string, migrate: 
   } catch (error) {
     throw new UsageError("--schema must have 1 to 50 lower-case letters, digits and underscores", { cause: error });
   }
-  const connection = await openPool(url, ANSWER_TIMEOUT_MS);
+  const connection = await openPool(url, ANSWER_TIMEOUT_MS).catch((error: unknown) => {
+    throw error instanceof TypeError ? new UsageError(error.message, { cause: error }) : error;
+  });
   const store = await PostgresStore.open(url, { schema, durability: "relaxed" });
   const ask = async (sql: string) => {
     try {

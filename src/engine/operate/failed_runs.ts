@@ -1,6 +1,8 @@
 import { type Host, nextTurn } from "../../host.ts";
 import type { RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
+import { readInstant } from "../../values/instant.ts";
+import { isoTime } from "../../values/iso_time.ts";
 import { checkRunFilter } from "../run_filter.ts";
 import { checkFailuresQuery, type FailuresQuery, MAX_EXAMINED } from "./failure_groups.ts";
 import type { RunQuery } from "../../store/run_query.ts";
@@ -22,7 +24,7 @@ export function failedRunsFilter(query: FailuresQuery): RunQuery {
     status: "failed",
     limit: MAX_EXAMINED,
     ...(jobName === undefined ? {} : { jobName }),
-    ...(since === undefined ? {} : { completedAfter: since }),
+    ...(since === undefined ? {} : { completedAfter: isoTime(readInstant(since, "since")) }),
   });
 }
 

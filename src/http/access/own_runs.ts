@@ -1,6 +1,6 @@
 import { MAX_FOUND } from "../../engine/operate/found_runs.ts";
 import { readRunTexts } from "../../engine/operate/failed_runs.ts";
-import { isLabelKey } from "../../values/name.ts";
+import { isLabelKey, isLabelValue } from "../../values/name.ts";
 import { isTerminal, RUN_STATUSES, type RunFilter } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
@@ -27,8 +27,9 @@ export async function findOwnRuns(text: string, { store, scopeOf }: OwnRunsDeps)
   const hits: SearchHit[] = newest.ids.filter((id) => id.startsWith(text) || id.endsWith(text))
     .map((runId) => ({ runId, by: "id" }));
   const at = text.indexOf("=");
-  if (at === -1 || !isLabelKey(text.slice(0, at))) return hits;
-  const scope = await scopeOf({ labels: { [text.slice(0, at)]: text.slice(at + 1) } });
+  const [key, value] = [text.slice(0, at), text.slice(at + 1)];
+  if (at === -1 || !isLabelKey(key) || !isLabelValue(value)) return hits;
+  const scope = await scopeOf({ labels: { [key]: value } });
   const labelled = await store.findRuns({ ...scope, limit: MAX_FOUND, uncounted: true });
   return [...hits, ...labelled.ids.map((runId): SearchHit => ({ runId, by: "label" }))];
 }

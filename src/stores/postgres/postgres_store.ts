@@ -174,6 +174,7 @@ export class PostgresStore implements Store {
    * Opens a database. Loads `npm:pg`, and needs permission to connect to the server.
    *
    * @param url The address: `postgres://user:password@host:5432/database`.
+   * @throws {TypeError} The address or an option is not valid.
    */
   static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
     checkOptions(options, "PostgresStore.open()");

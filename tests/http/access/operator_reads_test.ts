@@ -212,6 +212,15 @@ forEachStore("GET /find finds an own run behind any number of others'", async (w
   ]);
 });
 
+forEachStore("GET /find finds nothing by a text that can be no label of the caller's runs", async (world) => {
+  await using service = aTenantService({ auth: CAREFUL }, world);
+
+  for (const text of [`team=${"x".repeat(256)}`, "team=\x01", "=b", "__proto__=b", "a b=c", "team="]) {
+    const { status, body } = await service.ask("GET", `/find?q=${encodeURIComponent(text)}`, OF_B);
+    assert.deepEqual([status, body], [200, []], text);
+  }
+});
+
 forEachStore("GET /find and /failures read no values of others' runs", async (world) => {
   const read: string[] = [];
   const store = withCalls(world.store, {
@@ -381,6 +390,7 @@ Deno.test("the routes about runs refuse what is not valid", async () => {
     const { status, body } = await service.ask("GET", path);
     assert.deepEqual([status, body.code], [400, "invalid_request"], path);
   }
+  assert.match((await service.ask("GET", "/failures?since=yesterday")).body.error, /^since must be a date/);
   for (const path of ["/explain", "/timeline", "/failure"]) {
     const { status } = await service.ask("GET", `${path}?runId=${UNKNOWN}`);
     assert.equal(status, 404, path);

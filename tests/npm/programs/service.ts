@@ -1,6 +1,7 @@
 // The handler behind a server of the runtime, and the client that calls it.
 import assert from "node:assert/strict";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { createEngine, createHandler, defineJob, MemoryStore } from "@holdfast/jobs";
 import { ClientError, createClient } from "@holdfast/jobs/client";
 import { dashboard } from "@holdfast/jobs/ui";
@@ -41,8 +42,26 @@ async function passes(origin: string): Promise<void> {
   assert.match(await page.text(), /<!doctype html>/i);
 }
 
+/** What a server answers to a request that is written by hand. */
+async function sendRaw(port: number, request: string): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  socket.write(`${request}\r\nConnection: close\r\n\r\n`);
+  return await text(socket);
+}
+
 const server = await listen(handler.fetch, { port: 0, hostname: "127.0.0.1" });
-await passes(`http://127.0.0.1:${(server.address() as AddressInfo).port}`); // it listens on a port
+const { port } = server.address() as AddressInfo; // it listens on a port
+for (
+  const request of [
+    "TRACE / HTTP/1.1\r\nHost: localhost",
+    "GET http://a:b@localhost/ HTTP/1.1\r\nHost: localhost",
+    "GET / HTTP/1.1\r\nHost: a:b@localhost",
+  ]
+) {
+  // 400, or 404 where the runtime accepts such a request.
+  assert.match(await sendRaw(port, request), /^HTTP\/1\.1 40[04] /);
+}
+await passes(`http://127.0.0.1:${port}`);
 server.close();
 
 const { Bun } = globalThis as { Bun?: { serve(options: object): { port: number; stop(): Promise<void> } } };

@@ -54,7 +54,7 @@ async function respond(
 ): Promise<void> {
   const { method = "GET", url = "/", headers } = incoming;
   const hasBody = method !== "GET" && method !== "HEAD";
-  const request = new Request(new URL(url, `http://${HOST}`), {
+  const request = new Request(new URL(url, `http://${headers.host ?? HOST}`), {
     method,
     headers: Object.entries(headers).flatMap(([name, value]): [string, string][] =>
       value === undefined ? [] : [[name, Array.isArray(value) ? value.join(", ") : value]]

@@ -56,11 +56,13 @@ const CONNECT_TIMEOUT_MS = 5_000;
  * Opens pools of connections of `pg`, which it loads. No connection is made before the first statement.
  *
  * @param answerTimeoutMs How long a statement may take, in each lane.
+ * @throws {TypeError} The address is not valid.
  */
 export async function openPool(
   url: string,
   answerTimeoutMs: Record<Lane, number> = ANSWER_TIMEOUT_MS,
 ): Promise<Connection> {
+  await checkDatabaseUrl(url);
   const pg = await loadDriver();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
@@ -113,8 +115,13 @@ export async function openPool(
   };
 }
 
-/** Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit. */
+/**
+ * Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit.
+ *
+ * @throws {TypeError} The address is not valid.
+ */
 export async function openSession(url: string): Promise<Connection> {
+  await checkDatabaseUrl(url);
   const pg = await loadDriver();
   const client = new pg.Client({
     connectionString: url,
@@ -134,6 +141,23 @@ export async function openSession(url: string): Promise<Connection> {
       (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
     close: () => client.end(),
   };
+}
+
+/**
+ * Checks the address of a database, as `pg` reads it. Neither the error nor a cause shows the address: it may have a
+ * password.
+ *
+ * @throws {TypeError} It is not valid.
+ */
+export async function checkDatabaseUrl(url: string): Promise<void> {
+  const pg = await loadDriver();
+  try {
+    new pg.Client({ connectionString: url }); // it reads the address, and connects later
+  } catch {
+    throw new TypeError(
+      "The address of the database is not valid: it is postgres://user:password@host:5432/database, where encodeURIComponent() writes user and password",
+    );
+  }
 }
 
 async function loadDriver() {

@@ -1,3 +1,5 @@
+import { checkDatabaseUrl } from "../database/client.ts";
+
 /**
  * Listens to a channel of the database, on a connection that is not shared through a pooler in transaction mode.
  *
@@ -24,6 +26,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 /** Listens on a connection of `npm:pg` that it opens. */
 export function listenAt(url: string): Listen {
   return async (channels, onNotify, onLost, abortSignal) => {
+    await checkDatabaseUrl(url);
     const { default: pg } = await import("pg");
     const client = new pg.Client({
       connectionString: url,

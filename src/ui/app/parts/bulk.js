@@ -18,7 +18,9 @@ const OPERATIONS = /** @type {const} */ ([
  * @param {{ runIds: string[], filter: any, total: number, onDone: () => void }} props
  */
 export function Bulk({ runIds, filter, total, onDone }) {
-  const [areAll, setAll] = useState(false);
+  // Whoever then changes the selection means those that are selected.
+  const [allBeside, setAllBeside] = useState(/** @type {string | null} */ (null));
+  const areAll = allBeside === runIds.join();
   const [asked, ask] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [progress, setProgress] = useState("");
@@ -57,7 +59,7 @@ export function Bulk({ runIds, filter, total, onDone }) {
   return html`
     <div class="bulk" role="region"
       aria-label="Selection"><strong role="status">${isSelected}</strong>${!areAll && total > runIds.length &&
-        html`<button class="quiet" onClick=${() => setAll(true)}>Select all ${
+        html`<button class="quiet" onClick=${() => setAllBeside(runIds.join())}>Select all ${
           number(total)
         } that match</button>`}<button class="quiet" onClick=${onDone}>Clear</button><div class="buttons push">${OPERATIONS
         .map((operation) =>

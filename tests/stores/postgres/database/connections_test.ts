@@ -54,6 +54,16 @@ for (const isolation of ["repeatable read", "serializable"]) {
   });
 }
 
+Deno.test("open() refuses an address that is not valid, without showing its password", async () => {
+  for (const url of ["postgres://user:sec/secret@host/db", "postgres://user:secret@[host/db"]) {
+    await assert.rejects(PostgresStore.open(url), (error) => {
+      assert.ok(error instanceof TypeError);
+      assert.doesNotMatch(Deno.inspect(error), /sec/);
+      return true;
+    });
+  }
+});
+
 test("open() refuses the name of a schema that would have to be quoted, and unknown options", async ({ url }) => {
   await assert.rejects(PostgresStore.open(url, { schema: 'a"b' }), TypeError);
   await assert.rejects(PostgresStore.open(url, { durability: "none" } as object), TypeError);
