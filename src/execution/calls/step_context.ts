@@ -49,7 +49,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     slotAt: claim.slotAt,
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
-    run: (name, work, options) => forJob(steps.run(name, work, options)) as never,
+    run: (name, work, options) => forJob(steps.run(name, work, options ?? undefined)) as never,
     sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
     sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
