@@ -4,7 +4,7 @@ import type { KnownJob } from "../../../src/flow.ts";
 import { LeaseLostError } from "../../../src/error.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { aClaimRequest, aFlow, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { findFault } from "./postgres_faults.ts";
 import { startServer } from "./server.ts";
 
@@ -418,6 +418,32 @@ test("a claim that leaves out runs which others have locked says that there is m
   assert.deepEqual(beside.claims.map(({ run }) => run.id), ["third"]);
   assert.equal(beside.hasMore, true);
   assert.deepEqual(after.claims.map(({ run }) => run.id), ["first", "second"]);
+});
+
+test("a claim that waits while a run is held and offered to other code does not take it", async ({ store, begin }) => {
+  await store.enqueue([aRun({ id: "first", jobName: "a" }), aRun({ id: "second", jobName: "a" })]);
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
+  const claiming = claim(store, "worker-1", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
+  await pause(100);
+  const [first, second] = await claim(transaction.store, "worker-2", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
+  await transaction.store.hold(second!.lease, aHold(), []);
+  await transaction.store.release(first!.lease, []);
+  const offering = aClaimRequest({
+    workerId: "worker-3",
+    jobs: [aKnownJob({ name: "a", print: "print-2" })],
+    limit: 1,
+    offersHeld: true,
+    leaseMs: 60_000,
+  });
+  const offered = await transaction.store.claim(offering);
+  await transaction.commit();
+
+  assert.deepEqual(offered.claims.map(({ run }) => run.id), ["first"]);
+  assert.deepEqual(await claiming, []);
+  const { claims } = await store.claim({ ...offering, claimId: "another" });
+  assert.deepEqual(claims.map(({ run, isResumed }) => [run.id, isResumed]), [["second", true]]);
 });
 
 function pause(ms: number): Promise<void> {

@@ -84,7 +84,9 @@ begin
       select q.* from {schema}.runs q where q.seq = any(p_page[:v_left])
         and (q.concurrency_key is null or q.concurrency_key = any(v_keys))
         order by q.position, q.seq offset 0 for no key update skip locked) o
-      where o.queue_state = 'R' and (o.concurrency_key is null or fn.is_alone(o.concurrency_key, o.queue));
+      -- Since it looked, one can have been claimed, held and offered to other code.
+      where o.queue_state = 'R' and not o.is_held
+        and (o.concurrency_key is null or fn.is_alone(o.concurrency_key, o.queue));
     if t.keys is not null then
       insert into {schema}.holders (concurrency_key, run_id, generation)
         select x.* from unnest(t.keys, t.ids, t.generations) x
