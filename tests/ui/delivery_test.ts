@@ -60,6 +60,25 @@ uiTest("the dashboard asks for a bearer token when its files alone are open", as
   expectedErrors: /401/,
 });
 
+uiTest("the dashboard counts the waits that its user may see", async ({ service, open }) => {
+  await service.engine.start();
+  const waits = () => service.engine.getOpenWaits().then((page) => page.waits.length);
+  const page = await open();
+  const tile = page.getByRole("region", { name: "Counts" });
+  const badge = page.getByRole("navigation", { name: "Pages", exact: true }).locator(".badge");
+
+  await tile.getByText("0 for a signal").waitFor();
+  const before = await badge.count();
+  await service.engine.jobs.importCsv.trigger({ file: "a.csv", rows: 5 });
+  while (await waits() === 0) await page.waitForTimeout(25);
+  await page.reload();
+  await tile.getByText("1 for a signal").waitFor();
+  await badge.getByText("open").waitFor();
+
+  assert.equal(before, 0);
+  assert.deepEqual(await badge.allTextContents(), ["1 open"]);
+}, { service: { handler: { auth: requiring("accept", "") } } });
+
 uiTest("sections whose routes are refused are left out", async ({ open }) => {
   const page = await open();
 

@@ -1,5 +1,6 @@
 // @ts-check
 import { listenForMissingToken, setToken } from "./core/api.js";
+import { countOfWaits, number } from "./core/format.js";
 import { html } from "./core/html.js";
 import { useLocation } from "./core/location.js";
 import { options, theme } from "./core/options.js";
@@ -65,12 +66,12 @@ function pageOf(page, id, query, onLive) {
 
 /** @param {{ page: string, isLive: boolean, children?: any }} props */
 function Framed({ page, isLive, children }) {
-  const { data: waits } = useData("waits/open", { limit: 1 }, 15_000);
+  const { data: waits } = useData("waits/open", { limit: 50 }, 15_000);
   const { data: workers } = useData("workers", {}, 15_000);
   const lost = (workers ?? []).filter((/** @type {any} */ worker) => worker.state === "lost").length;
   const badges = {
-    waits: { count: waits === null ? 0 : waits.total ?? 1_000, words: "open" },
-    workers: { count: lost, words: "lost", isAlert: true },
+    waits: { count: waits === null ? "0" : countOfWaits(waits), words: "open" },
+    workers: { count: number(lost), words: "lost", isAlert: true },
   };
   return html`<${Frame} page=${page} isLive=${isLive} badges=${badges}>${children}<//>`;
 }

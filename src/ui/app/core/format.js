@@ -70,3 +70,12 @@ export const size = (bytes) =>
 
 /** A short form of an id: its end differs between runs of one moment. @param {string} id */
 export const shortId = (id) => id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id;
+
+/**
+ * How many waits are open: `12`, or `50+` if there are more than the first page has. With `auth`, or above 1,000, the
+ * service does not count them.
+ *
+ * @param {{ waits: unknown[], total: number | null, next: string | null }} firstPage
+ */
+export const countOfWaits = ({ waits, total, next }) =>
+  total === null && next !== null ? `${waits.length}+` : number(total ?? waits.length);

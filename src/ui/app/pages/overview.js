@@ -1,6 +1,6 @@
 // @ts-check
 import { useChanges } from "../core/changes.js";
-import { duration, number, percent, plural } from "../core/format.js";
+import { countOfWaits, duration, number, percent, plural } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useData } from "../core/use_data.js";
@@ -90,7 +90,7 @@ function lastOf(series, slots) {
 /** @param {{ stats: any, series: any, rates: any, waits: any }} props */
 function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits }) {
   const due = jobs.map((/** @type {any} */ job) => job.oldestDue?.dueSince).filter(Boolean).sort()[0];
-  const open = waits === null ? "" : waits.total === null ? "over 1,000 waits" : `${number(waits.total)} for a signal`;
+  const open = waits === null ? "" : `${countOfWaits(waits)} for a signal`;
   const ended = rates.completed + rates.failed;
   const tiles = /** @type {const} */ ([
     [

@@ -1,5 +1,5 @@
 // @ts-check
-import { ago, number, shortId, until } from "../core/format.js";
+import { ago, countOfWaits, shortId, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
@@ -15,6 +15,7 @@ export function WaitsPage() {
   const { data, error, reload } = useData("waits/open", { limit: 50, cursor: cursors.at(-1) }, 5_000);
   const now = useNow();
   const waits = data?.waits ?? [];
+  const isCounted = data !== null && (cursors.length === 0 || data.total !== null);
   return html`
     <div class="head"><h1>Waits</h1><span class="muted small">for a signal, the soonest deadline first</span></div>
     <${Problem} error=${error} />
@@ -40,11 +41,9 @@ export function WaitsPage() {
               `
             }</li>`
           )
-        }</ul>`}<div class="pages small"><span class="muted" role="status">${data === null
-        ? ""
-        : data.total === null
-        ? "Over 1,000 open waits"
-        : `${number(data.total)} open`}</span><div class="buttons push"><button disabled=${cursors
+        }</ul>`}<div class="pages small"><span class="muted" role="status">${isCounted
+        ? `${countOfWaits(data)} open`
+        : ""}</span><div class="buttons push"><button disabled=${cursors
         .length === 0} onClick=${() => setCursors(cursors.slice(0, -1))}>Sooner</button><button disabled=${!data
         ?.next} onClick=${() => setCursors([...cursors, data.next])}>Later</button></div></div></section>
   `;

@@ -19,7 +19,7 @@ const THEMES = /** @type {const} */ ([["", "Auto"], ["light", "Light"], ["dark",
 
 /**
  * What surrounds each page.
- * @param {{ page: string, isLive: boolean, badges: Record<string, { count: number, words: string, isAlert?: boolean } | undefined>, children?: any }} props
+ * @param {{ page: string, isLive: boolean, badges: Record<string, { count: string, words: string, isAlert?: boolean } | undefined>, children?: any }} props
  */
 export function Frame({ page, isLive, badges, children }) {
   const link = (/** @type {readonly [string, string]} */ [name, words]) => {
@@ -28,10 +28,10 @@ export function Frame({ page, isLive, badges, children }) {
     return html`<a key=${name} href=${
       name === "overview" ? "#/" : `#/${name}`
     } ...${current}><${Icon} name=${name} />${words}${
-      badge !== undefined && badge.count > 0 &&
-      html`<span class=${badge.isAlert ? "badge alert" : "badge"}>${
-        badge.count > 999 ? "999+" : badge.count
-      }<span class="sr"> ${badge.words}</span></span>`
+      badge !== undefined && badge.count !== "0" &&
+      html`<span class=${
+        badge.isAlert ? "badge alert" : "badge"
+      }>${badge.count}<span class="sr"> ${badge.words}</span></span>`
     }</a>`;
   };
   const tabs = /** @type {const} */ ([...PAGES.slice(0, 4), ["more", "More"]]);
